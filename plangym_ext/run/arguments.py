@@ -16,6 +16,7 @@ def at_least(low: int) -> Callable[[str], int]:
         try:
             value = int(text)
         except ValueError:
+            # No number gets the message of one that is too small.
             value = low - 1
         if value < low:
             raise argparse.ArgumentTypeError(f"expected an int >= {low}; got {text!r}")

@@ -61,6 +61,7 @@ def mean_interval(
     found = STATISTICS[statistic](data[drawn])
     # The percentile interval: quantiles of the resampled means themselves.
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    # Of the values themselves: the mean of the resamples differs from it by what was drawn.
     return float(STATISTICS[statistic](data[None])[0]), float(low), float(high)
 
 
@@ -78,6 +79,7 @@ def unpaired_interval(
         level: share of the resampled differences that lie inside.
         seed: of the resampling.
     """
+    # One for both: two of the same seed would draw the same places, which are pairs.
     rng = np.random.default_rng(seed)
     found = []
     for values in (second, first):
@@ -97,4 +99,5 @@ def episodes_for(values: Sequence[float], width: float, *, level: float = 0.95) 
     """
     z = NormalDist().inv_cdf((1 + level) / 2)
     # A normal interval is 2 z s / sqrt(n) wide, solved for n.
+    # One where all values are equal: their interval has no width at all.
     return max(1, math.ceil((2 * z * float(np.std(values, ddof=1)) / width) ** 2))

@@ -36,6 +36,8 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", _Help)
+        # Options are also looked for before there is a parser (`typed_settings`), which knows no
+        # short forms.
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(**kwargs)
 
@@ -46,6 +48,7 @@ class _Parser(argparse.ArgumentParser):
             options = [
                 name
                 for action in self._actions
+                # Those that were typed and let pass are hidden: none of them is what was meant.
                 if action.help != argparse.SUPPRESS
                 for name in action.option_strings
             ]
@@ -71,6 +74,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=_Parser
     )
+    # The first word or none: no option but --version and --help stands before a command.
     named = next(iter(arguments), None)
     for name, (_, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
@@ -86,6 +90,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # Before the parser is made, which would refuse a line that is not complete.
     if arguments[:1] == [ASKED]:
         return answer(arguments[1:])
     if arguments[:1] == ["help"]:

@@ -15,6 +15,7 @@ class _Line(logging.Handler):
 
     def __init__(self, line: ProgressLine) -> None:
         super().__init__()
+        # What was compiled before this line is not of the time that it shows.
         self._line, self._before = line, compile_seconds()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -38,6 +39,7 @@ def compiling_shown(line: ProgressLine | None = None) -> Iterator[None]:
     """
     handler, level = _Line(line or ProgressLine()), LOGGER.level
     LOGGER.addHandler(handler)
+    # Loggers drop what is below a warning if they are not asked for it.
     LOGGER.setLevel(logging.INFO)
     try:
         yield

@@ -54,6 +54,7 @@ def aggregated(
     grid = np.unique(np.concatenate([x for x, _ in clean]))
     if points is not None and len(grid) > points:
         grid = np.linspace(grid[0], grid[-1], points)
+    # Left to itself `np.interp` holds the last value: a run that has ended would go on for ever.
     table = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in clean])
     columns = [values[np.isfinite(values)] for values in table.T]
     # Between two runs that do not overlap an even grid has points of none.
@@ -75,6 +76,7 @@ def _smoothed(y: Floats, window: int) -> Floats:
     """Return for each point the mean of the last `window` ones, of fewer at the beginning."""
     if window <= 1:
         return y
+    # Sums bear this, as `_clean` has dropped what is no number: one would spoil all after it.
     sums = np.concatenate([[0.0], np.cumsum(y)])
     ends = np.arange(1, len(y) + 1)
     begins = np.maximum(0, ends - window)

@@ -53,6 +53,7 @@ def env_arguments(options: argparse.Namespace) -> dict[str, Any]:
     typed = {
         key.removeprefix(_ARGUMENTS): Text(value)
         for key, value in vars(options).items()
+        # The option of the help has a key too, and no value.
         if key.startswith(_ARGUMENTS) and value is not None
     }
     found: dict[str, Any] = free(typed)

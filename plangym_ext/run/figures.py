@@ -47,6 +47,7 @@ def load_pyplot(asked_by: str) -> Any:
         raise MissingExtra(
             f"{asked_by} needs matplotlib, which is not installed. {installing('plot')}"
         ) from error
+    # Draws without a display, which a machine that trains may not have.
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
@@ -67,5 +68,7 @@ def save(figure: Any, target: Path) -> None:
     """Write a figure in the format of the file's ending, and let go of it."""
     figure.tight_layout()
     with replacing(target, "wb") as file:
+        # An open file has no ending by which matplotlib would know.
         figure.savefig(file, format=target.suffix.removeprefix("."))
+    # Pyplot keeps every figure until it is closed there.
     load_pyplot("a figure").close(figure)

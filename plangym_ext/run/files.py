@@ -80,6 +80,7 @@ def make_vacant(folder: Path, own: Sequence[str], *, overwrite: bool) -> None:
             )
     # After all kinds were looked at: a folder that is refused stays as it was.
     for name in own:
+        # Also without the first: a run that failed may have left a film and no more.
         (folder / name).unlink(missing_ok=True)
 
 

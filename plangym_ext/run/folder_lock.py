@@ -37,8 +37,10 @@ class FolderLock(Closing):
         # Of this process: `flock` holds for the open file, so forks share it and must not let it
         # go.
         descriptor = os.open(folder, os.O_RDONLY)
+        # Before the lock, so that the descriptor is closed in any case.
         self._release = weakref.finalize(self, _let_go, descriptor, fork_count())
         try:
+            # Without waiting: the other run may take days.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._release()

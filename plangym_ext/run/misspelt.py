@@ -28,6 +28,7 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
             "".join(word[:1] for word in _last(name).split("-")) == _last(wanted)
             and _section(wanted) in ("", _section(name))
         ),
+        # One or two letters begin too many names to mean one of them.
         lambda name: len(wanted) > 2 and _last(name).startswith(wanted),
     )
     for test in tests:
@@ -35,6 +36,7 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
             if test(name):
                 return option
     by_name = {name: option for option, name in named.items()}
+    # Backwards, so that of options with the same last part the first stays.
     by_last = {_last(name): option for option, name in reversed(named.items())}
     for found, word in ((by_name, wanted), (by_last, _last(wanted))):
         close = difflib.get_close_matches(word, found, n=1, cutoff=0.7)

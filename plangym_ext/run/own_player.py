@@ -10,6 +10,7 @@ from plangym_ext.errors import WrongKind
 
 def is_own(name: str) -> bool:
     """Return whether the name of a player is that of a function, not of a planner."""
+    # Of `plan` alone. `compare` and `eval` write options after the colon, and know no own ones.
     return ":" in name
 
 

@@ -12,6 +12,7 @@ from plangym_ext.run.own_player import is_own
 if TYPE_CHECKING:
     from plangym_ext.planners import Option
 
+# Of the attributes that options are kept in, to tell them from those of the command.
 _PREFIX = "planner_"
 #: Options that bound a plan.
 _LIMITS = ("num_simulations", "max_model_steps", "max_seconds")
@@ -44,6 +45,7 @@ def add_planner_options(
     from plangym_ext.planners import load_planner, options_of
     from plangym_ext.planners.tuned import TUNED, tuned_options
 
+    # Nothing is parsed yet: one of these ids among the words is the env.
     env = next((word for word in given if word in TUNED), "")
     tuned = tuned_options(env, name)
     group = parser.add_argument_group(f"options of {name}")
@@ -53,6 +55,7 @@ def add_planner_options(
             continue
         flag = "--" + option.name.replace("_", "-")
         target = _PREFIX + option.name
+        # A percent sign is a placeholder to argparse.
         text = option.help.replace("%", "%%").replace("`", "")
         default = tuned.get(option.name, option.default)
         if option.name in tuned:
@@ -60,6 +63,7 @@ def add_planner_options(
         elif option.name == "num_simulations":
             text += f" (default: {planner.default_simulations}, unless another limit is given)"
         if option.kind is bool:
+            # With `--no-NAME`: what is on by default could not be turned off otherwise.
             kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
         else:
             kind = {"type": _parser(option.kind, option.optional), "metavar": "X"}
@@ -131,6 +135,7 @@ def planner_from(text: str) -> Any:
 
 
 def _typed(where: str, text: str, kind: type, optional: bool) -> Any:
+    # `bool` would take every text for True that is not empty.
     if kind is bool:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"

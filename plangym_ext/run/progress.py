@@ -59,6 +59,8 @@ class ProgressLine:
     def above(self, text: str) -> None:
         """Print a line that stays; the one that is rewritten goes on below it."""
         if self._live:
+            # Over the line that is rewritten, whose rest is blanked. That line is then shown again
+            # below.
             self._stream.write("\r" + text.ljust(self._width) + "\n" + self._text)
         else:
             self._stream.write(text + "\n")
@@ -86,5 +88,6 @@ class ProgressLine:
 
 def _fitting(text: str) -> str:
     """Return a text that the terminal shows in one line: a wrapped one cannot be rewritten."""
+    # Some terminals wrap once the last column is written. Asked each time, as windows change.
     width = shutil.get_terminal_size().columns - 1
     return text if len(text) <= width else text[: width - 1] + "…"

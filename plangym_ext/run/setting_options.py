@@ -32,12 +32,14 @@ def add_setting_options(
     if not sources:
         _let_pass(parser, typed)
         return
+    # Names alone, on which it depends what settings there are: values are read when all is known.
     config = compose([*sources, nested({key: typed[key] for key in _NAMES if key in typed})])
     free = []
     for setting in listed(config):
         if setting.free:
             free.append(setting)
             continue
+        # A percent sign is a placeholder to argparse.
         text = setting.help.replace("%", "%%").replace("`", "")
         default = "" if "%(default)" in text else f" (default: {_shown(setting.default)})"
         parser.add_argument(
@@ -82,6 +84,7 @@ def _let_pass(parser: argparse.ArgumentParser, typed: Mapping[str, str]) -> None
 def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return what was typed, as nested sections."""
     found = vars(options).items()
+    # Known by their type: other options of a command are never `Text`, and None was not typed.
     settings = {key: value for key, value in found if isinstance(value, Text)}
     return nested(settings)
 

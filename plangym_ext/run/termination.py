@@ -11,6 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 
+# Not an Exception: what catches those on the way out must not swallow it.
 class _Terminated(BaseException):
     """SIGTERM came."""
 

@@ -38,6 +38,7 @@ class VideoWriter:
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
         # Half-resolution colour is what every player decodes; it needs even sizes.
         coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
+        # A run that was killed may have left its partial file, and ffmpeg would ask about it.
         quiet = ["-y", "-loglevel", "error"]
         return subprocess.Popen(
             [
@@ -59,6 +60,7 @@ class VideoWriter:
     def add(self, frame: np.ndarray) -> None:
         """Append an `[H, W, 3]` uint8 frame; all must have one size."""
         factor = max(1, -(-_MIN_HEIGHT // frame.shape[0]))
+        # Whole pixels: a smoother enlargement would blur the sprites of small screens.
         big = frame.repeat(factor, axis=0).repeat(factor, axis=1)
         even = np.ascontiguousarray(big[: big.shape[0] // 2 * 2, : big.shape[1] // 2 * 2])
         if self._process is None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do
     from plangym_ext.run.evaluating.value_audit import ValueAudit
     from plangym_ext.run.training.trained import Trained
 
+# States that the page shows: each costs a picture, which is embedded in it.
 _WORST = 10
 
 
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         metavar="FILE",
         help="states to audit, written by `states` (default: some that the agent comes through)",
     )
+    # Two at least: a single state has neither an order nor a variance to compare.
     parser.add_argument(
         "--count", type=at_least(2), default=100, metavar="N", help="states, without --starts"
     )
@@ -75,10 +77,13 @@ def run(options: argparse.Namespace) -> int:
     changed = changes(options)
     with Trained(path, **changed) as trained:
         agent = _agent(trained)
+        # Settings refuse an agent without an algorithm.
         assert trained.config.algorithm is not None
+        # After the refusals, so that they leave no folder, and before anything is played.
         make_folder(out)
         # As it played while its critic learned.
         player = AgentPlanner(agent=agent, mode="sample")
+        # States that the agent itself comes through, as its critic learned from such ones.
         if options.starts is None:
             limits = {"max_steps": trained.max_steps, "num_episodes": 20}
             states = visited_states(trained.env, player, options.count, seed=options.seed, **limits)
@@ -91,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
             player,
             AgentValue(agent, trained.env.action_space),
             states,
+            # That of the critic: returns with another one would be of another size.
             discount=trained.config.algorithm.config.discount,
             rollouts=options.rollouts,
             max_steps=options.max_steps,
@@ -172,6 +178,8 @@ def _frames(
         return {}
     from plangym_ext.run.training.trained import Trained as Drawn
 
+    # Another env: how one draws is settled when it is made, and the one that played makes no
+    # pictures. Fingerprints leave out the render mode, so its states fit.
     drawn = {**changed, "env": {**changed.get("env", {}), "render_mode": "rgb_array"}}
     try:
         with Drawn(path, **drawn) as other:
@@ -181,5 +189,6 @@ def _frames(
                 other.env.set_state(states.states[state])
                 found[state] = other.env.render()
             return found
+    # Pictures are an addition: the numbers that were played for are written without them.
     except (MissingExtra, CannotDraw):
         return {}

@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
 def run(options: argparse.Namespace) -> int:
     """Play what is missing, show the table, write `compare.json`."""
+    # Now, where it costs nothing: without matplotlib the figure would fail after all was played.
     if options.plot:
         load_pyplot("--plot")
     import_modules(options, options.envs)
@@ -76,6 +77,8 @@ def run(options: argparse.Namespace) -> int:
             with _env(name, options) as env:
                 for spec, planner in planners.items():
                     _play_cell(env, name, spec, planner, options, results)
+    # Nothing is saved here: every episode was written as it ended, and one that is cut short would
+    # not be comparable.
     except KeyboardInterrupt:
         print(
             f"\ninterrupted: {len(results.rows)} episodes are kept in {results.path}. Go on with "
@@ -84,6 +87,8 @@ def run(options: argparse.Namespace) -> int:
         )
         return INTERRUPTED
     print(results.table())
+    # Even if nothing was missing: the summary in the file is then of another command's envs,
+    # planners and seeds.
     results.write()
     print(f"wrote {results.path}")
     if options.plot:
@@ -102,6 +107,8 @@ class _Results:
 
         self._options = options
         self.path: Path = options.out / "compare.json"
+        # What an episode depends on. Envs, planners and seeds are left out, as they are in the keys
+        # of episodes and may be added later, and so are workers, which change no result.
         keys = ("model_steps", "max_steps", "frameskip")
         self._settings = {key: getattr(options, key) for key in keys}
         self._settings["version"] = plangym_ext.__version__
@@ -117,12 +124,14 @@ class _Results:
         try:
             kept = json.loads(self.path.read_text())
             episodes, there = dict(kept["episodes"]), dict(kept["settings"])
+        # Refused and not begun anew: it may be a file of the user's with the same name.
         except (ValueError, KeyError, TypeError) as error:
             raise FolderTaken(
                 f"{self.path} is no file of finished episodes ({error}). Remove it, or name "
                 f"another folder with --out."
             ) from None
         differing = [
+            # Keys of both: env arguments are in one of them alone if only one command named any.
             f"{key}: {there.get(key)} there, {self._settings.get(key)} here"
             for key in dict.fromkeys([*self._settings, *there])
             if there.get(key) != self._settings.get(key)
@@ -135,10 +144,12 @@ class _Results:
         return episodes
 
     def key(self, env: str, spec: str, seed: int) -> str:
+        # One text, as it is the key of a JSON object: read back, it has to be the same.
         return f"{env} {spec} {seed}"
 
     def add(self, key: str, row: dict[str, Any]) -> None:
         """Take in a finished episode and write the file."""
+        # The whole file each time: a JSON object cannot be appended to.
         self.rows[key] = row
         self.write()
 
@@ -160,6 +171,8 @@ class _Results:
                     continue
                 # Over episodes, which are independent: moves of one episode are not.
                 mean, low, high = mean_interval([row["return"] for row in rows])
+                # Sums of both, and not a mean of ratios: every move counts alike, in whatever
+                # episode.
                 steps = sum(row["model_steps"] for row in rows)
                 moves = sum(row["length"] for row in rows)
                 found.append(
@@ -189,6 +202,7 @@ class _Results:
 
     def line_of(self, env: str, spec: str) -> str:
         """Return the row of an env and planner that have played."""
+        # Just one: envs and planners were freed of repetitions, in `run`.
         (row,) = (r for r in self.summary() if (r["env"], r["planner"]) == (env, spec))
         return self._line(row)
 
@@ -246,6 +260,7 @@ def _play_cell(
 
     line = ProgressLine()
     for seed in range(options.seeds):
+        # One by one and not in lockstep, so that each is kept when an interrupt comes.
         key = results.key(name, spec, seed)
         if key in results.rows:
             continue
@@ -278,6 +293,7 @@ def _planner(spec: str, model_steps: int) -> Any:
 
     name, _, rest = spec.partition(":")
     # In addition to what was typed: all are compared at equal cost.
+    # Last, as a later value counts over an earlier one that the spec may have.
     return planner_from(f"{name}:{rest},max_model_steps={model_steps}")
 
 
@@ -300,6 +316,7 @@ def _plot(rows: list[dict[str, Any]], target: Path) -> None:
     for axis, env in zip(axes[0], envs, strict=True):
         own = [row for row in rows if row["env"] == env]
         means = [row["mean"] for row in own]
+        # Lengths of the two arms, as matplotlib takes them, and not their ends.
         errors = [
             [row["mean"] - row["low"] for row in own],
             [row["high"] - row["mean"] for row in own],
@@ -307,5 +324,6 @@ def _plot(rows: list[dict[str, Any]], target: Path) -> None:
         axis.errorbar(means, range(len(own)), xerr=errors, fmt="o", capsize=4)
         axis.set_yticks(range(len(own)), [row["planner"] for row in own])
         axis.set(title=env, xlabel="return, mean and 95 % interval")
+        # Matplotlib counts upwards: the first planner is to stand on top, as in the table.
         axis.invert_yaxis()
     save(figure, target)

@@ -15,6 +15,7 @@ from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.commands.listing import KINDS
 
 #: With this in place of a command, the program says how the words that follow may go on.
+# Not one of `COMMANDS`: the help lists those, and this is for shells.
 ASKED = "__complete"
 
 #: What is known of the values of an option or an argument, by its name: a kind of `list`.
@@ -108,7 +109,10 @@ def _known(before: Sequence[str], word: str) -> dict[str, str]:
     name, *given = before
     if name not in COMMANDS:
         return {}
+    # It is looked at and never parses: the line is not complete, and argparse would end the
+    # program.
     parser = argparse.ArgumentParser(prog=f"plangym-ext {name}")
+    # With what was typed, as options depend on it: those of a planner, the settings of a preset.
     load_command(name).add_arguments(parser, given)
     if word.startswith("-"):
         return _flags(parser)
@@ -123,6 +127,7 @@ def _known(before: Sequence[str], word: str) -> dict[str, str]:
 def _flags(parser: argparse.ArgumentParser) -> dict[str, str]:
     """Return the options with their help; one such as `--env.KEY` has no name of its own."""
     return {
+        # As argparse expands its texts: `%%`, and `%(default)s`.
         flag: (action.help or "") % {**vars(action), "prog": parser.prog}
         for action in parser._actions
         if action.help != argparse.SUPPRESS
@@ -138,6 +143,7 @@ def _expected(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse
     arguments = 0
     for word in given:
         if word.startswith("-"):
+            # `--key=value` is not found here, and rightly so: it waits for no value.
             option = options.get(word)
             waiting = option if option is not None and option.nargs != 0 else None
         elif waiting is None:
@@ -149,4 +155,5 @@ def _expected(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse
     places = [action for action in parser._actions if not action.option_strings]
     if arguments < len(places):
         return places[arguments]
+    # An argument that takes several values is last in its command, and goes on taking them.
     return places[-1] if places and places[-1].nargs == "+" else None

@@ -15,6 +15,7 @@ from plangym_ext.run.progress import ProgressLine
 
 #: How often an operation is timed, unless that takes too long.
 _REPEATS, _LEAST_REPEATS, _MOST_SECONDS = 200, 5, 2.0
+# Few, as each plays the episode again from its reset.
 _REPLAYS = 5
 
 
@@ -46,10 +47,13 @@ def run(options: argparse.Namespace) -> int:
 
     import_modules(options, [options.env])
     arguments = {"state": options.state, **env_arguments(options)}
+    # Before the line of progress, at the end of which the message would stand.
     find_spec(options.env)
     check_way(options.state)
     line = ProgressLine()
     line.update(f"{options.env}: making the env")
+    # Serial: the parts of its state and the simulator itself are looked at, which other backends
+    # only wrap or copy.
     with plangym_ext.make(options.env, backend="serial", **arguments) as env:
         line.leave()
         assert isinstance(env, GymEnv)
@@ -74,10 +78,13 @@ def run(options: argparse.Namespace) -> int:
         replayed = _replay_cost(env, options.seed, options.steps)
         line.leave()
         for name, micros in costs.items():
+            # By replay the first number would mislead: it was measured where the env was already,
+            # and there was nothing to play.
             if name == "set state" and replayed:
                 print(f"  {name:12} {replayed}")
             else:
                 print(f"  {name:12} {micros:.1f} us")
+    # As an answer that is no. 2 would say that the command was not understood.
     return 0 if report.exact else 1
 
 
@@ -91,6 +98,7 @@ def _backend(env: Any, name: str) -> str:
     if family is not None and family.is_run_by("mujoco"):
         return _mujoco_backend(env, name)
     try:
+        # Not closed: it would close the env, which is looked at further.
         seconds = KernelEnv(env).warm_up()
     except NoKernel as error:
         return _python_backend(env, name, error.reason)
@@ -113,12 +121,14 @@ def _mujoco_backend(env: Any, name: str) -> str:
     from plangym_ext.errors import BackendUnavailable
     from plangym_ext.native.mujoco.env import MujocoEnv
 
+    # A clone, as the native env owns and closes what it is given.
     own = env.clone()
     try:
         with MujocoEnv(own) as native:
             threads = f"{native.threads} thread" + "s" * (native.threads > 1)
             return f"mujoco, on {threads}, {_equal_in(native.compile_seconds)}"
     except BackendUnavailable as error:
+        # The constructor has failed, so there is no native env that would close it.
         own.close()
         return _python_backend(env, name, str(error))
 
@@ -133,6 +143,8 @@ def _costs(env: Any, seed: int) -> dict[str, float]:
     action = env.sample_action()
 
     def step() -> None:
+        # Of gymnasium's env: `env.step` captures the state too, which is measured by itself. The
+        # resets are few, and do not move a median.
         *_, terminated, truncated, _ = env.gym_env.step(action)
         if terminated or truncated:
             env.gym_env.reset()
@@ -158,6 +170,7 @@ def _replay_cost(env: Any, seed: int, num_steps: int) -> str:
     action, times = env.sample_action(), []
     for _ in range(_REPLAYS):
         env.gym_env.step(action)  # away from `here`, so that nothing can be continued
+        # The median of them is shown: one alone may meet the collector of garbage.
         times.append(_timed(lambda: env.set_state(here)))
     steps = (part.count.steps - before) // _REPLAYS
     return (
@@ -175,6 +188,8 @@ def _timed(function: Callable[[], Any]) -> float:
 
 def _median(function: Callable[[], Any]) -> float:
     times: list[float] = []
+    # However slow an env is, more than once; a fast one often, as anything disturbs calls that are
+    # so short.
     while len(times) < _LEAST_REPEATS or (len(times) < _REPEATS and sum(times) < _MOST_SECONDS):
         times.append(_timed(function))
     return float(np.median(times)) * 1e6

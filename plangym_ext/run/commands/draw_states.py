@@ -50,9 +50,12 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.planners import visited_states
     from plangym_ext.run.evaluating.contest import Contest
 
+    # A checkpoint may name an env of a module there, of which the command line says nothing.
     search_current_folder()
     import_modules(options)
+    # First of all: what cannot be written need not be played.
     make_folder_of(options.out)
+    # A contest of one: it opens a checkpoint or makes a planner, and brings the env of either.
     with Contest(
         [options.who],
         env_id=options.env_id,

@@ -91,6 +91,7 @@ def add_changes(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
     from plangym_ext.run.setting_options import typed_settings
 
     for key in typed_settings(given):
+        # With a dot: `--planner` alone names no option of one.
         if key.partition(".")[0] in _CHANGED and "." in key:
             parser.add_argument(f"--{key}", dest=key, help=argparse.SUPPRESS)
 
@@ -111,10 +112,12 @@ def run(options: argparse.Namespace) -> int:
     with Contest(
         options.players, env_id=options.env_id, changed=changed, max_steps=options.max_steps
     ) as contest:
+        # After the players are made, so that what is refused leaves no folder.
         make_folder(out)
         starts = None if options.starts is None else contest.starts(options.starts)
         episodes = _played(contest, options, starts)
         (_write_one if alone else _write_paired)(out, contest, options, episodes)
+    # Last: a film that fails leaves the results, and the envs of the contest are closed by now.
     if options.video:
         _write_video(options, changed, out / "episode.mp4")
         print(f"wrote {out / 'episode.mp4'}")
@@ -200,6 +203,7 @@ def _write_one(
         f"{values['eval/return']:g} (lowest {values['eval/return_min']:g}) and "
         f"{values['eval/length']:g} moves, over {len(episodes)} episodes"
     )
+    # Filming may follow and take minutes: a pipe shall not hold the line back so long.
     print(f"wrote {out / 'eval.json'}", flush=True)
 
 
@@ -227,11 +231,13 @@ def changes(options: argparse.Namespace) -> dict[str, Any]:
     from plangym_ext.run.settings.settings import Text, nested
 
     typed = {
+        # Texts until the sections that they belong to are known, which say how to read them.
         key: Text(value)
         for key, value in vars(options).items()
         if key.partition(".")[0] in _CHANGED and "." in key
     }
     found = {section: nested(typed).get(section, {}) for section in _CHANGED}
+    # `states` and `audit` come here too, and have no --player.
     given = {"player": getattr(options, "player", None), "seed": options.seed}
     return {**found, **{key: value for key, value in given.items() if value is not None}}
 
@@ -242,10 +248,13 @@ def _write_video(options: argparse.Namespace, changed: dict[str, Any], path: Pat
     from plangym_ext.run.training.trained import Trained
 
     filmed = {**changed, "env": {**changed["env"], "render_mode": "rgb_array"}}
+    # Opened anew, as an env draws only if it was made to.
     with Trained(options.players[0], **filmed) as trained:
         seed, env = trained.config.evaluation.seed, trained.env
+        # As it was evaluated: what is typed counts before the run's.
         most = options.max_steps or trained.max_steps
         line = ProgressLine()
+        # The signal's exception passes through the writer, which drops a film that is half there.
         with closing_when_terminated(), recorded(path, env, seed) as video:
             assert video is not None
 

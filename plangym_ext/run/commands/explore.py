@@ -109,6 +109,7 @@ def run(options: argparse.Namespace) -> int:
         line = ProgressLine()
         with (
             made_env(options, line, draws=options.video) as env,
+            # Once the env is made: until then there is nothing to save, and Ctrl-C ends at once.
             Interrupts("ending the round and saving") as interrupts,
         ):
             kept = _Kept(options, _explorer(options, env), line, interrupts)
@@ -118,12 +119,15 @@ def run(options: argparse.Namespace) -> int:
             kept.save()
             line.end(kept.text())
             verify(kept.explorer, kept.explorer.archive.best)
+            # Of a best trajectory that was just played again from the reset: its actions can be
+            # relied on.
             _write_summary(options, kept)
             _film(options, kept)
             if options.demonstration:
                 states = demonstration(kept.explorer)
                 states.save(options.out / "demonstration.npz", env)
     _tell(options, kept)
+    # Everything is written in either case: the status alone says that there was more to do.
     return INTERRUPTED if kept.interrupted else 0
 
 
@@ -136,7 +140,9 @@ class _Kept:
         self.explorer, self.interrupted = explorer, False
         self._options, self._line, self._interrupts = options, line, interrupts
         self._rows = _logged(options.out / "log.csv", explorer.steps_taken)
+        # From the last line of the log: the time between two calls does not count.
         self._before = float(self._rows[-1]["seconds"]) if self._rows else 0.0
+        # The rate is of this call: steps before it had seconds of their own.
         self._steps_before = explorer.steps_taken
         self._began = time.monotonic()
         self._saved = self._began
@@ -190,6 +196,8 @@ def _explorer(options: argparse.Namespace, env: Any) -> Any:
             raise InvalidOption(
                 f"--resume: there is no exploration in {options.out}. Leave it out to begin one."
             )
+        # Rows, horizon and cells are those of the file: with others it would be another
+        # exploration.
         return GoExplore.load(file, env)
     return GoExplore(
         env,
@@ -207,6 +215,7 @@ def _logged(path: Path, steps: int) -> list[dict[str, Any]]:
     if not path.exists() or not steps:
         return []
     with path.open(newline="") as file:
+        # Texts, which are written again as they are: lines of before do not change by resuming.
         return [row for row in csv.DictReader(file) if int(row["steps"]) <= steps]
 
 

@@ -43,6 +43,7 @@ def envs() -> dict[str, str]:
     from plangym_ext.envs.ids import register_own_ids
     from plangym_ext.states.families import all_families, family_of_entry_point, register_all_ids
 
+    # Ids appear in the registry only when their packages have registered them.
     register_all_ids()
     register_own_ids()
     found: dict[str, str] = {}
@@ -53,12 +54,15 @@ def envs() -> dict[str, str]:
     for family in all_families():
         for pattern in family.names:
             if pattern != _OWN_IDS:
+                # An id that is registered under this very name says more than the pattern.
                 found.setdefault(pattern, f"{family.name}: ids of this form")
     return found
 
 
 def _is_refused(entry_point: Any) -> bool:
     """Return whether an id is there only to say that there is no such env any more."""
+    # Gymnasium gives the ids of mujoco-py a function as entry point, which raises; it has no other
+    # mark.
     return entry_point is None or getattr(entry_point, "__name__", "").startswith("_raise")
 
 
@@ -103,6 +107,7 @@ def presets() -> dict[str, str]:
 
 #: What can be listed -> a function that returns names, with a note on each.
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
+    # Functions, as each of them imports what it names: only the kind that is asked for.
     "envs": envs,
     "planners": planners,
     "algorithms": algorithms,

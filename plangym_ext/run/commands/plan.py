@@ -25,6 +25,7 @@ from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import first_frame, recorded
 
 
+# Raised by the callback: `play` has no other way to end before the episode does.
 class _Stopped(Exception):
     """The move that was played when Ctrl-C was pressed is over."""
 
@@ -107,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
     import_modules(options, [options.env, options.planner])
     chosen, planner = _named_planner(options)
     _tell_tuned(options.env, options.planner, chosen)
+    # Before the env is made: that and compiling are a part of what the user waits for.
     started = time.monotonic()
     target = options.out / "episode.mp4" if options.video else None
     make_folder(options.out)
@@ -119,6 +121,7 @@ def run(options: argparse.Namespace) -> int:
     with (
         closing_when_terminated(),
         made_env(options, line, draws=draws) as env,
+        # Once the env is made: until then there is nothing to save, and Ctrl-C ends at once.
         Interrupts("ending the move and saving") as interrupts,
         # Last, so that the film is closed and whole before workers end.
         recorded(target, env, options.seed) as video,
@@ -127,6 +130,7 @@ def run(options: argparse.Namespace) -> int:
         if planner is None:
             planner = make_own(options.planner, env)
         if options.network:
+            # Only now, as the network is checked against the spaces of the env.
             planner = _asking(options, planner, env)
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page, interrupts)
@@ -147,9 +151,11 @@ def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     """Return the options and the planner; no planner yet if it is made for the env."""
     from plangym_ext.planners import load_planner
 
+    # Its function may load any network: --network is refused for it.
     if is_own(options.planner):
         if options.network:
             _check_asks(options, None)
+        # Without options: those of a command line are fields of a class, and this is a function.
         return {}, None
     planner: Any = load_planner(options.planner)
     if options.network:
@@ -157,6 +163,7 @@ def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     chosen = chosen_options(options)
     if options.tree:
         _check_tree(options.planner, planner)
+        # Before the planner is made: by default trees are dropped after each plan.
         chosen["return_tree"] = True
     return chosen, planner(**chosen)
 
@@ -204,6 +211,7 @@ def _write_episode(
             "return": shown.return_,
             **({} if shown.scores is None else {"scores": shown.scores}),
             "length": shown.moves,
+            # JSON knows no numbers of numpy, which actions are.
             "actions": np.asarray(shown.actions).tolist(),
             "terminated": shown.terminated,
             "truncated": shown.truncated,
@@ -222,6 +230,7 @@ def _tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
     from plangym_ext.planners.tuned import tuned_options
 
     tuned = tuned_options(env, planner)
+    # Those that hold: what was typed counts before them.
     held = [f"{name} {value}" for name, value in tuned.items() if chosen[name] == value]
     if held:
         print(f"{planner}: options tuned for {env}: {', '.join(held)}")
@@ -309,6 +318,7 @@ class _Shown:
     def _first_frame(self) -> Any:
         """Return what the page begins with; without a package to draw with it has no pictures."""
         try:
+            # Its reset changes nothing: `play` resets with the same seed again.
             return first_frame(self._env, self._options.seed)
         except MissingExtra as error:
             self._draws = False
@@ -357,6 +367,7 @@ def _page(options: argparse.Namespace, env: Any, planner: Any) -> Any:
         return None
     from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
 
+    # Known only of the env itself: a wrapper may have changed the actions of its class.
     if not hasattr(env.action_space, "n"):
         raise InvalidOption(f"--tree needs discrete actions; {options.env} has {env.action_space}.")
     limits = [
@@ -370,5 +381,6 @@ def _page(options: argparse.Namespace, env: Any, planner: Any) -> Any:
     ]
     searched = f", {' or '.join(limits)} a move" if limits else ""
     subtitle = f"{options.planner}{searched}, seed {options.seed}"
+    # Edges are numbered from 0, actions from here.
     first = int(getattr(env.action_space, "start", 0))
     return TreeRecorder(options.env, subtitle, action_names(env), first, options.tree_nodes)

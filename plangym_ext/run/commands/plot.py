@@ -94,11 +94,13 @@ def run(options: argparse.Namespace) -> int:
     out = options.folders[0] / "curves.png" if options.out is None else options.out
     if out.suffix not in SUFFIXES:
         raise InvalidOption(f"--out must end in {' or '.join(SUFFIXES)}; got {out}.")
+    # Before the logs are read, which may take long.
     load_pyplot("plot")
     groups = find_groups(options.folders)
     panels = _panels(groups, options)
     make_folder_of(out)
     with styled(options.width):
+        # Saved within the style: its resolution and fonts are asked for only then.
         save(drawn(groups, panels, options), out)
     for group in groups:
         count = len(group.runs)
@@ -109,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _panels(groups: Sequence[Group], options: argparse.Namespace) -> list[str]:
     """Return the columns that get a panel each."""
+    # In the order of the logs, in which panels of "all" then are: a set has none.
     known = list(dict.fromkeys(n for group in groups for one in group.runs for n in one.columns))
     asked: list[str] | None = None if options.y == ["all"] else options.y
     for name in [options.x, *(asked or ())]:
@@ -145,7 +148,9 @@ def drawn(groups: Sequence[Group], panels: Sequence[str], options: argparse.Name
         if options.x == "step":
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.flat[0].set_title(shared_names(groups))
+    # One for all panels, which would repeat it.
     axes.flat[0].legend()
+    # The grid is a rectangle, of which the last row may not be full.
     for axis in axes.flat[len(panels) :]:
         axis.axis("off")
     return figure
@@ -171,4 +176,5 @@ def _draw_curve(axis: Any, group: Group, name: str, options: argparse.Namespace)
     axis.fill_between(
         curve.x[:whole], curve.low[:whole], curve.high[:whole], alpha=0.2, color=color, lw=0
     )
+    # From the last whole point on, so that the dots join the line.
     axis.plot(curve.x[whole - 1 :], curve.mean[whole - 1 :], color=color, ls=":")

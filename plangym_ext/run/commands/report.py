@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.run_page.content import content, page
 
     out = options.out or options.folders[0] / "report.html"
+    # Read first: folders without runs are refused before anything is made.
     found = content(options.folders, _inlined)
     make_folder_of(out)
     with replacing(out) as file:
@@ -44,5 +45,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _inlined(path: Path) -> str:
     """Return the file as an address that holds it."""
+    # A third larger than the file, which is what a page costs that can be moved on its own.
     content = base64.b64encode(path.read_bytes()).decode("ascii")
     return f"data:{_KINDS[path.suffix]};base64,{content}"

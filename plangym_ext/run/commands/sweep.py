@@ -109,8 +109,10 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
 def _sources(given: Sequence[str]) -> list[Any]:
     """Return the preset that was typed, or else that of the file, and the file's settings."""
+    # Looked for by hand, as the options that the parser is to have depend on it.
     typed = [given[0]] if given and not given[0].startswith("-") else []
     file = typed_settings(given).get("file")
+    # Of a file that is not there `_asked` tells: the help has to come without it.
     if not file or not Path(file).exists():
         return typed
     from plangym_ext.run.experiments.plan import read_sweep
@@ -127,7 +129,9 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.experiments.summary import lines, scores
 
     import_modules(options)
+    # All settings of all runs are checked here: a mistake in the last one would show after days.
     jobs = jobs_of(_asked(options))
+    # Before torch is looked for and the folder is made: this needs neither.
     if options.dry_run:
         print("\n".join(job.name for job in jobs))
         return 0
@@ -138,6 +142,7 @@ def run(options: argparse.Namespace) -> int:
     make_folder(options.out)
     # Two sweeps in one folder would start each run twice.
     with FolderLock(options.out):
+        # Before the first run: an interrupt leaves a plan by which --resume can check itself.
         _keep_plan(jobs, options)
         failed = _run_all(jobs, options)
     # Of all runs, those of earlier calls and those that failed half way among them.
@@ -187,6 +192,8 @@ def _keep_plan(jobs: Sequence[Job], options: argparse.Namespace) -> None:
             )
         kept = json.loads(path.read_text())["runs"]
         # Runs that are there and not asked for now stay in the plan: a sweep may be extended.
+        # Settings of both are lists, dicts and plain values (`plain`), so that JSON has not changed
+        # them.
         changed = [name for name in kept if name in runs and kept[name] != runs[name]]
         if changed:
             found = differences(runs[changed[0]], kept[changed[0]])
@@ -216,6 +223,8 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
         options.out,
         left,
         where=cluster,
+        # No more slots than runs: each slot takes a share of the processors, also if nothing runs
+        # in it.
         processes=min(options.processes or 1, max(1, len(left))),
         gpus=options.gpus,
         imports=options.imports or (),
@@ -225,6 +234,7 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
 
     def look() -> None:
         done = len(jobs) - len(queue.waiting) - len(queue.running)
+        # Looks come ten times a second, and the shares are read from files.
         if not line.is_due:
             return
         shares = [f"{one.job.name} {share_done(one.job, options.out):.0%}" for one in queue.running]
@@ -254,9 +264,11 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
             f"--resume.",
             file=sys.stderr,
         )
+        # No return, after which the caller would go on to scores.
         raise SystemExit(INTERRUPTED) from None
     finally:
         if cluster is not None:
+            # The queue has ended all of its runs by now, in whatever way it was left.
             cluster.close()
     line.leave()
     return failed
@@ -269,4 +281,5 @@ def _cluster(options: argparse.Namespace) -> RayJobs | None:
     from plangym_ext.run.experiments.ray_jobs import RayJobs
 
     imports = options.imports or ()
+    # An empty address is --ray alone: the cluster is looked for.
     return RayJobs(options.ray or None, options.ray_cpus, options.processes, imports)

@@ -84,8 +84,10 @@ def _sources(given: Sequence[str]) -> list[Any]:
     for position, word in enumerate(given):
         name, equals, value = word.partition("=")
         if name == "--config":
+            # A slice, as the word may be the last: argparse then says that a file is missing.
             found += [value] if equals else given[position + 1 : position + 2]
     own = Path(typed_settings(given).get("out", str(_OUT))) / "config.json"
+    # Only if none is named: a preset that is named is compared with the run's settings.
     if not found and "--resume" in given and own.exists():
         return [own]
     return found
@@ -114,8 +116,10 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.settings.compose import compose
 
     config = compose([*options.sources, chosen_settings(options)])
+    # After the settings, which name the env.
     import_modules(options, [config.env.id])
     with ExitStack() as stack:
+        # The runner ends in there: its actors are closed before their cluster is left.
         return _train(config, options, _actors(options, stack))
 
 
@@ -139,6 +143,7 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
         runner = Runner(
             config, options.out, resume=options.resume, show=not options.quiet, actors=actors
         )
+    # A kind of FolderTaken, to which --resume is no answer: a run is writing there.
     except FolderBusy:
         raise
     except FolderTaken:
@@ -147,6 +152,7 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
             f"folder with --out"
         ) from None
     with runner:
+        # Flushed: the table goes to another stream, which does not wait for these lines.
         if runner.note:
             print(runner.note, flush=True)
         if runner.round >= config.rounds:

@@ -31,9 +31,11 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.run_page.server import PageServer
 
     with PageServer(options.folders, options.host, options.port) as server:
+        # Flushed: the address is needed while the server runs, also through a pipe.
         print(f"watching {', '.join(map(str, options.folders))}: {server.url}", flush=True)
         try:
             server.serve_forever()
+        # The way in which it is meant to end, so the exit status is 0.
         except KeyboardInterrupt:
             print()
     return 0

@@ -92,6 +92,7 @@ def _figure(audit: ValueAudit, state: int, frame: Any) -> str:
 def _plot(audit: ValueAudit, worst: set[int]) -> str:
     """Return the calibration plot: a point for each state, with the deviation of its return."""
     means, deviations = audit.means, audit.deviations
+    # One scale for both axes, bars included: points that agree lie on the diagonal.
     low = float(min(audit.said.min(), (means - deviations).min()))
     high = float(max(audit.said.max(), (means + deviations).max()))
     # Where all values are one, there is no span to divide by.
@@ -101,6 +102,7 @@ def _plot(audit: ValueAudit, worst: set[int]) -> str:
         return _MARGIN + (value - low) / span * _SIDE
 
     def y(value: float) -> float:
+        # SVG counts downwards.
         return 10 + (high - value) / span * _SIDE
 
     parts = [

@@ -154,6 +154,7 @@ def told(name: str, move: Move) -> str:
 
 
 def _is_checkpoint(name: str) -> bool:
+    # What exists counts first; a planner of the same name can be written as `NAME:`.
     return Path(name).exists()
 
 
@@ -170,4 +171,5 @@ def _planner(name: str) -> Any:
 def _identity(env: Any) -> Any:
     """Return what two envs have in common whose episodes can be compared."""
     envelope = getattr(env, "envelope", None)
+    # A plain env captures no states, and so has no fingerprint.
     return env.name if envelope is None else envelope.identity

@@ -45,6 +45,7 @@ class ValueAudit:
     def deviations(self) -> Floats:
         """`[N]` standard error of each mean; 0 of a single rollout."""
         count = self.returned.shape[1]
+        # Of one value `std` with ddof=1 is 0 / 0.
         if count == 1:
             return np.zeros(len(self.said))
         found: Floats = self.returned.std(axis=1, ddof=1) / np.sqrt(count)
@@ -126,6 +127,7 @@ def audit_values(
     cut = np.flatnonzero(rest)
     if len(cut):
         after = stacked_obs(env, [lasts[i].obs for i in cut.tolist()])
+        # All at once, in one batch: a network is slow in single rows.
         returned[cut] += rest[cut] * _asked(value, after)
     shape = len(states), rollouts
     steps = sum(one.length for one in episodes)
@@ -150,6 +152,7 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _discounted(rewards: Floats, discount: float) -> float:
+    # With a discount of 0 the first reward counts in full: numpy has 0 ** 0 = 1.
     return float(rewards @ discount ** np.arange(len(rewards)))
 
 

@@ -65,6 +65,7 @@ def signature(folders: Sequence[Path]) -> str:
     """Return a text that changes when what the page shows does."""
     found = 0
     for folder in folders:
+        # Of a row in the log `timings.csv` is written last, so that the others have it by then.
         for pattern in ("timings.csv", "eval.json", f"{EPISODES}/*"):
             paths = folder.rglob(pattern)
             found += sum(1 + path.stat().st_mtime_ns + path.stat().st_size for path in paths)
@@ -109,6 +110,7 @@ def _thin(values: Any) -> Any:
 
 
 def _number(value: float) -> float | None:
+    # JSON has no NaN, and browsers refuse the one that Python writes.
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 

@@ -37,6 +37,7 @@ class PageServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, folders: Sequence[Path], host: str, port: int) -> None:
+        # As `episode` compares them with paths that are resolved.
         self.folders = [folder.resolve() for folder in folders]
         self.content()  # a folder without runs is refused now
         try:
@@ -66,6 +67,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         if not root.isdigit() or int(root) >= len(self.folders):
             return None
         folder = self.folders[int(root)]
+        # Resolved first: `..` and links may lead out of the folder.
         path = (folder / inside).resolve()
         # Nothing but episodes, however the address was written.
         is_one = path.parent.name == EPISODES and path.suffix in _KINDS
@@ -112,6 +114,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
+        # The same address has another content in a moment.
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
         self.wfile.write(body)

@@ -49,6 +49,7 @@ def _ppo_on_mujoco(env_id: str) -> dict[str, Any]:
         "agent": {**APART, "normalize_obs": True, "initial_log_std": -0.5},
         "algorithm": {
             "name": "ppo",
+            # A round is 2,048 steps: ten epochs of 32 batches, 320 updates.
             "learning_rate": _line(3e-4, 488 * 320),
             "epochs": 10,
             "batch_size": 64,
@@ -84,6 +85,7 @@ def _atari_from_replay(agent: Mapping[str, Any], algorithm: Mapping[str, Any]) -
         "env": _ATARI,
         "agent": {"name": "q", "kind": "nature", **agent},
         "algorithm": {
+            # With each frame once, of 84 x 84 bytes, they take 1.8 GB.
             "capacity": 250_000,
             "frames": True,
             "updates_per_step": 0.25,
@@ -92,6 +94,7 @@ def _atari_from_replay(agent: Mapping[str, Any], algorithm: Mapping[str, Any]) -
             **algorithm,
         },
         "collector": {"num_envs": 4, "moves": 8},
+        # In training a lost life ends an episode, as it is to cost. A score is of a whole game.
         "evaluation": {"every": 31_250, "episodes": 4, "env": {"episodic_life": False}},
         "rounds": 312_500,
         "checkpoint_every": 6_250,
@@ -351,6 +354,7 @@ AGENT_PRESETS: Mapping[str, Preset] = {
                 "name": "rainbow",
                 "learning_starts": 20_000,
                 "target_every": 2_000,
+                # By updates, one for four steps: it ends with the run.
                 "beta": {"start": 0.4, "end": 1.0, "over": 2_500_000},
             },
         ),

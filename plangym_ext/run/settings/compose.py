@@ -36,6 +36,8 @@ def compose(
     found: dict[str, Any] = {}
     for source in sources:
         found = _over(found, source if isinstance(source, Mapping) else named(source))
+    # Before they are sections, where defaults of both kinds can no longer be told from what was
+    # said.
     check_one_kind(found)
     config: RunConfig = build(RunConfig, found)
     return config
@@ -59,6 +61,8 @@ def _name(settings: Mapping[str, Any]) -> Any:
 def named(source: str | Path) -> dict[str, Any]:
     """Return what a preset or a file says."""
     path = Path(source)
+    # By its ending, and not by whether it is there: a path with a mistake is then not taken for a
+    # preset.
     return read_file(path) if path.suffix in ENDINGS else preset(str(source))
 
 
@@ -70,6 +74,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise InvalidOption(f"settings: {path} cannot be read: {error.strerror}.") from None
     try:
         found = _parsed(path.suffix, text)
+    # The errors of `tomllib` and `json` derive from it.
     except ValueError as error:
         raise InvalidOption(f"settings: {path} is no {path.suffix[1:]}: {error}") from None
     if not isinstance(found, dict):
@@ -89,6 +94,8 @@ def _parsed(ending: str, text: str) -> Any:
             "settings: reading YAML needs PyYAML; pip install pyyaml, or write TOML."
         ) from None
     try:
+        # Not `load`: a YAML file can name any class to be made.
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
+        # The only one of the three that raises an error of its own family.
         raise ValueError(str(error)) from None

@@ -240,6 +240,7 @@ class RunConfig:
     recent_episodes: int = 100
     wandb: str = ""
     device: str = "cpu"
+    # One, as sums over threads round by their number: a run is to end alike on all machines.
     threads: int = 1
     learners: int = 1
     mode: str = "sync"
@@ -258,6 +259,7 @@ class RunConfig:
             raise InvalidOption(
                 f"settings: mode must be one of {', '.join(MODES)}; got {self.mode!r}."
             )
+        # One of them is enough for a run with an agent, so that what it lacks is told by name.
         if any(part is not None for part in (self.agent, self.algorithm, self.teacher)):
             self._check_agent()
             return
@@ -274,6 +276,7 @@ class RunConfig:
         changed = self.planner.changed(self.evaluation.planner, "evaluation.planner")
         # As they were read, and alone: what training has is not repeated.
         given = {key: changed.options[key] for key in self.evaluation.planner}
+        # The class is frozen for its users. None of them has seen this object yet.
         object.__setattr__(self, "evaluation", dataclasses.replace(self.evaluation, planner=given))
 
     def _check_agent(self) -> None:
@@ -284,6 +287,7 @@ class RunConfig:
                     f"settings: a run has an agent and an algorithm, or neither; it has no {name}. "
                     f"Give {name}.name."
                 )
+        # In mode "async" they are the processes that play.
         n_workers = 0 if self.mode == "async" else self.collector.n_workers
         meant_for_planners: dict[str, tuple[Any, Any, str]] = {
             "env.frameskip": (self.env.frameskip, None, "env.kwargs"),
@@ -326,6 +330,7 @@ class RunConfig:
                 f"{self.algorithm.name} learns from what its own weights have played. Leave mode "
                 f"at 'sync'."
             )
+        # None passes: the processes that play make envs without workers in any case.
         if self.env.n_workers:
             raise InvalidOption(
                 f"settings: env.n_workers must be 0 or None in mode 'async'; got "
@@ -340,6 +345,8 @@ class RunConfig:
     @property
     def left_out(self) -> frozenset[str]:
         """The sections that are of the other kind of run."""
+        # Left out of `config.json` too, which `check_one_kind` would refuse on resuming if it named
+        # both kinds.
         if self.agent is None:
             return OF_AGENTS
         return OF_PLANNERS if self.teacher is not None else OF_PLANNERS | {"teacher"}
@@ -356,6 +363,7 @@ def check_one_kind(values: Mapping[str, Any]) -> None:
     Raises:
         InvalidOption: they do.
     """
+    # None is the default of some of them, and says nothing.
     given = {key for key, value in values.items() if value is not None}
     plans, acts = sorted(given & OF_PLANNERS), sorted(given & OF_AGENTS)
     if plans and acts:

@@ -15,6 +15,7 @@ EXPERT_PRESETS: Mapping[str, Preset] = {
                 "name": "expert",
                 "learning_starts": 128,
                 "guided": False,
+                # By updates, 16 a round: after some eight rounds the student plays alone.
                 "teacher_share": {"start": 1.0, "end": 0.0, "over": 128},
             },
             teacher={"name": "shooting", "max_model_steps": 200},
@@ -31,6 +32,7 @@ EXPERT_PRESETS: Mapping[str, Preset] = {
             "agent": {**APART, "normalize_obs": True, "initial_log_std": -1.0},
             "algorithm": {
                 "name": "expert",
+                # By updates, 16 a round: after some forty rounds the student plays alone.
                 "teacher_share": {"start": 1.0, "end": 0.0, "over": 640},
             },
             "teacher": {"name": "icem", "num_simulations": 64, "horizon": 20},

@@ -11,6 +11,7 @@ from plangym_ext.run.settings.agent_presets import AGENT_PRESETS
 from plangym_ext.run.settings.expert_presets import EXPERT_PRESETS
 from plangym_ext.run.settings.preset import Preset
 
+# Of evaluations: with both of them the training plays other moves than the search finds best.
 _GREEDY = {"temperature": 0.0, "root_noise": 0.0}
 
 
@@ -74,12 +75,14 @@ _BOXOBAN: dict[str, Any] = {
         "discount": 1.0,
         "learning_rate": 2e-3,
         "schedule": "cosine",
+        # All of the run: 40 rounds of 100 updates.
         "schedule_updates": 4000,
         "warmup_updates": 200,
         "final_rate": 0.02,
         "batch_size": 256,
     },
     "replay": {"capacity": 150_000},
+    # One move, which means nothing to searches, so that steps of the log count searches.
     "collector": {"kind": "solutions", "num_envs": 100, "moves": 1},
     "evaluation": {"every": 0},
     "rounds": 40,
@@ -102,6 +105,7 @@ PRESETS: Mapping[str, Preset] = {
                 "dirichlet_alpha": 1.0,
                 "temperature": 1.0,
             },
+            # A reward of 1 in every step is worth 1 / (1 - discount) = 100.
             "network": {"hidden": [64, 64], "activation": "tanh", "value_scale": 100.0},
             "trainer": {
                 "name": "alphazero",
@@ -110,6 +114,7 @@ PRESETS: Mapping[str, Preset] = {
                 "discount": 0.99,
                 "batch_size": 128,
                 "schedule": "linear",
+                # All of the run: 400 rounds of 16 updates.
                 "schedule_updates": 6400,
                 "final_rate": 0.05,
                 "value_weight": 4.0,
@@ -202,4 +207,5 @@ def preset(name: str) -> dict[str, Any]:
             f"preset must be one of {', '.join(PRESETS)}, or a file that ends in .toml, .yaml or "
             f".json; got {name!r}{suggestion(name, PRESETS)}"
         )
+    # Deep, as presets share parts such as `_GREEDY`: a change of one would reach the others.
     return copy.deepcopy(PRESETS[name].settings)

@@ -29,6 +29,7 @@ class Reached(NamedTuple):
 
     def __str__(self) -> str:
         """Return it as a line for the eye."""
+        # A single seed has no interval: both ends are its mean.
         spread = f" [{self.low:g}, {self.high:g}]" if self.low < self.high else ""
         seeds = f"{self.seeds} seed{'s' * (self.seeds > 1)}"
         return f"return {self.mean:g}{spread} after {self.steps:,} steps, {seeds}"

@@ -55,6 +55,7 @@ from plangym_ext.run.settings.settings import (
 )
 
 #: Name -> the trainer's class in `plangym_ext.learn`, and its settings.
+# Classes by their names, as they take torch with them: settings can be read without it.
 TRAINERS: Mapping[str, tuple[str, type[TrainerConfig]]] = {
     "alphazero": ("AlphaZeroTrainer", AlphaZeroConfig),
     "value": ("ValueTrainer", ValueConfig),
@@ -183,6 +184,7 @@ class TrainerSettings(NamedSettings):
     name: str = "alphazero"
     config: TrainerConfig = field(default_factory=AlphaZeroConfig)
 
+    # Without annotations here and in the classes below: a dataclass would make fields of them.
     known = TRAINERS
     section = "trainer"
 
@@ -310,6 +312,8 @@ class PlannerSettings:
 
     def changed(self, options: Mapping[str, Any], where: str) -> PlannerSettings:
         """Return the same planner with some options as others say."""
+        # All of them are read again, which changes none: a value of the right kind is read as it
+        # is.
         return self.from_settings({"name": self.name, **self.options, **options}, where)
 
     def make(self, evaluator: Any = None, policy: Any = None) -> Any:
@@ -371,5 +375,6 @@ def checked_choice(where: str, value: str, known: tuple[str, ...]) -> None:
 
 def checked_least(where: str, value: float | None, least: float) -> None:
     """Refuse a number below `least`; None is what it means."""
+    # Not `value < least`, which is false of NaN and would let it pass.
     if value is not None and not value >= least:
         raise InvalidOption(f"settings: {where} must be at least {least}; got {value}.")

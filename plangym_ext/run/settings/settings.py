@@ -21,6 +21,7 @@ from plangym_ext.planners.options import described
 class Text(str):
     """A value as it was typed: read as whatever kind is wanted in its place."""
 
+    # A class of its own, as a file tells "3" from 3 and a command line does not.
     __slots__ = ()
 
 
@@ -56,6 +57,7 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
         raise InvalidOption(f"settings: {where or 'they'} must be a section; got {values!r}.")
     if hasattr(cls, "from_settings"):
         return cls.from_settings(values, where)
+    # Annotations are texts, as modules import them from `__future__`.
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls) if field.init]
     check_names(values, names, where)
@@ -99,6 +101,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
         return free(value)
     else:
         found = _read_plain(kind, value)
+        # Not by its truth: False, 0 and an empty text are values.
         if found is not None:
             return found
     raise InvalidOption(f"settings: {where} must be {_called(kind)}; got {str(value)!r}.")
@@ -110,13 +113,16 @@ def _read_optional(kind: Any, value: Any, where: str) -> Any:
         value is None or (isinstance(value, Text) and value.lower() == "none")
     ):
         return None
+    # Before the number: read as a float, a schedule would be refused.
     if Schedule in kinds and (schedule := _read_schedule(value, where)) is not None:
         return schedule
+    # Annotations name the plain kind first; None and schedules were looked for above.
     return read(kinds[0], value, where)
 
 
 def _read_schedule(value: Any, where: str) -> Schedule | OwnSchedule | None:
     """Return the schedule that `{start, end, over}` or "module:function" means; else None."""
+    # A table in one line, as a TOML file has it: what is typed may be copied from there.
     if isinstance(value, Text) and value.lstrip().startswith("{"):
         value = free(value)
     if isinstance(value, Mapping):
@@ -140,9 +146,11 @@ def free(value: Any) -> Any:
         return {key: free(one) for key, one in value.items()}
     if not isinstance(value, Text):
         return value
+    # TOML has no null.
     if value.lower() == "none":
         return None
     try:
+        # The grammar of files, so that a value means the same there and here.
         return tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return str(value)
@@ -151,9 +159,11 @@ def free(value: Any) -> Any:
 def _read_plain(kind: type, value: Any) -> Any:
     """Return a bool, int, float or str; None if it is no such value."""
     if kind is str:
+        # A plain text: a `Text` would be read as another kind wherever it is handed on.
         return str(value) if isinstance(value, str) else None
     if kind is bool:
         if isinstance(value, Text):
+            # `bool` would take every text for True that is not empty.
             return {"true": True, "false": False}.get(value.lower())
         return value if isinstance(value, bool) else None
     if isinstance(value, Text):
@@ -164,6 +174,7 @@ def _read_plain(kind: type, value: Any) -> Any:
     # A bool is an int to Python, and a mistake here.
     whole = isinstance(value, int) and not isinstance(value, bool)
     if kind is float:
+        # A whole number is one too: files have 1 where 1.0 is meant.
         return float(value) if whole or isinstance(value, float) else None
     return value if whole else None
 
@@ -177,6 +188,7 @@ def _called(kind: Any) -> str:
 
 def plain(section: Any) -> Any:
     """Return a section as nested dicts, lists and plain values."""
+    # First, as those that have a form of their own are dataclasses too.
     if hasattr(section, "to_settings"):
         return plain(section.to_settings())
     if dataclasses.is_dataclass(section):
@@ -204,6 +216,7 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
     A section that the second gives another `name` is replaced as a whole: what belonged
     to another planner or trainer means nothing to the new one.
     """
+    # A copy of this level is enough: what lies below is merged into new ones, and never written to.
     found = dict(first)
     for key, value in second.items():
         old = found.get(key)

@@ -37,6 +37,7 @@ def drawn_nodes(tree: SearchTree, most: int) -> npt.NDArray[np.intp]:
 
     Among equals the older node. At most `most`; the root is always one of them.
     """
+    # Nodes are numbered from the root, which is left out here: hence 1 more.
     order = np.argsort(-tree.visits[1:].astype(np.int64), kind="stable") + 1
     chosen = np.zeros(len(tree.parent), np.bool_)
     chosen[0] = True

@@ -77,6 +77,7 @@ class TreeRecorder:
             "weights": None if plan.weights is None else rounded(plan.weights),
             "tree": columns(tree, plan, self._first, self._most),
         }
+        # Move by move: the page unpacks the one that is shown, and none of the others.
         self._moves.append(_packed(content))
         self._summary.append([content["reward"] or 0.0, content["total"] or 0.0])
         self._frames.append("" if frame is None else _base64(png(reduced(frame, LARGEST_FRAME))))
@@ -117,6 +118,7 @@ def action_names(env: Any) -> list[str]:
     meanings = getattr(getattr(inner, "unwrapped", None), "get_action_meanings", None)
     if meanings is not None:
         found = [str(name) for name in meanings()]
+        # A wrapper may take other actions than those that the simulator has names for.
         if len(found) == int(space.n):
             return found
     return [str(int(np.int64(space.start)) + i) for i in range(int(space.n))]
