@@ -102,6 +102,8 @@ class Channel:
         self._poller.register(sock.fileno(), select.POLLIN)
         self._read = bytearray()
         self._fds: list[int] = []
+        #: Whether this end has ended the connection, for a message was left unfinished.
+        self.broken_off = False
 
     def fileno(self) -> int:
         """Return the descriptor to wait on for the next messages."""
@@ -264,6 +266,7 @@ class Channel:
         """End the connection: both ends see a closed channel from here on."""
         # An interrupt in the middle of a message: whatever follows would be taken for
         # the rest of it.
+        self.broken_off = True
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 

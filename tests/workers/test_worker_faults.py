@@ -5,6 +5,9 @@ import functools
 import os
 import pickle
 import signal
+import sys
+import threading
+import time
 
 import leaks
 import numpy as np
@@ -481,18 +484,30 @@ class Interrupted(Exception):
 
 @pytest.fixture
 def interrupt():
-    """Function that has an exception raised in the main thread once a file appears."""
-    import threading
+    """Function that has an exception raised in the main thread, some seconds from now.
+
+    The thread is waiting for its workers then: in the middle of a message an interrupt ends
+    the worker.
+    """
 
     def handler(signum, frame):
         raise Interrupted
 
     threads = []
 
+    def interrupt_the_wait(seconds):
+        time.sleep(seconds)
+        main = threading.main_thread().ident
+        deadline = time.monotonic() + 60
+        while sys._current_frames()[main].f_code.co_name not in ("wait_readable", "pump"):
+            assert time.monotonic() < deadline, "the main thread does not wait for a worker"
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
     def after(seconds):
-        timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
-        threads.append(timer)
+        thread = threading.Thread(target=interrupt_the_wait, args=(seconds,))
+        thread.start()
+        threads.append(thread)
 
     previous = signal.signal(signal.SIGUSR1, handler)
     yield after
@@ -518,12 +533,30 @@ def test_batch_after_an_interrupted_one_is_not_mixed_with_it(interrupt, serial, 
 
 def test_answer_to_an_interrupted_request_is_not_taken_for_the_next(interrupt, states):
     with ExternalProcess(Faulty) as process:
+        process.step(0, states[0])  # else the interrupt meets a worker that is still starting
         interrupt(0.1)
         with pytest.raises(Interrupted):
             process.step(toy_envs.SLOW, states[5])
         got = process.step(1, states[2])
         with faulty_env() as reference:
             assert got.state.tobytes() == reference.step(1, states[2]).state.tobytes()
+
+
+def test_worker_is_ended_by_an_interrupt_in_the_middle_of_a_message(states, monkeypatch):
+    def interrupted(flags):
+        raise Interrupted
+
+    with ExternalProcess(Faulty) as process:
+        process.step(0, states[0])
+        monkeypatch.setattr(process.process.channel, "_fill", interrupted)
+        with pytest.raises(Interrupted):
+            process.step(1, states[2])
+        with pytest.raises(WorkerDied, match=r"broken off.*restart\(\)"):
+            process.step(1, states[2])
+        process.restart()
+        with faulty_env() as reference:
+            want = reference.step(1, states[2])
+        assert process.step(1, states[2]).state.tobytes() == want.state.tobytes()
 
 
 # After closing --------------------------------------------------------------------

@@ -202,6 +202,9 @@ class WorkerProcess:
                 hint = " If the system ran out of memory, use fewer workers."
         else:
             how = f"exited with status {code}"
+        if self.channel.broken_off:
+            hint = " A message to or from it was broken off by an error or an interrupt; call "
+            hint += "restart() to go on with a new one."
         return WorkerDied(
             f"worker {self.index} (pid {self.pid}) {how} during {last_command!r}.{hint}",
             worker=self.index,
