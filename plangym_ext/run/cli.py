@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import errno
+import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -20,6 +22,9 @@ from plangym_ext.run.misspelt import closest_option
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 #: Exit status of a call that could not be understood, as argparse has it.
 USAGE_ERROR = 2
+#: Exit status when the reader of the output has gone, as a shell has it of a program that SIGPIPE
+#: has ended.
+_UNREAD = 128 + 13
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -97,11 +102,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = [*arguments[1:], "--help"]
     called = " ".join(["plangym-ext", *arguments[:1]])
     try:
-        return _run(arguments)
+        try:
+            return _run(arguments)
+        finally:
+            # Here, where errors are caught: the rest would else be written after the end of it all.
+            sys.stdout.flush()
     except PlangymExtError as error:
         # Expected failures are one line; anything else is a fault and keeps its traceback.
         print(f"{called}: {error}", file=sys.stderr)
         return USAGE_ERROR
+    except BrokenPipeError:
+        if not _is_unread():
+            raise
+        return _UNREAD
     except OSError as error:
         if error.errno not in _DISK:
             raise
@@ -111,6 +124,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"\n{called}: interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _is_unread() -> bool:
+    """Return whether the reader of the output has gone, as `head` does; then it goes nowhere."""
+    poller = select.poll()
+    # No events are asked for: that a pipe has no reader is told in any case.
+    poller.register(sys.__stdout__, 0)
+    if not poller.poll(0):
+        return False
+    # What is left of it would else be written, and fail, once more when the program ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+    return True
 
 
 def _run(arguments: Sequence[str]) -> int:

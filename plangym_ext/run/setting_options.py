@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plangym_ext.run.env_options import search_current_folder
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.settings import Setting, Text, listed, nested
 
@@ -32,6 +33,8 @@ def add_setting_options(
     if not sources:
         _let_pass(parser, typed)
         return
+    # A class of one's own, `my_module:Mine`, is loaded to list its settings.
+    search_current_folder()
     # Names alone, on which it depends what settings there are: values are read when all is known.
     config = compose([*sources, nested({key: typed[key] for key in _NAMES if key in typed})])
     free = []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import subprocess
 import sys
 
@@ -208,3 +209,21 @@ def test_the_list_of_commands_loads_none_of_them():
         "plangym_ext.run.commands.plan",
         "plangym_ext.run.settings.config",
     }
+
+
+def test_output_that_is_not_read_ends_the_command_quietly():
+    ours, theirs = os.pipe()
+    os.close(ours)  # as `head` does once it has its lines
+    command = [sys.executable, "-P", "-m", "plangym_ext", "list", "envs"]
+    with os.fdopen(theirs, "w") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_a_pipe_of_the_command_itself_is_no_unread_output(monkeypatch):
+    def fails(arguments):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(cli, "_run", fails)
+    with pytest.raises(BrokenPipeError):
+        main(["list"])

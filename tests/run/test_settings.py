@@ -89,6 +89,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "bad.toml").write_text("seed = = 3")
     with pytest.raises(InvalidOption, match=r"bad\.toml is no toml"):
         compose([tmp_path / "bad.toml"])
+    (tmp_path / "old.toml").write_bytes("# Größe\nseed = 3".encode("latin-1"))
+    with pytest.raises(InvalidOption, match=r"old\.toml is no text in UTF-8"):
+        compose([tmp_path / "old.toml"])
     with pytest.raises(InvalidOption, match=r"none\.json cannot be read"):
         compose([tmp_path / "none.json"])
     with pytest.raises(UnknownName, match="did you mean 'cartpole'"):

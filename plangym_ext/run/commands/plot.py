@@ -142,8 +142,9 @@ def drawn(groups: Sequence[Group], panels: Sequence[str], options: argparse.Name
     height = 0.72 * width / wide * high
     figure, axes = pyplot.subplots(high, wide, figsize=(width, height), squeeze=False)
     for axis, name in zip(axes.flat, panels, strict=False):
-        for group in groups:
-            _draw_curve(axis, group, name, options)
+        for number, group in enumerate(groups):
+            # By its number: a group without this column would shift the colours of the others.
+            _draw_curve(axis, group, f"C{number}", name, options)
         axis.set(xlabel=_TITLES.get(options.x, options.x), ylabel=_TITLES.get(name, name))
         if options.x == "step":
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -156,23 +157,25 @@ def drawn(groups: Sequence[Group], panels: Sequence[str], options: argparse.Name
     return figure
 
 
-def _draw_curve(axis: Any, group: Group, name: str, options: argparse.Namespace) -> None:
+def _draw_curve(
+    axis: Any, group: Group, color: str, name: str, options: argparse.Namespace
+) -> None:
     runs = [
         (one.columns[options.x], one.columns[name])
         for one in group.runs
         if options.x in one.columns and name in one.columns
     ]
     curve = aggregated(runs, options.band, options.statistic, smooth=options.smooth, points=_POINTS)
+    count = len(group.runs)
+    label = f"{group.label} ({count} {'seed' if count == 1 else 'seeds'})"
     if not len(curve.x):
+        axis.plot([], [], color=color, label=label)  # for the legend, which is of all panels
         return
     # From here on fewer seeds are left than before: a mean that may jump, and is marked so.
     whole = int(np.flatnonzero(curve.seeds == curve.seeds.max())[-1]) + 1
-    count = len(group.runs)
-    label = f"{group.label} ({count} {'seed' if count == 1 else 'seeds'})"
     # A single point draws no line: it needs a marker.
     marker = "o" if whole == 1 else ""
-    (line,) = axis.plot(curve.x[:whole], curve.mean[:whole], marker=marker, label=label)
-    color = line.get_color()
+    axis.plot(curve.x[:whole], curve.mean[:whole], color=color, marker=marker, label=label)
     axis.fill_between(
         curve.x[:whole], curve.low[:whole], curve.high[:whole], alpha=0.2, color=color, lw=0
     )

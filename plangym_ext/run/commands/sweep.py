@@ -128,6 +128,8 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.experiments.plan import jobs_of
     from plangym_ext.run.experiments.summary import lines, scores
 
+    if options.ray is not None and options.gpus:
+        raise InvalidOption("--gpus shares out those of this machine; leave it out with --ray")
     import_modules(options)
     # All settings of all runs are checked here: a mistake in the last one would show after days.
     jobs = jobs_of(_asked(options))
@@ -212,8 +214,6 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
     from plangym_ext.run.experiments.queue import JobQueue
     from plangym_ext.run.experiments.summary import final_return, share_done
 
-    if options.ray is not None and options.gpus:
-        raise InvalidOption("--gpus shares out those of this machine; leave it out with --ray")
     # Failed and interrupted ones run again: from their last checkpoints, as `train --resume`.
     left = [job for job in jobs if outcome(options.out / job.name) != DONE]
     if len(left) < len(jobs):

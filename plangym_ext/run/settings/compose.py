@@ -70,6 +70,11 @@ def read_file(path: Path) -> dict[str, Any]:
     """Return the settings in a file, by its ending; see `compose` for the errors."""
     try:
         text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidOption(
+            f"settings: {path} is no text in UTF-8 (byte {error.start}: {error.reason}). Save it "
+            f"as UTF-8."
+        ) from None
     except OSError as error:
         raise InvalidOption(f"settings: {path} cannot be read: {error.strerror}.") from None
     try:

@@ -86,3 +86,17 @@ def test_a_plan_without_a_tree_is_drawn_as_its_actions():
     assert drawn["line"] == [0, 2]
     silent = Plan(1, float("nan"), Budget())
     assert columns(one_step_tree(silent, 2), silent, 0, 99)["parent"] == [-1]
+
+
+def test_a_trainer_of_one_s_own_is_found_in_the_current_folder(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("torch")
+    (tmp_path / "my_trainers.py").write_text(
+        "from plangym_ext.learn.trainers.supervised import AlphaZeroTrainer\n\n\n"
+        "class Mine(AlphaZeroTrainer):\n    pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    with pytest.raises(SystemExit):
+        main(["train", "cartpole", "--trainer.name", "my_trainers:Mine", "--help"])
+    assert "--trainer.learning_rate" in capsys.readouterr().out
+    sys.modules.pop("my_trainers", None)

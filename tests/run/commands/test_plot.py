@@ -170,6 +170,30 @@ def test_a_curve_goes_on_dotted_where_seeds_have_ended(tmp_path):
         load_pyplot("a test").close(figure)
 
 
+def test_a_group_keeps_its_colour_in_panels_that_others_are_missing_in(tmp_path):
+    pytest.importorskip("matplotlib")
+    for name, column in (("a", "loss"), ("b", "return"), ("c", "return")):
+        with Logger(tmp_path / name, params={"env": name}, show=False, tensorboard=False) as logger:
+            for step in (1, 2):
+                logger.log(step, {column: 1.0})
+    options = argparse.Namespace(
+        x="step", band="bootstrap", statistic="mean", smooth=1, width="column"
+    )
+    with styled("column"):
+        figure = plot.drawn(find_groups([tmp_path]), ["loss", "return"], options)
+        loss, returns = figure.axes
+        colors = {line.get_label(): line.get_color() for line in loss.lines}
+        # Their legend, in the first panel, names all three.
+        assert [label.get_text() for label in loss.get_legend().get_texts()] == [
+            f"env={name} (1 seed)" for name in ("a", "b", "c")
+        ]
+        drawn = {line.get_label(): line.get_color() for line in returns.lines}
+        for label in ("env=b (1 seed)", "env=c (1 seed)"):
+            assert drawn[label] == colors[label]
+        assert len({*colors.values()}) >= 3
+        load_pyplot("a test").close(figure)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["curves.png", "new/curves.svg", "curves.pdf"])
 def test_curves_are_drawn_if_matplotlib_is_there(runs, name):

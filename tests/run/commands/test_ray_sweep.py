@@ -89,6 +89,7 @@ def test_the_command_runs_on_the_cluster_it_is_told(cluster, tmp_path, capsys):
     command += ["--out", str(tmp_path), "--ray", cluster.address]
     assert main([*command, "--gpus", "1"]) == 2
     assert "leave it out with --ray" in capsys.readouterr().err
-    assert main([*command, "--resume"]) == 0
+    assert not list(tmp_path.iterdir())
+    assert main(command) == 0
     assert "wrote" in capsys.readouterr().out
     assert len(list(tmp_path.rglob("checkpoint-00000001.pt"))) == 2
