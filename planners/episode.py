@@ -123,7 +123,7 @@ def play(
     max_steps: int,
     num_episodes: None = None,
     callback: Callable[[Move], None] | None = None,
-    starts: None = None,
+    starts: StateSet | None = None,
 ) -> Episode: ...
 @overload
 def play(
@@ -160,9 +160,9 @@ def play(
         max_steps: most steps to take, at least 1.
         num_episodes: how many; None: one, returned as it is.
         callback: called after every step; what it raises ends all episodes.
-        starts: states to begin from instead of a reset: episode i begins at the i-th, and the
-            seed decides the planner's choices alone. What the env itself will draw, and when
-            it will cut the episode, is part of the state.
+        starts: states to begin from instead of a reset: episode i begins at the i-th, one alone
+            at the first, and the seed decides the planner's choices alone. What the env itself
+            will draw, and when it will cut the episode, is part of the state.
 
     Returns:
         The episode, ended or cut at `max_steps`, or the list of them.
@@ -175,7 +175,7 @@ def play(
     seed = at_least("play: seed", seed, 0)
     max_steps = at_least("play: max_steps", max_steps, 1)
     count = 1 if num_episodes is None else at_least("play: num_episodes", num_episodes, 1)
-    _check_starts(starts, num_episodes)
+    _check_starts(starts, count)
     # What was kept of an earlier call would make the episodes depend on more than the seed.
     player.reset()
     # The games share one env: each goes on from the state that was captured at its reset.
@@ -223,10 +223,9 @@ def _check_kinds(env: Any, planner: Any) -> None:
         )
 
 
-def _check_starts(starts: StateSet | None, num_episodes: int | None) -> None:
+def _check_starts(starts: StateSet | None, num_episodes: int) -> None:
     """Refuse to begin more episodes than there are states for."""
-    # None counts as 0: one episode alone is played in the env itself, from its own reset.
-    if starts is not None and not 0 < (num_episodes or 0) <= len(starts):
+    if starts is not None and num_episodes > len(starts):
         raise InvalidOption(
             f"play: num_episodes must be one of 1 to {len(starts)}, as many as there are states "
             f"in starts; got {num_episodes}. Another episode from the same state would be drawn "

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plangym_ext import make
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS, Budget, demonstrated_states, play, visited_states
@@ -124,9 +125,19 @@ def test_episodes_begin_from_states_with_what_is_seen_there(models):
 def test_there_is_a_state_for_every_episode(models):
     model = models.chain(3)
     starts = StateSet(model.reset(seed=0)[0][None], np.zeros((1, 1)))
-    for count in (None, 2):
-        with pytest.raises(InvalidOption, match=rf"one of 1 to 1, .* got {count}"):
-            play(model, MCTS(1), seed=0, max_steps=3, num_episodes=count, starts=starts)
+    with pytest.raises(InvalidOption, match=r"one of 1 to 1, .* got 2"):
+        play(model, MCTS(1), seed=0, max_steps=3, num_episodes=2, starts=starts)
+
+
+def test_one_episode_alone_begins_from_the_first_state():
+    with make("CartPole-v1") as env:
+        states = visited_states(env, MCTS(2), 3, seed=5, max_steps=20, num_episodes=2)
+        options = {"seed": 1, "max_steps": 12, "starts": states}
+        first, _ = play(env, MCTS(4), num_episodes=2, **options)
+        env.reset(seed=9)
+        alone = play(env, MCTS(4), **options)
+    np.testing.assert_array_equal(alone.actions, first.actions)
+    np.testing.assert_array_equal(alone.rewards, first.rewards)
 
 
 def test_visited_states_are_drawn_alike_and_none_twice(models):

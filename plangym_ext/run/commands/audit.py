@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import CannotDraw, IncompleteState, InvalidOption, MissingExtra
+from plangym_ext.errors import (
+    CannotDraw,
+    IncompleteState,
+    InvalidOption,
+    MissingExtra,
+    OneEnvPerProcess,
+)
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
@@ -190,5 +196,5 @@ def _frames(
                 found[state] = other.env.render()
             return found
     # Pictures are an addition: the numbers that were played for are written without them.
-    except (MissingExtra, CannotDraw):
+    except (MissingExtra, CannotDraw, OneEnvPerProcess):
         return {}

@@ -148,7 +148,7 @@ def _expected(parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse
             waiting = option if option is not None and option.nargs != 0 else None
         elif waiting is None:
             arguments += 1
-        elif waiting.nargs is None:
+        elif waiting.nargs in (None, "?"):
             waiting = None  # it takes one value, and has it
     if waiting is not None:
         return waiting

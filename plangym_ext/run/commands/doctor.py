@@ -164,9 +164,14 @@ def _replay_cost(env: Any, seed: int, num_steps: int) -> str:
     if part is None:
         return ""
     env.reset(seed=seed)
+    here, depth = env.get_state(), part.depth
     for _ in range(num_steps):
-        env.gym_env.step(env.sample_action())
-    here, depth, before = env.get_state(), part.depth, part.count.steps
+        _, _, terminated, truncated, _ = env.gym_env.step(env.sample_action())
+        if terminated or truncated:
+            env.set_state(here)  # the deepest of this episode that can be stepped away from
+            break
+        here, depth = env.get_state(), part.depth
+    before = part.count.steps
     action, times = env.sample_action(), []
     for _ in range(_REPLAYS):
         env.gym_env.step(action)  # away from `here`, so that nothing can be continued

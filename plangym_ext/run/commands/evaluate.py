@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         (_write_one if alone else _write_paired)(out, contest, options, episodes)
     # Last: a film that fails leaves the results, and the envs of the contest are closed by now.
     if options.video:
-        _write_video(options, changed, out / "episode.mp4")
+        _write_video(options, changed, starts, out / "episode.mp4")
         print(f"wrote {out / 'episode.mp4'}")
     return 0
 
@@ -242,7 +242,9 @@ def changes(options: argparse.Namespace) -> dict[str, Any]:
     return {**found, **{key: value for key, value in given.items() if value is not None}}
 
 
-def _write_video(options: argparse.Namespace, changed: dict[str, Any], path: Path) -> None:
+def _write_video(
+    options: argparse.Namespace, changed: dict[str, Any], starts: StateSet | None, path: Path
+) -> None:
     """Play the first episode again, alone, and film it."""
     from plangym_ext.planners.episode import play
     from plangym_ext.run.training.trained import Trained
@@ -250,8 +252,9 @@ def _write_video(options: argparse.Namespace, changed: dict[str, Any], path: Pat
     filmed = {**changed, "env": {**changed["env"], "render_mode": "rgb_array"}}
     # Opened anew, as an env draws only if it was made to.
     with Trained(options.players[0], **filmed) as trained:
-        seed, env = trained.config.evaluation.seed, trained.env
         # As it was evaluated: what is typed counts before the run's.
+        seed = trained.config.evaluation.seed if options.seed is None else options.seed
+        env = trained.env
         most = options.max_steps or trained.max_steps
         line = ProgressLine()
         # The signal's exception passes through the writer, which drops a film that is half there.
@@ -262,5 +265,5 @@ def _write_video(options: argparse.Namespace, changed: dict[str, Any], path: Pat
                 video.add(env.render())
                 line.update(f"filming: step {move.step + 1}, return {move.total:g}")
 
-            play(env, trained.player, seed=seed, max_steps=most, callback=film)
+            play(env, trained.player, seed=seed, max_steps=most, callback=film, starts=starts)
         line.end("filmed")

@@ -230,6 +230,7 @@ def _write_summary(options: argparse.Namespace, kept: _Kept) -> None:
         {
             "env": options.env,
             "env_arguments": env_arguments(options),
+            "frameskip": options.frameskip,
             "cells": str(explorer.cell),
             "kind": explorer.kind,
             "rows": explorer.num_rows,
@@ -273,6 +274,8 @@ def _tell(options: argparse.Namespace, kept: _Kept) -> None:
         f"{options.env}: {len(archive):,} cells in {explorer.steps_taken:,} steps, best score "
         f"{score:g} after {length:,} steps, played again from the reset bit for bit"
     )
+    # A film or demonstration of an earlier call may be there, too, when one was resumed.
+    asked = {"best.mp4": options.video, "demonstration.npz": options.demonstration}
     for name in _FILES:
-        if (options.out / name).exists():
+        if asked.get(name, True):
             print(f"wrote {options.out / name}")

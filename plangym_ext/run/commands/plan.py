@@ -203,6 +203,7 @@ def _write_episode(
         {
             "env": options.env,
             "env_arguments": env_arguments(options),
+            "frameskip": options.frameskip,
             "planner": options.planner,
             "num_simulations": planner.num_simulations,
             "options": chosen,

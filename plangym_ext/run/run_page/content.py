@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +46,8 @@ def content(
     Raises:
         UnknownName: a folder has no run.
     """
+    # Before the logs are read: a row that is written meanwhile then makes the page ask again.
+    rows = signature(folders)
     groups = find_groups(folders)
     runs = [
         _of_run(run, _name(group.label, run, len(group.runs)), address)
@@ -56,7 +59,7 @@ def content(
         "subtitle": ", ".join(map(str, folders)),
         "status": status,
         "live": live,
-        "rows": signature(folders),
+        "rows": rows,
         "runs": runs,
     }
 
@@ -67,8 +70,11 @@ def signature(folders: Sequence[Path]) -> str:
     for folder in folders:
         # Of a row in the log `timings.csv` is written last, so that the others have it by then.
         for pattern in ("timings.csv", "eval.json", f"{EPISODES}/*"):
-            paths = folder.rglob(pattern)
-            found += sum(1 + path.stat().st_mtime_ns + path.stat().st_size for path in paths)
+            for path in folder.rglob(pattern):
+                # A file that is being written has another name until it is whole.
+                with contextlib.suppress(FileNotFoundError):
+                    about = path.stat()
+                    found += 1 + about.st_mtime_ns + about.st_size
     return f"{found:x}"
 
 

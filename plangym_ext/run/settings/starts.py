@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plangym_ext.errors import InvalidOption, suggestion
-from plangym_ext.run.settings.sections import checked_least
 
 KINDS = ("stored", "backward", "unsure")
 
@@ -32,7 +31,9 @@ class StartsSettings:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        checked_least("starts.share", self.share, 0.0)
+        # Not `self.share < 0 or ...`, which is false of NaN and would let it pass.
+        if not 0 <= self.share <= 1:
+            raise InvalidOption(f"settings: starts.share must be in [0, 1]; got {self.share}.")
         if self.kind not in KINDS:
             raise InvalidOption(
                 f"settings: starts.kind must be one of {', '.join(KINDS)}; got {self.kind!r}"

@@ -56,6 +56,8 @@ def test_an_exploration_in_two_parts_is_that_in_one(tmp_path):
     assert explored(tmp_path / "whole", "--max-steps", "800") == 0
     assert explored(tmp_path / "parts", "--max-steps", "300") == 0
     assert explored(tmp_path / "parts", "--max-steps", "800", "--resume") == 0
+    told = json.loads((tmp_path / "parts" / "explore.json").read_text())
+    assert told["frameskip"] is None
     whole, parts = loaded(tmp_path / "whole").arrays(), loaded(tmp_path / "parts").arrays()
     for name, array in whole.items():
         np.testing.assert_array_equal(parts[name], array, name)

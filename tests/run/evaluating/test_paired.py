@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from plangym_ext.planners import episode
 from plangym_ext.run.bootstrap import episodes_for, mean_interval, unpaired_interval
 from plangym_ext.run.cli import main
 from plangym_ext.run.evaluating.paired import difference
@@ -74,6 +75,25 @@ def test_players_are_compared_from_the_same_states(runs, capsys):
     alone = json.loads((runs / "b" / "eval.json").read_text())
     assert alone["returns"] == second
     assert alone["starts"] == "s.npz"
+
+
+@pytest.mark.slow
+def test_the_film_is_of_the_first_episode(runs, monkeypatch):
+    pytest.importorskip("imageio_ffmpeg")
+    pytest.importorskip("pygame")
+    filmed, play = [], episode.play
+
+    def watched(*args, **kwargs):
+        filmed.append(play(*args, **kwargs))
+        return filmed[-1]
+
+    assert main(["states", "a", "--out", "s.npz", "--count=2", "--episodes=2"]) == 0
+    monkeypatch.setattr(episode, "play", watched)
+    for typed in (["--starts", "s.npz"], ["--episodes=2", "--seed=77"]):
+        assert main(["eval", "b", *typed, "--max-steps", "30", "--video"]) == 0
+        found = json.loads((runs / "b" / "eval.json").read_text())
+        assert filmed[-1].length == found["lengths"][0]
+        assert filmed[-1].return_ == found["returns"][0]
 
 
 @pytest.mark.slow
