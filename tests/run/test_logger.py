@@ -171,15 +171,20 @@ with Logger(folder, resume=True, show=False, tensorboard=False) as logger:
             partial.write_text(str(step))
             partial.replace(checkpoint)
         print(step, flush=True)
+    sys.stdin.read()  # one that is to be killed does not end before
 """
 
 
 def run_child(folder, kill_at):
-    """Run until the line of a step appears, then kill; the moment itself is left to chance."""
+    """Run until the line of a step appears, then kill; the moment itself is left to chance.
+
+    None: run to the end.
+    """
     command = [sys.executable, "-P", "-c", CHILD, str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    stdin = subprocess.DEVNULL if kill_at is None else subprocess.PIPE
+    with subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
-            if int(line) >= kill_at:
+            if kill_at is not None and int(line) >= kill_at:
                 process.send_signal(signal.SIGKILL)
                 break
         process.stdout.read()
@@ -189,10 +194,10 @@ def run_child(folder, kill_at):
 @pytest.mark.slow
 def test_a_run_killed_again_and_again_leaves_the_same_bytes(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert run_child(whole, 1000) == 0
+    assert run_child(whole, None) == 0
     for kill_at in (3, 31, 58, 59, 90):
         assert run_child(killed, kill_at) == -signal.SIGKILL
-    assert run_child(killed, 1000) == 0
+    assert run_child(killed, None) == 0
     assert progress(killed) == progress(whole)
     assert not list(killed.glob(".*"))
 
