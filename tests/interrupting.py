@@ -1,10 +1,13 @@
-"""Ctrl-C at a chosen line of the library's code."""
+"""Ctrl-C at a chosen line of the library's code, or while it waits for its workers."""
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import plangym_ext
@@ -51,6 +54,42 @@ class InterruptAt:
                 sys.settrace(None)
                 raise KeyboardInterrupt
         return self._trace
+
+
+#: Functions in which the main thread waits for its workers.
+_WAITS = ("wait_readable", "pump", "_wait")
+
+
+class InterruptWait:
+    """Context that sends a signal to this process while the main thread waits for workers.
+
+    Not simply some time later: on a busy machine the thread may be elsewhere by then, in the
+    middle of a message, or out of the test.
+
+    Args:
+        seconds: before the first moment at which to send it.
+        number: of the signal.
+    """
+
+    def __init__(self, seconds, number=signal.SIGINT):
+        self._seconds, self._number = seconds, number
+        self._thread = threading.Thread(target=self._interrupt)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._thread.join()
+
+    def _interrupt(self):
+        time.sleep(self._seconds)
+        main, deadline = threading.main_thread().ident, time.monotonic() + 30
+        while sys._current_frames()[main].f_code.co_name not in _WAITS:
+            if time.monotonic() > deadline:  # without an interrupt the test fails
+                return
+            time.sleep(0.001)
+        os.kill(os.getpid(), self._number)
 
 
 def points(num_lines, few):

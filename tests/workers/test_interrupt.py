@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 import time
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from interrupting import EVERY_LINE, InterruptAt
+from interrupting import EVERY_LINE, InterruptAt, InterruptWait
 
 import plangym_ext
 from plangym_ext.errors import WorkerDied
@@ -44,12 +41,9 @@ def test_batches_after_an_interrupt_are_right():
         second = reference.step_batch(np.arange(12) % 3, first).states
         expected = reference.step_batch(np.zeros(12, int), second)
         for delay in (0.05, 0.1, 0.15):
-            timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
-            timer.start()
             # 12 rows of 3 slow steps on two workers: at least half a second.
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt), InterruptWait(delay):
                 env.step_batch(np.full(12, 2), first, dt=3)
-            timer.join()
             got = env.step_batch(np.zeros(12, int), second)
             assert got.states.tobytes() == expected.states.tobytes()
             assert got.rewards.tobytes() == expected.rewards.tobytes()

@@ -5,15 +5,13 @@ import functools
 import os
 import pickle
 import signal
-import sys
-import threading
-import time
 
 import leaks
 import numpy as np
 import pytest
 import toy_envs
 from contract.backend_contract import assert_equal
+from interrupting import InterruptWait
 from toy_envs import Faulty, faulty_env
 
 from plangym_ext.errors import EnvClosed, PoisonState, WorkerDied, WorkerError
@@ -484,35 +482,13 @@ class Interrupted(Exception):
 
 @pytest.fixture
 def interrupt():
-    """Function that has an exception raised in the main thread, some seconds from now.
-
-    The thread is waiting for its workers then: in the middle of a message an interrupt ends
-    the worker.
-    """
+    """Context manager in which an exception is raised in the main thread, some seconds on."""
 
     def handler(signum, frame):
         raise Interrupted
 
-    threads = []
-
-    def interrupt_the_wait(seconds):
-        time.sleep(seconds)
-        main = threading.main_thread().ident
-        deadline = time.monotonic() + 60
-        while sys._current_frames()[main].f_code.co_name not in ("wait_readable", "pump"):
-            assert time.monotonic() < deadline, "the main thread does not wait for a worker"
-            time.sleep(0.001)
-        os.kill(os.getpid(), signal.SIGUSR1)
-
-    def after(seconds):
-        thread = threading.Thread(target=interrupt_the_wait, args=(seconds,))
-        thread.start()
-        threads.append(thread)
-
     previous = signal.signal(signal.SIGUSR1, handler)
-    yield after
-    for thread in threads:
-        thread.join()
+    yield functools.partial(InterruptWait, number=signal.SIGUSR1)
     signal.signal(signal.SIGUSR1, previous)
 
 
@@ -520,8 +496,7 @@ def test_batch_after_an_interrupted_one_is_not_mixed_with_it(interrupt, serial, 
     slow = np.full(12, toy_envs.SLOW)
     with parallel(2) as env:
         assert_usable(env, serial, states)
-        interrupt(0.15)
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interrupted), interrupt(0.15):
             env.step_batch(slow, states[:12])
         # The workers are still at the old batch, and no row of it may show up here.
         for k in range(3):
@@ -534,8 +509,7 @@ def test_batch_after_an_interrupted_one_is_not_mixed_with_it(interrupt, serial, 
 def test_answer_to_an_interrupted_request_is_not_taken_for_the_next(interrupt, states):
     with ExternalProcess(Faulty) as process:
         process.step(0, states[0])  # else the interrupt meets a worker that is still starting
-        interrupt(0.1)
-        with pytest.raises(Interrupted):
+        with pytest.raises(Interrupted), interrupt(0.1):
             process.step(toy_envs.SLOW, states[5])
         got = process.step(1, states[2])
         with faulty_env() as reference:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import threading
 
 import numpy as np
 import pytest
+from interrupting import InterruptWait
 from sampling_envs import (
     Games,
     Oracle,
@@ -192,11 +192,8 @@ def test_what_an_env_raises_comes_through_at_once_and_the_fragment_is_played_aga
 def test_an_interrupted_fragment_is_played_again(tmp_path, wanted):
     make = fault(tmp_path, "sleep")
     with WorkerSampler(make, Tally(), STEPS, ROWS, n_workers=2, timeout=None) as sampler:
-        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), InterruptWait(0.5):
             collected(sampler)
-        timer.join()
         (tmp_path / "sleep").unlink()
         os.kill(sampler.worker_pids[0], signal.SIGKILL)  # which would sleep on
         assert_equal(collected(sampler), wanted)
