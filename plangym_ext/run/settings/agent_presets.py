@@ -310,19 +310,20 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             "agent": {"name": "q", "hidden": [64], "recurrent": "lstm", "recurrent_size": 64},
             "algorithm": {
                 "name": "r2d1",
-                # 16 updates a round once learning has begun, until the last one.
-                "learning_rate": _line(1e-3, 6275),
+                # 64 updates a round once learning has begun, until the last one.
+                "learning_rate": _line(1e-3, 25_088),
                 # The default is for the large gradients of Atari; here it would stop learning.
                 "epsilon": 1e-6,
                 "discount": 0.99,
                 "capacity": 100_000,
                 "learning_starts": 2_000,
-                "updates_per_step": 0.0625,
-                "batch_size": 32,
+                # Many small updates: it takes most of them to learn to tell velocities.
+                "updates_per_step": 0.25,
+                "batch_size": 16,
                 "burn_in": 8,
-                "length": 32,
-                "n_steps": 3,
-                "target_every": 100,
+                "length": 16,
+                "n_steps": 5,
+                "target_every": 200,
                 "alpha": 0.6,
                 "exploration": {"start": 1.0, "end": 0.05, "over": 20_000},
             },

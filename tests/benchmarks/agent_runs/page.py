@@ -43,7 +43,8 @@ def _learning(rows: Rows) -> Iterator[str]:
     yield "Interquartile mean over the seeds and its bootstrap interval of 95 %: of the mean return"
     yield "of the episodes that ended in the last tenth of the training, and of 50 episodes after"
     yield "it, the best actions played. Other programs ran beside these, so seconds are left out."
-    yield "An aim is what others have published; it is of the column that is in brackets."
+    yield "An aim is what others have published, with the deviation of their runs where they give"
+    yield "it; it is of the column that is in brackets."
     yield ""
     yield "| task | steps | who | seeds | training | evaluation | aim |"
     yield "|---|---:|---|---:|---:|---:|---|"
@@ -52,7 +53,8 @@ def _learning(rows: Rows) -> Iterator[str]:
         for who, runs in rows[name].items():
             told = ""
             if task.aim is not None and who == "ours":
-                told = f"{task.aim:g} ({task.aim_in}; {task.source})"
+                spread = "" if task.spread is None else f" ± {task.spread:g}"
+                told = f"{task.aim:g}{spread} ({task.aim_in}; {task.source})"
             cells = [
                 name,
                 f"{runs[0]['steps']:,}",

@@ -40,12 +40,15 @@ _C51 = {
     "agent": {"returns": "atoms", "atoms": 101, "return_range": [-100.0, 100.0]},
     "algorithm": {"name": "c51", "epsilon": 0.01 / 128},
 }
-#: As there, with as many quantiles as are usual for small tasks.
+#: As there, with as many quantiles as are usual for small tasks, and four times the learning
+#: rate: errors of quantiles count by their sign alone, so that large ones are learned slowly.
 _QR_DQN = {
     "agent": {"returns": "quantiles", "atoms": 51},
-    "algorithm": {"name": "qr_dqn", "epsilon": 0.01 / 128},
+    "algorithm": {"name": "qr_dqn", "epsilon": 0.01 / 128, "learning_rate": 1e-3},
 }
 _ACROBOT = {"env": {"id": "Acrobot-v1"}}
+#: Double DQN, at twice the learning rate.
+_DOUBLE = {**_ACROBOT, "algorithm": {"double": True, "learning_rate": 5e-4}}
 _T_MAZE = {"env": {"id": "plangym_ext/TMaze-v0", "kwargs": {"n": 20}, "max_steps": 200}}
 
 
@@ -58,6 +61,7 @@ class Task:
         steps: of all envs together; whole rounds of them are played.
         changed: settings that differ from the preset's.
         aim: mean return that is to be reached.
+        spread: deviation of the runs that the aim is the mean of, where it was published.
         aim_in: in the last tenth of "training", or in the "evaluation" after it.
         source: of the aim and the settings.
         sb3: whether Stable-Baselines3 can be run with the same settings.
@@ -67,6 +71,7 @@ class Task:
     steps: int
     changed: Mapping[str, Any] = field(default_factory=dict)
     aim: float | None = None
+    spread: float | None = None
     aim_in: str = "evaluation"
     source: str = ""
     sb3: bool = True
@@ -85,19 +90,17 @@ class Task:
 def _small_from_replay() -> Iterator[tuple[str, Task]]:
     """Yield DQN, C51 and QR-DQN on CartPole and Acrobot, with CleanRL's settings and aims."""
     for name, changed, cartpole, acrobot in (
-        ("dqn", {}, 488.7, -91.5),
-        ("c51", _C51, 481.0, -87.7),
-        ("qr_dqn", _QR_DQN, 481.0, -87.7),
+        ("dqn", {}, (488.7, 16.1), (-91.5, 7.2)),
+        ("c51", _C51, (481.0, 21.0), (-87.7, 5.5)),
+        ("qr_dqn", _QR_DQN, (481.0, 21.0), (-87.7, 5.5)),
     ):
         rest = {"aim_in": "training", "sb3": name == "dqn"}
         source = "CleanRL" if name != "qr_dqn" else "CleanRL's C51"
-        task = Task("dqn_cartpole", 500_000, changed, cartpole, source=source, **rest)
+        task = Task("dqn_cartpole", 500_000, changed, *cartpole, source=source, **rest)
         yield "dqn_cartpole" if name == "dqn" else f"{name} CartPole", task
         changed = {**changed, **_ACROBOT}
-        yield (
-            f"{name} Acrobot",
-            Task("dqn_cartpole", 500_000, changed, acrobot, source=source, **rest),
-        )
+        task = Task("dqn_cartpole", 500_000, changed, *acrobot, source=source, **rest)
+        yield f"{name} Acrobot", task
 
 
 def _mujoco_from_replay() -> Iterator[tuple[str, Task]]:
@@ -123,6 +126,7 @@ LEARNING: Mapping[str, Task] = {
         500_000,
         changed=_CLEANRL,
         aim=490.0,
+        spread=6.1,
         aim_in="training",
         source="CleanRL, ppo.py",
     ),
@@ -131,6 +135,7 @@ LEARNING: Mapping[str, Task] = {
         500_000,
         changed={"env": {"id": "Acrobot-v1"}, **_CLEANRL},
         aim=-86.4,
+        spread=1.3,
         aim_in="training",
         source="CleanRL, ppo.py",
     ),
@@ -138,9 +143,25 @@ LEARNING: Mapping[str, Task] = {
         "a2c_cartpole", 500_000, changed={"env": {"id": "Acrobot-v1"}}, source="no other"
     ),
     "pqn_cartpole": Task(
-        "pqn_cartpole", 500_000, aim=495.1, aim_in="training", source="CleanRL", sb3=False
+        "pqn_cartpole",
+        500_000,
+        aim=495.1,
+        spread=6.9,
+        aim_in="training",
+        source="CleanRL",
+        sb3=False,
     ),
     **dict(_small_from_replay()),
+    "dqn Acrobot, double": Task(
+        "dqn_cartpole",
+        500_000,
+        changed=_DOUBLE,
+        aim=-91.5,
+        spread=7.2,
+        aim_in="training",
+        source="CleanRL",
+        sb3=False,
+    ),
     "dqn_lunarlander": Task("dqn_lunarlander", 100_000, aim=154.0, source="rl-zoo3"),
     "sac_pendulum": Task("sac_pendulum", 20_000),
     "td3_pendulum": Task("td3_pendulum", 20_000),
