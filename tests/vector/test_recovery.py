@@ -303,9 +303,9 @@ def test_a_sub_env_without_states_that_dies_is_named():
 
 
 def test_a_hung_sub_env_is_named_with_its_stack_without_being_asked_for():
-    with plangym_ext.make_vec(Counter, 4, n_workers=2, timeout=0.6) as venv:
+    with plangym_ext.make_vec(Counter, 4, n_workers=2, timeout=1.5) as venv:
         venv.reset(seed=0)
-        with pytest.raises(WorkerTimeout, match=r"within 0\.6 s in sub-env 3, action 4,") as caught:
+        with pytest.raises(WorkerTimeout, match=r"within 1\.5 s in sub-env 3, action 4,") as caught:
             venv.step(one(4, row=3))
         assert (caught.value.workers, caught.value.rows) == ((1,), (3,))
         assert "test_recovery.py" in str(caught.value), "the stack"
@@ -314,7 +314,7 @@ def test_a_hung_sub_env_is_named_with_its_stack_without_being_asked_for():
 
 
 def test_the_limit_is_for_one_row_not_for_all_of_a_worker():
-    with plangym_ext.make_vec(Counter, 4, n_workers=1, timeout=0.6) as venv:
+    with plangym_ext.make_vec(Counter, 4, n_workers=1, timeout=2.0) as venv:
         venv.reset(seed=0)
-        venv.set_attr("seconds", 0.3)  # 1.2 s for the four
+        venv.set_attr("seconds", 0.6)  # 2.4 s for the four
         assert venv.step(zeros())[0][:, 0].tolist() == [1] * 4

@@ -238,7 +238,7 @@ def test_deaths_with_two_in_flight_cost_nothing(host, tmp_path):
 
 @pytest.mark.parametrize("failing", [0, 1])
 def test_a_half_that_kills_or_hangs_is_named_and_the_other_goes_on(failing):
-    venv, plain = pair(n_workers=2, timeout=0.6)
+    venv, plain = pair(n_workers=2, timeout=1.5)
     with venv, plain:
         both(venv, plain)
         row = HALVES[failing][1]
