@@ -25,6 +25,8 @@ USAGE_ERROR = 2
 #: Exit status when the reader of the output has gone, as a shell has it of a program that SIGPIPE
 #: has ended.
 _UNREAD = 128 + 13
+#: Descriptor of the output. By number, as `sys.stdout` may have been replaced.
+_STDOUT = 1
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -130,11 +132,11 @@ def _is_unread() -> bool:
     """Return whether the reader of the output has gone, as `head` does; then it goes nowhere."""
     poller = select.poll()
     # No events are asked for: that a pipe has no reader is told in any case.
-    poller.register(sys.__stdout__, 0)
+    poller.register(_STDOUT, 0)
     if not poller.poll(0):
         return False
     # What is left of it would else be written, and fail, once more when the program ends.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _STDOUT)
     return True
 
 
