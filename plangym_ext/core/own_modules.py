@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -86,3 +87,13 @@ def load_own_class(target: str, where: str, base: type) -> Any:
     if not (isinstance(found, type) and issubclass(found, base)):
         raise WrongKind(f"{where}: {target} must be a class {which}; got {found!r}.")
     return found
+
+
+def search_current_folder() -> None:
+    """Let modules be found in the current folder, after everywhere else.
+
+    Last in the path, so that no file there hides another module.
+    """
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from plangym_ext.core.own_modules import import_own
+from plangym_ext.core.own_modules import import_own, search_current_folder
 from plangym_ext.run.progress import ProgressLine
 
 _ARGUMENTS = "env."
@@ -97,13 +95,3 @@ def import_modules(options: argparse.Namespace, ids: Iterable[str] = ()) -> None
         search_current_folder()
     for module in modules:
         import_own(module, f"--import: expected a module; got {module!r}")
-
-
-def search_current_folder() -> None:
-    """Let modules be found in the current folder, after everywhere else.
-
-    Last in the path, so that no file there hides another module.
-    """
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.append(folder)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import (
     CannotDraw,
     IncompleteState,
@@ -20,7 +21,7 @@ from plangym_ext.errors import (
 )
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.commands.evaluate import add_changes, changes
-from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
+from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import make_folder, write_json
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without

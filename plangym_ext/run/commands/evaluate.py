@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import DamagedCheckpoint, InvalidOption
 from plangym_ext.run.arguments import at_least
-from plangym_ext.run.env_options import add_import_option, import_modules, search_current_folder
+from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
