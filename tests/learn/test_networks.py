@@ -52,6 +52,16 @@ def test_every_space_is_encoded_in_its_shape(name):
     assert out.dtype == torch.float32
 
 
+@pytest.mark.parametrize("name", SPACES)
+def test_observations_that_were_laid_out_are_encoded_to_the_same_bits(name):
+    encoder, obs = ObservationEncoder(SPACES[name]), seen(SPACES[name])
+    laid_out = encoder.laid_out(obs)
+    assert torch.equal(laid_out, obs)
+    assert torch.equal(encoder(laid_out), encoder(obs))
+    if name == "frames":
+        assert laid_out.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_images_are_scaled_and_brought_to_channels_first():
     obs = torch.zeros((1, 84, 84, 3), dtype=torch.uint8)
     obs[0, 5, 7, 2] = 255

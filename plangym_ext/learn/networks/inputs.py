@@ -57,6 +57,12 @@ class ObservationParts(nn.ModuleList):
         """Return `[N, F]` of each part of `[N, *obs]`."""
         return [part(rows) for part, rows in zip(self, self.layout.split(obs), strict=True)]
 
+    def laid_out(self, obs: Any) -> Any:
+        """Return `[N, *obs]` as each part has it in memory; see `ObservationEncoder`."""
+        encoders: list[Any] = [p[0] if isinstance(p, nn.Sequential) else p for p in self]
+        pairs = zip(encoders, self.layout.split(obs), strict=True)
+        return self.layout.join(tuple(encoder.laid_out(rows) for encoder, rows in pairs))
+
 
 class InputBody(nn.Module):
     """Encodes every part of an observation, joins them, and adds dense layers.

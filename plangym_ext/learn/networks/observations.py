@@ -93,9 +93,15 @@ class ObservationEncoder(nn.Module):
 
         Convolutions then learn in two thirds of the time.
         """
+        return torch.empty(obs.shape, device=obs.device, memory_format=self._form_of(obs))
+
+    def laid_out(self, obs: torch.Tensor) -> torch.Tensor:
+        """Return observations in the order of `memory_for`, of which `scaled` is quicker."""
+        return obs.contiguous(memory_format=self._form_of(obs))
+
+    def _form_of(self, obs: torch.Tensor) -> torch.memory_format:
         innermost = self._is_screen and obs.device.type == "cpu"
-        form = torch.channels_last if innermost else torch.contiguous_format
-        return torch.empty(obs.shape, device=obs.device, memory_format=form)
+        return torch.channels_last if innermost else torch.contiguous_format
 
     def scaled(self, obs: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """Encode what is not one-hot by means of memory `out`, such as `memory_for` returns."""

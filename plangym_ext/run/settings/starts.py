@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidOption, suggestion
 
 KINDS = ("stored", "backward", "unsure")
@@ -31,9 +32,7 @@ class StartsSettings:
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        # Not `self.share < 0 or ...`, which is false of NaN and would let it pass.
-        if not 0 <= self.share <= 1:
-            raise InvalidOption(f"settings: starts.share must be in [0, 1]; got {self.share}.")
+        finite_between("settings: starts.share", self.share, 0.0, 1.0)
         if self.kind not in KINDS:
             raise InvalidOption(
                 f"settings: starts.kind must be one of {', '.join(KINDS)}; got {self.kind!r}"

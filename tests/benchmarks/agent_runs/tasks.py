@@ -241,7 +241,7 @@ SPEED: Mapping[str, Task] = {
         aim=2.0,
     ),
     "speed: ppo Pong x8": Task(
-        "ppo_atari", 3_072, changed={"algorithm": {"learning_rate": 2.5e-4}}, aim=1.5
+        "ppo_atari", 10_240, changed={"algorithm": {"learning_rate": 2.5e-4}}, aim=1.5
     ),
     "speed: a2c CartPole x8": Task(
         "a2c_cartpole", 80_000, changed={"algorithm": {"learning_rate": 7e-4}}, aim=3.0

@@ -28,7 +28,7 @@ from plangym_ext.learn import (  # noqa: E402
 )
 from plangym_ext.learn.agents.inputs import Inputs  # noqa: E402
 from plangym_ext.learn.algorithms.rollouts.minibatches import minibatches  # noqa: E402
-from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of  # noqa: E402
+from plangym_ext.learn.algorithms.rollouts.rollout import Rows, rollout_of  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
 from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
 from plangym_ext.learn.sampling.collected import Collected, episode_rows  # noqa: E402
@@ -184,6 +184,36 @@ def test_an_epoch_has_every_row_once_in_parts_of_nearly_one_size(minibatch):
     drawn = torch.cat([part.inputs.obs.flatten() for part in parts])
     assert sorted(drawn.tolist()) == sorted(rows.inputs.obs.flatten().tolist())
     assert drawn.tolist() != rows.inputs.obs.flatten().tolist()
+
+
+def test_minibatches_of_screens_have_their_channels_innermost():
+    screens = spaces.Box(0, 255, (4, 36, 36), np.uint8)
+    network = make_agent_network(screens, spaces.Discrete(3), AgentConfig(kind="nature"), seed=0)
+    drawn = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (6, 4, 36, 36), np.uint8))
+    number = torch.arange(6.0)
+    rows = Rows(
+        Inputs(drawn, None, None, torch.zeros(6, dtype=torch.bool)),
+        *(number, number, None, number, number, None, None),
+    )
+    batch = PPO(network, PPOConfig(), seed=0).gradients.batch(rows)
+    parts = list(minibatches(batch, 3, by_step=True))
+    assert len(parts) == 2
+    for part in parts:
+        assert part.inputs.obs.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(part.inputs.obs, drawn[part.target.long()])
+
+
+@pytest.mark.parametrize("most", [1, 5, 11, 12, 13])
+def test_steps_that_are_looked_at_once_more_are_spread_over_all(most):
+    network = Table()
+    algorithm = PPO(network)
+    algorithm.take(collected(network))
+    rows = algorithm._rows.steps()
+    assert len(rows.target) == 12
+    found = rows._replace(target=torch.arange(12.0)).spread(most).target.tolist()
+    assert len(found) == min(most, 12)
+    assert found == sorted(set(found))
+    assert max(np.diff([*found, 12])) - min(np.diff([*found, 12])) <= 1
 
 
 def test_epochs_end_where_the_policy_has_moved_too_far():

@@ -15,6 +15,7 @@ from plangym_ext.learn.losses.policies import (
     policy_gradient_loss,
     value_loss,
 )
+from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.torch_extra import torch
 
@@ -63,8 +64,11 @@ class ActorCriticLosses:
         self._network, self._optimizer = network, optimizer
 
     def batch(self, rows: Rows) -> Rows:
-        """Return the rows; see `Gradients`."""
-        return rows
+        """Return the rows, with observations as the network has them; see `Gradients`."""
+        if not isinstance(self._network, AgentNetwork):
+            return rows
+        laid_out = self._network.laid_out(rows.inputs.obs)
+        return rows._replace(inputs=rows.inputs._replace(obs=laid_out))
 
     def losses(self, part: Rows, terms: LossTerms) -> dict[str, Any]:
         """Return the losses; see `Gradients`."""

@@ -18,6 +18,8 @@ from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn
 
+#: Steps of a round that are looked at once more after it.
+_DIAGNOSED = 256
 #: The epochs end where the divergence is larger than so many times its target.
 _KL_FACTOR = 1.5
 
@@ -105,8 +107,11 @@ class PPO(PolicyAlgorithm):
         return self.group.means({"kl": float(moved)})["kl"] > _KL_FACTOR * most
 
     def _diagnosed(self, rows: Rows) -> dict[str, Any]:
-        # Over all rows and after the updates: what is logged is how far the policy has come in this
-        # round.
+        found = super()._diagnosed(rows)
+        # After the updates: what is logged is how far the policy has come in this round. Not of all
+        # steps, which would take as long as a third of an epoch.
+        if self._by_step:
+            rows = rows.steps().spread(_DIAGNOSED)
         out, _ = self.network(rows.inputs, rows.carry)
         distribution, valid = self.network.distribution, rows.valid
         # With the masks by which it was played: likelihoods of other distributions could not be
@@ -114,7 +119,7 @@ class PPO(PolicyAlgorithm):
         params = masked(out.policy_logits, rows.inputs.legal)
         log_prob = distribution.log_prob(params, rows.action)
         clip = at(self.config.clip, self.updates)
-        return super()._diagnosed(rows) | {
+        return found | {
             "entropy": mean_of(distribution.entropy(params), valid),
             "kl": approximate_kl(log_prob, rows.log_prob, valid),
             "clip_share": clip_share(log_prob, rows.log_prob, clip, valid),

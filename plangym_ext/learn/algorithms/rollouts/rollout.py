@@ -41,7 +41,13 @@ class Rows(NamedTuple):
     def take(self, index: Any) -> Rows:
         """Return some of N steps; `index` is an int64 tensor `[n]`."""
         index = index.to(self.target.device)
-        return self._changed(lambda leaf: leaf.index_select(0, index))
+        # Not `index_select`, which forgets in which order the axes of a leaf lie in memory.
+        return self._changed(lambda leaf: leaf[index])
+
+    def spread(self, most: int) -> Rows:
+        """Return no more than so many of N steps, as far from each other as can be."""
+        count = len(self.target)
+        return self if count <= most else self.take(torch.arange(most) * count // most)
 
     def part(self, start: int, stop: int) -> Rows:
         """Return some of N steps, as views."""
