@@ -46,6 +46,18 @@ def runs(tmp_path):
     return tmp_path
 
 
+def test_a_row_that_is_written_while_logs_are_read_is_asked_for_again(runs):
+    def address(path):
+        # Called when the runs before have been read.
+        with open(runs / "seed-0" / "timings.csv", "a") as file:
+            file.write("60\n")
+        return path.name
+
+    found = content([runs], address)
+    assert found["rows"] != signature([runs])
+    assert content([runs], lambda path: path.name)["rows"] == signature([runs])
+
+
 def test_the_page_shows_what_the_logs_say(runs):
     found = content([runs], lambda path: path.name)
     assert found["title"] == "CartPole-v1, ppo"

@@ -302,6 +302,7 @@ class StepRing:
         for i, store in enumerate(self._obs):
             store.load_state_dict(state["obs"][str(i)])
         self._finals.load_state_dict(state["finals"])
+        self._legal = None
         if "legal" in state:
             self._legal = self._new_legal(state["legal"]["ring"].shape[2])
             self._legal.load_state_dict(state["legal"])

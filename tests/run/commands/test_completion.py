@@ -49,6 +49,7 @@ def test_options_have_their_help():
         ("train ", list(PRESETS)),
         ("train ppo_cartpole --algorithm.name ", list(ALGORITHMS)),
         ("train ppo_cartpole --algorithm.gae", ["--algorithm.gae_lambda"]),
+        ("train --ray 10.0.0.1:6379 ", list(PRESETS)),  # the address may be left out
         ("list pr", ["presets"]),
         ("completion ", list(SCRIPTS)),
         ("plot --band ", ["bootstrap", "std", "none"]),

@@ -47,6 +47,15 @@ class Counting(gym.Env):
         return np.full(1, self.steps, np.float64), 1.0, False, False, info
 
 
+class Short(Counting):
+    """Ends with the fifth step, and minds one that is taken after that."""
+
+    def step(self, action):
+        assert self.steps < 5
+        obs, reward, _, truncated, _ = super().step(action)
+        return obs, reward, self.steps == 5, truncated, {}
+
+
 @pytest.mark.parametrize(
     ("name", "backend"), [("CartPole-v1", "kernel,"), ("Reacher-v5", "mujoco, on ")]
 )
@@ -59,7 +68,7 @@ def test_it_tells_the_backend_and_what_compiling_took(name, backend, capsys):
 
 @pytest.fixture
 def ids():
-    found = {f"{cls.__name__}-v0": cls for cls in (Forgetful, Counting)}
+    found = {f"{cls.__name__}-v0": cls for cls in (Forgetful, Counting, Short)}
     for name, cls in found.items():
         gym.register(name, cls)
     yield
@@ -85,3 +94,9 @@ def test_difference_that_shows_late_is_found_with_its_step(capsys):
     assert expected in capsys.readouterr().out
     with plangym_ext.make("Counting-v0") as env:
         assert not plangym_ext.check_env(env, num_steps=30).exact
+
+
+@pytest.mark.usefixtures("ids")
+def test_what_a_replay_costs_is_measured_within_an_episode(capsys):
+    assert main(["doctor", "Short-v0", "--state", "replay", "--steps", "20"]) == 0
+    assert "at depth 4: the reset and 4 steps are played again" in capsys.readouterr().out
