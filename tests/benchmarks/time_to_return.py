@@ -124,6 +124,7 @@ def main() -> int:
         seeds=3,
         only="bounds whose name has it",
         quick="up to the first evaluation of each",
+        who=tuple(_WHO),
     ).parse_args()
     names = [n for n in BOUNDS if not options.only or any(text in n for text in options.only)]
     cells = [Cell(n, who, seed) for n in names for seed in options.seeds for who in options.who]

@@ -178,6 +178,7 @@ def test_the_page_and_what_presets_reached_are_those_of_the_runs(program):
         "speed: ppo CartPole x8": {
             "ours": [run_of(0, 0.5, None, None), run_of(1, 0.25, None, None)],
             "sb3": [run_of(0, 2.0, None, None)],
+            "sbx": [run_of(0, 1.0, None, None)],
         },
     }
     text = program["page"].page(rows)
@@ -185,7 +186,8 @@ def test_the_page_and_what_presets_reached_are_those_of_the_runs(program):
         "| ppo_cartpole | 1,000 | ours | 2 | 405.0 [400.0, 410.0] | 490.0 [480.0, 500.0] |" in text
     )
     assert "| SB3 | 1 | 300.0 [300.0, 300.0] | 320.0 [320.0, 320.0] |" in text
-    assert "| 3,000 (2,000 to 4,000) | 500 (500 to 500) | 6.00 | 3 |" in text
+    assert "| 3,000 (2,000 to 4,000) | SB3 | 500 (500 to 500) | 6.00 | 3 |" in text
+    assert "| 3,000 (2,000 to 4,000) | SBX | 1,000 (1,000 to 1,000) | 3.00 | 1.1 |" in text
     found = program["page"].reached(rows, {"ppo_cartpole": "ppo_cartpole"}.get)
     assert found == {
         "ppo_cartpole": {

@@ -1,4 +1,4 @@
-"""What programs share that run ours beside Stable-Baselines3: options, cells, what came of them."""
+"""What programs share that run ours beside peers: options, cells, what came of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from table.sections import write_section
 from plangym_ext.run.files import write_json
 
 FOLDER = Path(__file__).parents[1]
-WHO = ("ours", "sb3")
+#: Peers, and the package that an interpreter must have to run them.
+PEERS = {"sb3": "stable_baselines3", "sbx": "sbx"}
+WHO = ("ours", *PEERS)
 
 
 class Cell(NamedTuple):
@@ -28,7 +30,7 @@ class Cell(NamedTuple):
 
     Attributes:
         name: of the task, or of the bound.
-        who: "ours" or "sb3".
+        who: one of `WHO`.
         seed: of the run.
     """
 
@@ -42,7 +44,9 @@ class Cell(NamedTuple):
         return f"{re.sub('[^a-z0-9]+', '_', self.name.lower())}-{self.who}-{self.seed}.json"
 
 
-def parser(doc: str | None, *, out: str, seeds: int, only: str, quick: str) -> Any:
+def parser(
+    doc: str | None, *, out: str, seeds: int, only: str, quick: str, who: tuple[str, ...] = WHO
+) -> Any:
     """Return the options that the programs have in common.
 
     Args:
@@ -51,19 +55,22 @@ def parser(doc: str | None, *, out: str, seeds: int, only: str, quick: str) -> A
         seeds: how many, if none are named.
         only: what `--only` says of itself.
         quick: the same of `--quick`.
+        who: whom the program compares.
     """
     found = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     found.add_argument("--only", nargs="+", metavar="TEXT", help=only)
-    found.add_argument("--who", nargs="+", choices=WHO, default=list(WHO))
+    found.add_argument("--who", nargs="+", choices=who, default=list(who))
     found.add_argument("--seeds", nargs="+", type=int, default=list(range(seeds)))
-    found.add_argument(
-        "--sb3-python",
-        default=sys.executable,
-        metavar="PATH",
-        help="an interpreter with stable_baselines3 (default: this one)",
-    )
+    for peer, package in PEERS.items():
+        if peer in who:
+            found.add_argument(
+                f"--{peer}-python",
+                default=sys.executable,
+                metavar="PATH",
+                help=f"an interpreter with {package} (default: this one)",
+            )
     found.add_argument("--quick", action="store_true", help=quick)
     found.add_argument(
         "--stop-after", type=float, default=float("inf"), help="seconds; begin no cell later"
@@ -78,11 +85,12 @@ def run_left(cells: Iterable[Cell], options: Any, run: Callable[[Cell], None]) -
     """Run the cells that have no file yet; return those that failed, a line each."""
     options.out.mkdir(parents=True, exist_ok=True)
     left = [cell for cell in cells if not (options.out / cell.file).exists()]
-    has_sb3 = any(cell.who == "sb3" for cell in left) and _has_sb3(options.sb3_python)
+    lacking = [peer for peer in {cell.who for cell in left} if not _can_run(peer, options)]
     failed, began = [], time.monotonic()
     for number, cell in enumerate(left):
-        if cell.who == "sb3" and not has_sb3:
-            print(f"{cell.name}: left out, {options.sb3_python} has no stable_baselines3")
+        if cell.who in lacking:
+            python, package = _python(cell.who, options), PEERS[cell.who]
+            print(f"{cell.name}: left out, {python} has no {package}")
             continue
         if time.monotonic() - began > options.stop_after:
             print(f"stopped before {cell.file}; run it again to go on")
@@ -95,10 +103,19 @@ def run_left(cells: Iterable[Cell], options: Any, run: Callable[[Cell], None]) -
     return failed
 
 
-def _has_sb3(python: str) -> bool:
-    """Return whether an interpreter has Stable-Baselines3."""
-    asked = "import importlib.util as u, sys; sys.exit(u.find_spec('stable_baselines3') is None)"
-    return subprocess.run([python, "-P", "-c", asked], check=False).returncode == 0
+def _python(who: str, options: Any) -> str:
+    """Return the interpreter that runs what is of somebody."""
+    found: str = sys.executable if who == "ours" else getattr(options, f"{who}_python")
+    return found
+
+
+def _can_run(who: str, options: Any) -> bool:
+    """Return whether the interpreter of a peer has its package."""
+    if who == "ours":
+        return True
+    asked = f"import importlib.util as u, sys; sys.exit(u.find_spec({PEERS[who]!r}) is None)"
+    command = [_python(who, options), "-P", "-c", asked]
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def run_apart(
@@ -114,7 +131,7 @@ def run_apart(
     Args:
         cell: what is run.
         options: of the program.
-        kind: the modules that run it are `our_KIND` and `sb3_KIND`.
+        kind: the modules that run it are `our_KIND`, `sb3_KIND` and `sbx_KIND`.
         request: what the module is asked, with "settings".
         threads: of the process.
         about: what the file says first.
@@ -124,14 +141,13 @@ def run_apart(
     """
     out = options.out / cell.file
     partial = out.with_suffix(".run")
-    ours = cell.who == "ours"
     before = machine.load()
     subprocess.run(
         [
-            sys.executable if ours else options.sb3_python,
+            _python(cell.who, options),
             "-P",
             "-m",
-            f"agent_runs.{'our' if ours else 'sb3'}_{kind}",
+            f"agent_runs.{'our' if cell.who == 'ours' else cell.who}_{kind}",
         ],
         input=json.dumps({**request, "out": str(partial)}),
         text=True,

@@ -28,6 +28,8 @@ from stable_baselines3.dqn import dqn
 
 from agent_runs.curve import Curve
 
+_ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+
 
 class _Watch(BaseCallback):
     def __init__(self, curve: Curve) -> None:
@@ -62,8 +64,10 @@ def main() -> None:
     write(request["out"], found)
 
 
-def model_of(settings: dict[str, Any]) -> Any:
-    """Return an algorithm with envs, that has learned nothing yet."""
+def model_of(
+    settings: dict[str, Any], library: Any = stable_baselines3, activations: Any = _ACTIVATIONS
+) -> Any:
+    """Return an algorithm of a library, with envs, that has learned nothing yet."""
     if settings["env"].startswith("plangym_ext/"):
         __import__("plangym_ext.envs")
     envs = made(settings)
@@ -72,12 +76,12 @@ def model_of(settings: dict[str, Any]) -> Any:
     if settings["algorithm"] == "DQN" and settings["squared"]:
         # Its one loss is Huber's; CleanRL's is the squared error.
         dqn.F = SimpleNamespace(smooth_l1_loss=half_squared_loss)
-    return getattr(stable_baselines3, settings["algorithm"])(
+    return getattr(library, settings["algorithm"])(
         "CnnPolicy" if settings["atari"] else "MlpPolicy",
         envs,
         seed=settings["seed"],
         device="cpu",
-        policy_kwargs=policy(settings["policy"]),
+        policy_kwargs=policy(settings["policy"], activations),
         **keywords(settings["keywords"], envs),
     )
 
@@ -106,9 +110,8 @@ def made(settings: dict[str, Any]) -> Any:
     )
 
 
-def policy(settings: dict[str, Any]) -> dict[str, Any]:
+def policy(settings: dict[str, Any], activations: dict[str, Any]) -> dict[str, Any]:
     """Return the keywords of the network."""
-    activations = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
     rest = {name: value for name, value in settings.items() if name != "activation"}
     return {**rest, "activation_fn": activations[settings["activation"]]}
 
@@ -154,9 +157,9 @@ def played(model: Any, settings: dict[str, Any], episodes: int, seed: int) -> li
     return found
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what results depend on."""
-    names = ("stable_baselines3", "torch", "numpy", "gymnasium")
+def versions(*more: str) -> dict[str, str]:
+    """Return the versions of what results depend on, and of packages besides."""
+    names = ("stable_baselines3", "torch", "numpy", "gymnasium", *more)
     return {name: importlib.metadata.version(name) for name in names}
 
 
