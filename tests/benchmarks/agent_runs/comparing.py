@@ -21,7 +21,7 @@ from plangym_ext.run.files import write_json
 
 FOLDER = Path(__file__).parents[1]
 #: Peers, and the package that an interpreter must have to run them.
-PEERS = {"sb3": "stable_baselines3", "sbx": "sbx"}
+PEERS = {"sb3": "stable_baselines3", "sbx": "sbx", "sf": "sample_factory"}
 WHO = ("ours", *PEERS)
 
 
@@ -131,7 +131,7 @@ def run_apart(
     Args:
         cell: what is run.
         options: of the program.
-        kind: the modules that run it are `our_KIND`, `sb3_KIND` and `sbx_KIND`.
+        kind: the modules that run it are `our_KIND`, `sb3_KIND` and so on.
         request: what the module is asked, with "settings".
         threads: of the process.
         about: what the file says first.

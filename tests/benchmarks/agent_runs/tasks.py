@@ -65,7 +65,7 @@ class Task:
         aim_in: in the last tenth of "training", or in the "evaluation" after it.
         source: of the aim and the settings.
         sb3: whether Stable-Baselines3 can be run with the same settings.
-        sbx: whether SBX is run, too.
+        more: peers that are run, too, for their speed.
     """
 
     preset: str
@@ -76,7 +76,7 @@ class Task:
     aim_in: str = "evaluation"
     source: str = ""
     sb3: bool = True
-    sbx: bool = False
+    more: tuple[str, ...] = ()
 
     def config(self, seed: int) -> RunConfig:
         """Return the settings of one run."""
@@ -86,7 +86,7 @@ class Task:
     @property
     def who(self) -> tuple[str, ...]:
         """Who learns it."""
-        return ("ours", *["sb3"] * self.sb3, *["sbx"] * self.sbx)
+        return ("ours", *["sb3"] * self.sb3, *self.more)
 
 
 def _small_from_replay() -> Iterator[tuple[str, Task]]:
@@ -229,21 +229,21 @@ SPEED: Mapping[str, Task] = {
         40_960,
         changed={"collector": {"num_envs": 8, "moves": 256}, "algorithm": _SB3_PPO},
         aim=3.0,
-        sbx=True,
+        more=("sbx",),
     ),
     "speed: ppo CartPole x64": Task(
         "ppo_cartpole",
         40_960,
         changed={"collector": {"num_envs": 64, "moves": 32}, "algorithm": _SB3_PPO},
         aim=3.0,
-        sbx=True,
+        more=("sbx", "sf"),
     ),
     "speed: ppo HalfCheetah x64": Task(
         "ppo_halfcheetah",
         20_480,
         changed={"algorithm": {"learning_rate": 3e-4}},
         aim=2.0,
-        sbx=True,
+        more=("sbx",),
     ),
     "speed: ppo Pong x8": Task(
         "ppo_atari", 10_240, changed={"algorithm": {"learning_rate": 2.5e-4}}, aim=1.5
