@@ -177,7 +177,14 @@ LEARNING: Mapping[str, Task] = {
         sb3=False,
     ),
     "ppo_lunarlander": Task("ppo_lunarlander", 1_000_000, aim=242.0, source="rl-zoo3"),
-    "ppo_halfcheetah": Task("ppo_halfcheetah", 1_000_000, aim=5784.0, source="Tianshou"),
+    "ppo_halfcheetah": Task("ppo_halfcheetah", 1_000_000, aim=5784.0, source="Tianshou", sb3=False),
+    "ppo HalfCheetah, Tianshou": Task(
+        "ppo_halfcheetah",
+        1_000_000,
+        changed={"agent": {"initial_log_std": -0.5}},
+        aim=5784.0,
+        source="Tianshou",
+    ),
     "ppo_hopper": Task("ppo_hopper", 1_000_000, aim=2609.0, source="Tianshou"),
     "ppo Walker2d": Task(
         "ppo_hopper",
