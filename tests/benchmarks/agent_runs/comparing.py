@@ -104,7 +104,7 @@ def run_left(cells: Iterable[Cell], options: Any, run: Callable[[Cell], None]) -
 
 
 def _python(who: str, options: Any) -> str:
-    """Return the interpreter that runs what is of somebody."""
+    """Return the interpreter that runs ours, or a peer."""
     found: str = sys.executable if who == "ours" else getattr(options, f"{who}_python")
     return found
 

@@ -1,6 +1,6 @@
 """One run of Sample Factory's PPO, for its speed alone: settings on standard input.
 
-It needs a Python of its own: it asks for a gymnasium and a numpy that nobody else runs on. A
+It needs a Python of its own: it asks for a gymnasium and a numpy that no other contestant runs on. A
 minibatch has to hold whole rollouts there; it would else learn nothing.
 """
 
