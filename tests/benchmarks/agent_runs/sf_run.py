@@ -1,7 +1,7 @@
 """One run of Sample Factory's PPO, for its speed alone: settings on standard input.
 
-It needs a Python of its own: it asks for a gymnasium and a numpy that no other contestant runs on. A
-minibatch has to hold whole rollouts there; it would else learn nothing.
+It needs a Python of its own: it asks for versions of gymnasium and numpy that no other contestant
+runs on. A minibatch has to hold whole rollouts there; it would else learn nothing.
 """
 
 from __future__ import annotations
