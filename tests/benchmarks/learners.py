@@ -77,10 +77,12 @@ def settings(preset: str, rounds: int, learners: int) -> RunConfig:
         batch = {"batch_size": 2 * half["algorithm"]["batch_size"]}
         sources.append({"collector": whole, "algorithm": batch})
     started = half["algorithm"].get("learning_starts", 0)
-    config = compose([*sources, {"learners": learners}])
+    # One thread each: two learners of two threads would wait for each other.
+    sources.append({"learners": learners, "threads": 1})
+    config = compose(sources)
     before = -(-started // config.steps_per_round)
     changed = {"rounds": before + rounds + 1, "checkpoint_every": 0, "evaluation": {"every": 0}}
-    return compose([*sources, {"learners": learners}, changed])
+    return compose([*sources, changed])
 
 
 def run(config: RunConfig) -> tuple[float, Any]:

@@ -168,6 +168,8 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             "evaluation": {"every": 500, "episodes": 4, "env": {"episodic_life": False}},
             "rounds": 9765,
             "checkpoint_every": 100,
+            # Convolutions take two thirds of a round, and two cores are what most machines have.
+            "threads": 2,
         },
     ),
     "a2c_cartpole": Preset(
