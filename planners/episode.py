@@ -17,10 +17,11 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.base import Planner, as_planner
-from plangym_ext.planners.games import Game, Step, game_rng, plan_games, step_games
+from plangym_ext.planners.games import Game, Step, game_rng, step_games
 from plangym_ext.planners.model import SearchModel, States
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.players import PLAYER, num_players
+from plangym_ext.planners.players import PLAYER, next_player, num_players
+from plangym_ext.planners.sides import Sides
 
 if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without
     from plangym_ext.core.state_set import StateSet
@@ -119,6 +120,7 @@ def play(
     env: PlayableEnv,
     planner: Planner | Playable,
     *,
+    opponent: Planner | Playable | None = None,
     seed: int,
     max_steps: int,
     num_episodes: None = None,
@@ -130,6 +132,7 @@ def play(
     env: PlayableEnv,
     planner: Planner | Playable,
     *,
+    opponent: Planner | Playable | None = None,
     seed: int,
     max_steps: int,
     num_episodes: int,
@@ -140,6 +143,7 @@ def play(
     env: PlayableEnv,
     planner: Planner | Playable,
     *,
+    opponent: Planner | Playable | None = None,
     seed: int,
     max_steps: int,
     num_episodes: int | None = None,
@@ -156,6 +160,9 @@ def play(
             that it can be rendered; many are played from their states.
         planner: forgets what it kept before it begins. An agent is played as
             `AgentPlanner(agent)` plays it.
+        opponent: makes the moves of player 1 of an env with two players, in which `planner`
+            then makes those of player 0 alone, and neither keeps a tree from one move to the
+            next; None: `planner` makes the moves of both.
         seed: of the env's reset and, independently, of the planner's choices.
         max_steps: most steps to take, at least 1.
         num_episodes: how many; None: one, returned as it is.
@@ -168,22 +175,30 @@ def play(
         The episode, ended or cut at `max_steps`, or the list of them.
 
     Raises:
-        InvalidOption: there are fewer `starts` than episodes.
+        InvalidOption: there are fewer `starts` than episodes, or starts with an opponent: states
+            do not say who is to move.
+        WrongKind: there is an opponent, and the env does not have two players.
     """
     player: Planner = as_planner(planner)
-    _check_kinds(env, player)
+    _check_kinds(env, player, "planner")
+    other: Planner | None = None
+    if opponent is not None:
+        other = as_planner(opponent)
+        _check_kinds(env, other, "opponent")
+        _check_opponent(env, starts)
     seed = at_least("play: seed", seed, 0)
     max_steps = at_least("play: max_steps", max_steps, 1)
     count = 1 if num_episodes is None else at_least("play: num_episodes", num_episodes, 1)
     _check_starts(starts, count)
     # What was kept of an earlier call would make the episodes depend on more than the seed.
-    player.reset()
+    sides = Sides(player, other)
+    sides.reset()
     # The games share one env: each goes on from the state that was captured at its reset.
     records = [_Record(_game(env, seed, i, starts), i) for i in range(count)]
     going = records
     while going:
         games = [record.game for record in going]
-        plans = plan_games(player, env, games)
+        plans = sides.plan(env, games)
         if num_episodes is None:
             steps = [_step_alone(env, games[0], plans[0].action)]
         else:
@@ -193,16 +208,16 @@ def play(
             if callback is not None:
                 callback(move)
         # Before `keep_rows`: one reward per row of the last plans, also of those that end here.
-        player.take_rewards(np.array([step.reward for step in steps]))
+        sides.take_rewards(np.array([step.reward for step in steps]))
         stay = np.array([record.goes_on(max_steps) for record in going])
         if not stay.all():
-            player.keep_rows(np.flatnonzero(stay))
+            sides.keep_rows(np.flatnonzero(stay))
             going = [record for record, on in zip(going, stay, strict=True) if on]
     episodes = [record.episode() for record in records]
     return episodes[0] if num_episodes is None else episodes
 
 
-def _check_kinds(env: Any, planner: Any) -> None:
+def _check_kinds(env: Any, planner: Any, name: str) -> None:
     """Refuse a plain gymnasium env, and the class of a planner."""
     # Kinds are checked first: without it the first error would come out of the middle of a plan.
     if not hasattr(env, "step_batch"):
@@ -212,14 +227,28 @@ def _check_kinds(env: Any, planner: Any) -> None:
         )
     if isinstance(planner, str):
         raise WrongKind(
-            f"play: planner must be a planner with its options, such as MCTS(num_simulations=64); "
+            f"play: {name} must be a planner with its options, such as MCTS(num_simulations=64); "
             f"got the name {planner!r}. plangym_ext.planners.load_planner returns its class."
         )
     # `as_planner` returns classes and names as they are, so that they end here.
     if isinstance(planner, type):
         raise WrongKind(
-            f"play: planner must be an instance, with its options; got the class "
+            f"play: {name} must be an instance, with its options; got the class "
             f"{planner.__name__}. Write {planner.__name__}(...)."
+        )
+
+
+def _check_opponent(env: PlayableEnv, starts: StateSet | None) -> None:
+    """Refuse an opponent where there is no second player, and where it is not known who moves."""
+    if num_players(env) != 2:
+        raise WrongKind(
+            f"play: opponent needs an env with two players; got {num_players(env)} in {env}. "
+            f"Leave it out."
+        )
+    if starts is not None:
+        raise InvalidOption(
+            "play: starts must be None with an opponent, as states do not say who is to move; "
+            f"got {len(starts)} states."
         )
 
 
@@ -307,4 +336,5 @@ def _step_alone(env: PlayableEnv, game: Game, action: Any) -> Step:
     """Play an action in the env itself, which can be rendered then."""
     state, obs, reward, over, cut, info = env.step(action, state=game.state)
     player = int(info[PLAYER]) if num_players(env) == 2 else None
-    return Step(state, obs, float(reward), bool(over), bool(cut), info.get("action_mask"), player)
+    mask, following = info.get("action_mask"), next_player(info, env)
+    return Step(state, obs, float(reward), bool(over), bool(cut), mask, player, following)

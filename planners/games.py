@@ -12,7 +12,7 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.planners.masks import has_masks, stacked_masks
 from plangym_ext.planners.model import Rng, States, stacked_obs
 from plangym_ext.planners.plans import Plan
-from plangym_ext.planners.players import PLAYER, num_players
+from plangym_ext.planners.players import PLAYER, TO_PLAY, next_player, num_players
 
 
 class Step(NamedTuple):
@@ -25,6 +25,7 @@ class Step(NamedTuple):
     truncated: bool
     legal: npt.NDArray[Any] | None  # [A] what may be played next, if the env says so
     player: int | None = None  # who played, of an env with two players
+    to_play: int | None = None  # who plays next there
 
 
 class Game:
@@ -39,6 +40,7 @@ class Game:
         state: `[S]` uint8, where the episode is.
         obs: `[*obs]`, what is seen there.
         legal: `[A]`, which actions may be played there; None: the env does not say.
+        to_play: who plays next, 0 or 1, of two players; None: there is one, or it is not known.
         ended: whether it was terminated or truncated.
     """
 
@@ -47,6 +49,7 @@ class Game:
         self.rng = game_rng(seed)
         self.state, self.obs, info = env.reset(seed=seed)
         self.legal = info.get("action_mask")
+        self.to_play = next_player(info, env)
         self.ended = False
 
     @classmethod
@@ -55,12 +58,13 @@ class Game:
         # `__init__` would reset the env, in the middle of another episode perhaps.
         game = cls.__new__(cls)
         game.seed, game.rng, game.state, game.obs, game.legal = seed, rng, state, obs, legal
-        game.ended = False
+        game.to_play, game.ended = None, False
         return game
 
     def take(self, step: Step) -> None:
         """Move on to the state that a step has led to."""
         self.state, self.obs, self.legal = step.state, step.obs, step.legal
+        self.to_play = step.to_play
         self.ended = step.terminated or step.truncated
 
 
@@ -91,7 +95,9 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
     out = env.step_batch(actions, states=stacked_states([game.state for game in games]))
     masks = out.infos["action_mask"] if has_masks(out.infos) else [None] * len(games)
     two = num_players(env) == 2
-    players = np.asarray(out.infos[PLAYER]).tolist() if two else [None] * len(games)
+    nothing = [None] * len(games)
+    players = np.asarray(out.infos[PLAYER]).tolist() if two else nothing
+    nexts = np.asarray(out.infos[TO_PLAY]).tolist() if two else nothing
     steps = [
         Step(
             out.states[i],
@@ -101,6 +107,7 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
             bool(out.truncateds[i]),
             masks[i],
             players[i],
+            nexts[i],
         )
         for i in range(len(games))
     ]

@@ -20,6 +20,22 @@ def num_players(model: Any) -> int:
     return int(metadata.get("num_players", 1))
 
 
+def next_player(info: Any, env: Any) -> int | None:
+    """Return who makes the next move as an info says; None if the env has one player.
+
+    Raises:
+        WrongKind: the info of an env with two players does not say so.
+    """
+    if num_players(env) != 2:
+        return None
+    if TO_PLAY not in info:
+        raise WrongKind(
+            f"play: the infos of an env with two players must say in {TO_PLAY!r} who makes the "
+            f"next move, 0 or 1; got {sorted(info)}. Return it from reset and from step."
+        )
+    return int(info[TO_PLAY])
+
+
 def player_swaps(infos: Any, count: int) -> npt.NDArray[np.bool_]:
     """Return `[L]` bool, whether the next move is the other player's.
 

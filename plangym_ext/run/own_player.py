@@ -14,12 +14,13 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
-def make_own(name: str, env: Any) -> Any:
+def make_own(name: str, env: Any, option: str = "--planner") -> Any:
     """Return the planner that a function of the user's makes for an env.
 
     Args:
         name: "module:function". The function takes the env and returns a planner or an agent.
         env: where it is to play.
+        option: what named it, for errors.
 
     Raises:
         UnknownName: there is no such module or function.
@@ -28,11 +29,11 @@ def make_own(name: str, env: Any) -> Any:
     from plangym_ext.planners.base import Planner, as_planner
 
     which = "which takes the env and returns a planner or an agent"
-    make = load_own(name, "--planner", "function", which)
+    make = load_own(name, option, "function", which)
     player = as_planner(make(env))
     if not isinstance(player, Planner):
         raise WrongKind(
-            f"--planner: {name} must return a planner or an agent; got a {type(player).__name__}. "
+            f"{option}: {name} must return a planner or an agent; got a {type(player).__name__}. "
             f"Derive an agent from plangym_ext.learn.Agent."
         )
     return player

@@ -49,6 +49,13 @@ class AgentPlanner(Planner):
         self._kept: _KeptSteps = _KeptSteps()
         self._checked: Any = None  # the last env that the agent has let pass
 
+    @property
+    def two_players(self) -> bool:
+        """Whether the agent can move for either of two players: it keeps nothing from its moves."""
+        # An agent that does not say so may look at all.
+        looks_at = getattr(self.agent, "looks_at", True)
+        return self.agent.initial_carry(1) is None and not looks_at
+
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
         """Hear what the actions of the last `plan_batch` earned."""
         self._kept.rewards = np.asarray(rewards, np.float32)

@@ -21,6 +21,8 @@ class RandomAgent(Agent):
         action_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
     """
 
+    looks_at = frozenset()
+
     def __init__(self, action_space: spaces.Space[Any]) -> None:
         self._layout = SpaceLayout(action_space)
 

@@ -18,7 +18,7 @@ from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
 from plangym_ext.run.files import make_folder, make_folder_of, make_vacant, write_json
 from plangym_ext.run.own_player import is_own, make_own
-from plangym_ext.run.planner_options import add_planner_options, chosen_options
+from plangym_ext.run.planner_options import add_planner_options, chosen_options, planner_from
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.training.interrupts import Interrupts
@@ -52,6 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         type=Path,
         metavar="RUN",
         help="what the planner asks: a checkpoint of `train`, or the folder of a run",
+    )
+    parser.add_argument(
+        "--opponent",
+        metavar="SPEC",
+        help="who makes the moves of player 1 of two, such as mcts:num_simulations=50; or "
+        "module:function (default: the planner makes those of both)",
     )
     parser.add_argument(
         "--max-steps",
@@ -105,8 +111,9 @@ def run(options: argparse.Namespace) -> int:
     """
     from plangym_ext.planners import play
 
-    import_modules(options, [options.env, options.planner])
+    import_modules(options, [options.env, options.planner, options.opponent or ""])
     chosen, planner = _named_planner(options)
+    opponent = _named_opponent(options)
     _tell_tuned(options.env, options.planner, chosen)
     # Before the env is made: that and compiling are a part of what the user waits for.
     started = time.monotonic()
@@ -132,11 +139,20 @@ def run(options: argparse.Namespace) -> int:
         if options.network:
             # Only now, as the network is checked against the spaces of the env.
             planner = _asking(options, planner, env)
+        if options.opponent and opponent is None:
+            opponent = make_own(options.opponent, env, "--opponent")
         page = _page(options, env, planner)
         shown = _Shown(options, line, env, video, page, interrupts)
         line.update(f"{env.name}: searching the first move", force=True)
         with contextlib.suppress(_Stopped):
-            play(env, planner, seed=options.seed, max_steps=options.max_steps, callback=shown.step)
+            play(
+                env,
+                planner,
+                opponent=opponent,
+                seed=options.seed,
+                max_steps=options.max_steps,
+                callback=shown.step,
+            )
         line.end(shown.text(time.monotonic() - started))
     # Pages, too, hold what was played until an interrupt.
     if page is not None:
@@ -166,6 +182,19 @@ def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
         # Before the planner is made: by default trees are dropped after each plan.
         chosen["return_tree"] = True
     return chosen, planner(**chosen)
+
+
+def _named_opponent(options: argparse.Namespace) -> Any:
+    """Return the opponent that is a planner; None if there is none yet."""
+    from plangym_ext.planners import PLANNERS
+
+    if not options.opponent:
+        return None
+    # Options follow a colon too: what comes before it tells a planner from a module.
+    name = options.opponent.partition(":")[0]
+    if name not in PLANNERS and is_own(options.opponent):
+        return None
+    return planner_from(options.opponent)
 
 
 def _check_asks(options: argparse.Namespace, planner: Any) -> None:
@@ -208,6 +237,7 @@ def _write_episode(
             "num_simulations": planner.num_simulations,
             "options": chosen,
             "network": str(options.network) if options.network else None,
+            "opponent": options.opponent,
             "seed": options.seed,
             "return": shown.return_,
             **({} if shown.scores is None else {"scores": shown.scores}),
@@ -297,7 +327,7 @@ class _Shown:
         self.moves, self.return_ = move.step + 1, move.total
         self.actions.append(move.action)
         if move.player is not None:
-            # The planner plays both sides; what one of them earns is the other's loss.
+            # What one of them earns is the other's loss.
             self.scores = (move.total, -move.total)
         self.terminated, self.truncated = bool(move.terminated), bool(move.truncated)
         self.model_steps += move.plan.budget.model_steps

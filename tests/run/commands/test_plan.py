@@ -81,6 +81,48 @@ def test_two_players_have_a_score_each(tmp_path, capsys):
     assert told in capsys.readouterr().out
 
 
+def _played_against(opponent, folder, *more):
+    few = ["--num-simulations", "200", "--discount", "1", "--n-workers", "0", "--out", str(folder)]
+    return main(["plan", "plangym_ext/TicTacToe-v0", "--opponent", opponent, *few, *more])
+
+
+def test_an_opponent_makes_the_moves_of_the_second_player(tmp_path, capsys):
+    assert _played_against("mcts:num_simulations=1", tmp_path) == 0
+    episode = json.loads((tmp_path / "episode.json").read_text())
+    assert episode["opponent"] == "mcts:num_simulations=1"
+    assert episode["scores"] == [1.0, -1.0]
+    assert "score of player 0: 1, of player 1: -1" in capsys.readouterr().out
+
+
+def test_an_opponent_of_ones_own_is_made_for_the_env(tmp_path, monkeypatch):
+    text = "from plangym_ext.learn import RandomAgent\n"
+    text += "def random(env):\n    return RandomAgent(env.action_space)\n"
+    (tmp_path / "mine_to_beat.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert _played_against("mine_to_beat:random", tmp_path / "out") == 0
+    assert json.loads((tmp_path / "out" / "episode.json").read_text())["return"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("opponent", "told"),
+    [
+        ("mtcs", "mcts"),
+        ("mcts:simulations=3", "did you mean 'num_simulations'"),
+        ("no_such_module:make", "--opponent"),
+        ("rollout-iw", "RolloutIW: env must have one player; got 2"),
+    ],
+)
+def test_opponents_that_there_are_not_are_refused(opponent, told, tmp_path, capsys):
+    assert _played_against(opponent, tmp_path) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_env_of_one_player_has_no_opponent(tmp_path, capsys):
+    few = ["--n-workers", "0", "--out", str(tmp_path)]
+    assert main(["plan", "CartPole-v1", "--opponent", "mcts", *few]) == 2
+    assert "opponent needs an env with two players; got 1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", PLANNERS)
 def test_every_planner_plays_by_name_with_options_of_its_own(name, tmp_path):
     planner = load_planner(name)
