@@ -44,10 +44,12 @@ class Learner:
     """Network, sampler and algorithm of a learner, which is asked by learner 0; see `Service`."""
 
     def __init__(self, parts: Parts, folder: Path, file: Path) -> None:
+        from plangym_ext.learn.freed_memory import keep_freed_memory
         from plangym_ext.learn.repeatable import fix_threads
 
         # As in learner 0, before anything is computed: the weights are compared bit for bit.
         fix_threads(parts.config.threads)
+        keep_freed_memory()
         self._parts, self._file = parts, file
         self._checkpoints = Checkpoints(folder)
         self._env = parts.env()

@@ -95,6 +95,7 @@ class Runner(Closing):
         show: bool = False,
         actors: Actors | None = None,
     ) -> None:
+        from plangym_ext.learn.freed_memory import keep_freed_memory
         from plangym_ext.learn.repeatable import fix_threads
 
         self.config, self.folder = config, Path(folder)
@@ -113,6 +114,7 @@ class Runner(Closing):
             saved = None if path is None else self._read(path)
             # Before the network is made: sums over another number of threads round otherwise.
             self._threads_before = fix_threads(config.threads)
+            keep_freed_memory()
             self._env = self._closed_later(self._parts.env())
             self.network = self._parts.network(self._env)
             self.evaluator = self._parts.asked(self.network)

@@ -41,8 +41,7 @@ class Rows(NamedTuple):
     def take(self, index: Any) -> Rows:
         """Return some of N steps; `index` is an int64 tensor `[n]`."""
         index = index.to(self.target.device)
-        # Not `index_select`, which forgets in which order the axes of a leaf lie in memory.
-        return self._changed(lambda leaf: leaf[index])
+        return self._changed(lambda leaf: _taken(leaf, index))
 
     def spread(self, most: int) -> Rows:
         """Return no more than so many of N steps, as far from each other as can be."""
@@ -66,6 +65,15 @@ class Rows(NamedTuple):
         inputs = _changed_inputs(change, self.inputs)
         action, log_prob, value, advantage, target = (_or_none(change, part) for part in self[1:6])
         return Rows(inputs, action, log_prob, value, advantage, target, valid, carry)
+
+
+def _taken(leaf: Any, index: Any) -> Any:
+    """Return rows of a leaf `[N, ...]`, fresh, whose axes lie in memory as those of the leaf."""
+    # `index_select` copies whole rows, which `leaf[index]` does number by number if axes are
+    # turned around; but it forgets how they lie. So it is shown them in that order.
+    order = sorted(range(leaf.ndim), key=lambda axis: (axis > 0, -leaf.stride(axis)))
+    back = sorted(range(leaf.ndim), key=order.__getitem__)
+    return leaf.permute(order).index_select(0, index).permute(back)
 
 
 class Rollout(NamedTuple):
