@@ -15,13 +15,14 @@ import json
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from agent_runs.clocks import PARTS, Clocks
 from agent_runs.tasks import SPEED, Task
 from stepping import machine
-from table.sections import write_section
+from table.sections import section_rows, write_section
 
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.config import RunConfig
@@ -91,7 +92,14 @@ def measured(task: Task, rounds: int, *, quick: bool) -> dict[str, Any]:
     return {"shares": shares, "rates": rates, "load": [before, machine.load()]}
 
 
-def page(results: dict[str, Any]) -> str:
+def row(name: str, found: dict[str, Any]) -> str:
+    """Return a row of the table."""
+    shares = [*found["shares"].values(), 1 - sum(found["shares"].values())]
+    rates = [f"{found['rates'][key]:,.0f}" for key in ("plain", "clocked")]
+    return f"| {' | '.join([f'`{name}`', *rates, *(f'{one:.1%}' for one in shares)])} |"
+
+
+def page(rows: Iterable[str]) -> str:
     """The part of the page of benchmarks."""
     lines = [
         "## Where the time of training goes",
@@ -108,11 +116,7 @@ def page(results: dict[str, Any]) -> str:
         "| run | steps/s | with clocks | env | forward | losses | optimiser | ours |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for name, found in results.items():
-        shares = [*found["shares"].values(), 1 - sum(found["shares"].values())]
-        rates = [f"{found['rates'][key]:,.0f}" for key in ("plain", "clocked")]
-        lines.append(f"| {' | '.join([name, *rates, *(f'{one:.1%}' for one in shares)])} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *rows])
 
 
 def main() -> None:
@@ -123,17 +127,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="some rounds of each, to try it")
     parser.add_argument("--out", type=Path, default=Path("runs/shares.json"))
-    parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
+    parser.add_argument(
+        "--page", type=Path, help="docs/benchmarks.md, to write its part; keeps other rows"
+    )
     options = parser.parse_args()
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
     for name, task in TASKS.items():
         if not options.only or any(text in name for text in options.only):
             kept[name] = measured(task, options.rounds, quick=options.quick)
             write_json(options.out, kept)
-    results = {name: kept[name] for name in TASKS if name in kept}
-    print(page(results))
+    rows = section_rows(options.page, "shares") if options.page else {}
+    rows |= {name: row(name, found) for name, found in kept.items()}
+    text = page(rows[name] for name in TASKS if name in rows)
+    print(text)
     if options.page:
-        write_section(options.page, "shares", page(results))
+        write_section(options.page, "shares", text)
 
 
 if __name__ == "__main__":

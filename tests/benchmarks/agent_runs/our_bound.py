@@ -8,6 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+# Before the clock starts, as the peer's program has it: a run imports it when it is made.
+import torch  # noqa: F401
+
 from agent_runs.stop_clock import StopClock
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.config import RunConfig

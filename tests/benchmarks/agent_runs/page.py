@@ -23,7 +23,8 @@ def page(rows: Rows) -> str:
 
 def _about(rows: Rows) -> Iterator[str]:
     yield "`tests/benchmarks/training.py`: each run in a process of its own, with one thread of"
-    yield "torch; Stable-Baselines3 with the same settings, made of ours by the program."
+    yield "torch, but two of Pong; Stable-Baselines3 with the same settings, made of ours by the"
+    yield "program."
     yield ""
     runs = [run for by_who in rows.values() for some in by_who.values() for run in some]
     days = sorted({run["date"] for run in runs})
