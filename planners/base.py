@@ -55,8 +55,6 @@ class Planner(ABC):
     #: Whether what a network says of actions is for the option `rollout_policy`; other planners
     #: have it as the prior of their evaluator.
     plays_policy: ClassVar[bool] = False
-    #: Whether it plans for both players of an env that has two.
-    two_players: ClassVar[bool] = False
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
 
@@ -111,6 +109,11 @@ class Planner(ABC):
                 f"{self._option('max_model_steps')} must pay for one {what} of {cost} steps; "
                 f"got {self.max_model_steps}. Raise it, or make it shorter."
             )
+
+    @property
+    def two_players(self) -> bool:
+        """Whether it plans for both players of an env that has two."""
+        return False
 
     # Limits ---------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.planners.masks import has_masks, stacked_masks
 from plangym_ext.planners.model import Rng, States, stacked_obs
 from plangym_ext.planners.plans import Plan
-from plangym_ext.planners.players import PLAYER, TO_PLAY, next_player, num_players
+from plangym_ext.planners.players import movers, next_player
 
 
 class Step(NamedTuple):
@@ -94,10 +94,7 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
     actions = np.stack([np.asarray(plan.action) for plan in plans])
     out = env.step_batch(actions, states=stacked_states([game.state for game in games]))
     masks = out.infos["action_mask"] if has_masks(out.infos) else [None] * len(games)
-    two = num_players(env) == 2
-    nothing = [None] * len(games)
-    players = np.asarray(out.infos[PLAYER]).tolist() if two else nothing
-    nexts = np.asarray(out.infos[TO_PLAY]).tolist() if two else nothing
+    players, nexts = movers(env, out.infos, len(games))
     steps = [
         Step(
             out.states[i],

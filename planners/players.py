@@ -20,6 +20,13 @@ def num_players(model: Any) -> int:
     return int(metadata.get("num_players", 1))
 
 
+def movers(env: Any, infos: Any, count: int) -> tuple[list[Any], list[Any]]:
+    """Return who made each of `count` moves and who makes the next; None with one player."""
+    if num_players(env) != 2:
+        return [None] * count, [None] * count
+    return np.asarray(infos[PLAYER]).tolist(), np.asarray(infos[TO_PLAY]).tolist()
+
+
 def next_player(info: Any, env: Any) -> int | None:
     """Return who makes the next move as an info says; None if the env has one player.
 

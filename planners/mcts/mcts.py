@@ -63,7 +63,6 @@ class MCTS(BanditSearch):
     c_visit: float = 50.0
     c_scale: float = 1.0
 
-    two_players: ClassVar[bool] = True
     rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct", "gumbel")
 
     def __post_init__(self) -> None:
@@ -89,6 +88,11 @@ class MCTS(BanditSearch):
                 f"{self._option('temperature')} must be 0 with selection 'gumbel', whose noise "
                 f"draws the action; got {self.temperature}."
             )
+
+    @property
+    def two_players(self) -> bool:
+        """Its trees alternate between players: the other's values are negative."""
+        return True
 
     def _check_chance(self) -> None:
         """Check the options of nodes of chance, and that no other option contradicts them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -48,8 +47,6 @@ class STS(BanditSearch):
     for its counts: a node's creation is no choice made in it.
     """
 
-    two_players: ClassVar[bool] = True
-
     num_expansions: int = 5
     intermediate_backups: bool = False
 
@@ -57,6 +54,11 @@ class STS(BanditSearch):
         """Check the options."""
         super().__post_init__()
         self.num_expansions = self._integer("num_expansions", 1)
+
+    @property
+    def two_players(self) -> bool:
+        """Its trees alternate between players: the other's values are negative."""
+        return True
 
     def _nodes_per_simulation(self, num_actions: int) -> int:
         """Return all children of every expansion."""
