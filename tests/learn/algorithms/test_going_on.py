@@ -50,6 +50,7 @@ ALGORITHMS = {
     "pqn": (PQN, PQNConfig(epochs=2, batch_size=16)),
     "recurrent pqn": (PQN, PQNConfig(epochs=2, batch_size=20, minibatch="env")),
 }
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 #: Algorithm, observations, actions, recurrent layer: each kind with each, but not all at once.
 CASES = [
     *((name, "vector", actions, "none") for name in ("a2c", "ppo") for actions in ACTIONS),
@@ -97,7 +98,7 @@ class Shown(gymnasium.Env):
         return self._shown(), reward, self._steps == 7, bool(cut), {}
 
 
-def made(case):
+def made(case, device="cpu"):
     name, observations, actions, recurrent = case
     space, action_space = OBSERVATIONS[observations], ACTIONS[actions]
     kind, config = ALGORITHMS[name]
@@ -121,7 +122,7 @@ def made(case):
         ),
         seed=1,
     )
-    agent = (QAgent if is_q else ActorCriticAgent)(network)
+    agent = (QAgent if is_q else ActorCriticAgent)(network, device=device)
     venv = make_vec(lambda: Shown(space, action_space), 4, autoreset_mode="same_step")
     return SerialSampler(venv, agent, 20, seed=1), agent, kind(network, config, seed=2)
 
@@ -154,3 +155,24 @@ def test_rounds_learn_and_go_on_bit_for_bit(case):
         assert other.steps == algorithm.steps == 3 * 4 * 20
         for name, tensor in algorithm.network.state_dict().items():
             assert torch.equal(other.network.state_dict()[name], tensor), name
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
+@pytest.mark.parametrize("case", CASES, ids=" ".join)
+def test_what_was_played_teaches_alike_on_each_device(case, device):
+    (sampler, agent, algorithm), (unused, other_agent, other) = made(case), made(case, device)
+    with sampler, unused:
+        algorithm.prepare(agent)
+        other.prepare(other_agent)
+        played = sampler.collect(version=0)
+        learned = []
+        for one in (algorithm, other):
+            one.take(copy.deepcopy(played))
+            learned.append(one.train())
+    assert {part.device.type for part in other.network.parameters()} == {device}
+    assert learned[1] == pytest.approx(learned[0], rel=1e-3, abs=1e-4)
+    weights = other.network.state_dict()
+    for name, tensor in algorithm.network.state_dict().items():
+        # Adam's first steps are of one length however small a gradient is, so that rounding
+        # moves a weight by some of them.
+        np.testing.assert_allclose(weights[name].cpu(), tensor, rtol=1e-3, atol=2e-3, err_msg=name)
