@@ -31,12 +31,14 @@ def scoring():
     """The parts of the program, which are no installed package."""
     sys.path.insert(0, str(FOLDER))
     try:
-        from scoring import atari, kept, page, sokoban
+        from scoring import anchors, atari, games_page, kept, page, sokoban
         from scoring.cells import Cell
         from table import sections
 
         yield {
+            "anchors": anchors,
             "atari": atari,
+            "games_page": games_page,
             "kept": kept,
             "page": page,
             "sokoban": sokoban,
@@ -93,6 +95,36 @@ def test_episodes_are_kept_as_they_end_and_those_of_other_options_put_aside(scor
     content = json.loads(path.read_text())
     assert list(content["superseded"][0]["episodes"]) == ["1", "2", "10"]
     assert list(content["cells"][other.key]["episodes"]) == ["0"]
+
+
+def test_games_are_counted_beside_their_published_scores(scoring, tmp_path):
+    atari, anchors = scoring["atari"], scoring["anchors"].ANCHORS
+    kept = scoring["kept"].Kept(tmp_path / "games.json", {"python": "3"})
+
+    def play(game, planner, calls, *scores):
+        cell = atari.game_cell(game, planner, calls, tuple(range(len(scores))))
+        assert atari.planner_of(cell).max_model_steps == calls
+        rows = [{"score": score, "model_steps": 116, "seconds": 0.5} for score in scores]
+        kept.add(cell, {str(seed): row for seed, row in enumerate(rows)})
+
+    # Means are compared: 3.6 is published of Freeway, -1.4 of Pong.
+    play("Freeway", "rollout-iw", 116, 3.0, 4.2)
+    play("Pong", "rollout-iw", 116, -2.0, 0.0)
+    play("Alien", "rollout-iw", 116, 8549.0)
+    play("Alien", "rollout-iw", 12, 9000.0)
+    play("Pong", "sts", 116, -2.0)
+    text = scoring["games_page"].part(kept)
+    assert "116 calls: 2 of 3 games at or above the published score" in text
+    assert "Below: Alien." in text
+    assert "12 calls: 1 of 1 games at or above the published score" in text
+    assert "sts: 0 of 1 games" in text
+    assert "mcts: 0 of 0 games" in text
+    assert "| Freeway | 0 | 29.6 | 3.6 |  | **3.6** (2) | 0.12 |" in text
+    # The middle one of 3.6 / 29.6, 19.7 / 30 and 8321.2 / 6647.2.
+    assert "normalised median 0.66" in text
+    assert len(anchors) == 49
+    assert anchors["Pong"].normalised(-20.7) == 0.0
+    assert anchors["Pong"].normalised(9.3) == 1.0
 
 
 def test_a_part_of_a_page_is_replaced_and_the_rest_stays(scoring, tmp_path):

@@ -19,15 +19,8 @@ from scoring.cells import Cell, Say
 from scoring.starts import StartedBy
 
 CALLS, FRAMESKIP, FRAMES, NO_OPS, SEEDS = 116, 15, 18_000, 30, 5
-#: Published score of Rollout-IW at 0.5 s, by game.
-PUBLISHED = {
-    "Pong": -1.4,
-    "Breakout": 79.8,
-    "MsPacman": 13747.0,
-    "Freeway": 3.6,
-    "Seaquest": 1236.0,
-    "SpaceInvaders": 1812.0,
-}
+#: Games in which all planners play.
+GAMES = ("Pong", "Breakout", "MsPacman", "Freeway", "Seaquest", "SpaceInvaders")
 # Trees are kept from move to move, and have room for what adds up.
 _TREE = {"rollout_depth": 0, "keep_tree": True, "wave_size": 1, "c_puct": 0.4, "capacity": 4000}
 # Simulations of 14 moves that stay in the tree; what is played begins the best branch.
@@ -35,6 +28,16 @@ _KEPT = {
     "wave_size": 1,
     "rollout_depth": 13,
     "keep_rollouts": True,
+    "keep_tree": True,
+    "choice": "branch",
+    "discount": 0.97,
+    "capacity": 4000,
+}
+# Simulations that expand six nodes in a row, as many as the budget pays for in any game.
+_SHOT = {
+    "wave_size": 1,
+    "num_expansions": 6,
+    "rollout_depth": 0,
     "keep_tree": True,
     "choice": "branch",
     "discount": 0.97,
@@ -55,7 +58,13 @@ PLANNERS: dict[str, dict[str, Any]] = {
     "mcts-leaves": {"planner": "mcts", "obs": "ram", "life": 100, "options": _TREE},
     "rollout-iw": {"obs": "ram", "life": 1000, "options": _WALKS},
     "fractal": {"obs": "ram", "life": 100, "options": {"depth": 12}},
-    "sts": {"obs": "ram", "life": 100, "options": _TREE | {"num_expansions": 3}},
+    "sts": {"obs": "ram", "life": 1000, "options": _SHOT},
+    "sts-leaves": {
+        "planner": "sts",
+        "obs": "ram",
+        "life": 100,
+        "options": _TREE | {"num_expansions": 3},
+    },
     "shooting": {"obs": "ram", "life": 100, "options": {"rollout_depth": 12}},
 }
 
@@ -66,15 +75,21 @@ def cells(seeds: int | None = None) -> list[Cell]:
     return [
         Cell("atari", game, name, options, chunks)
         for name, options in PLANNERS.items()
-        for game in PUBLISHED
+        for game in GAMES
     ]
+
+
+def game_cell(game: str, planner: str, calls: int, seeds: tuple[int, ...]) -> Cell:
+    """A planner in any game, with any budget, one episode by each seed."""
+    options = PLANNERS[planner] | {"calls": calls}
+    return Cell("atari", game, f"{planner} {calls}", options, tuple((seed,) for seed in seeds))
 
 
 def planner_of(cell: Cell) -> Any:
     """The planner of a cell."""
     chosen = cell.options
-    planner: Any = load_planner(chosen.get("planner", cell.planner))
-    return planner(max_model_steps=CALLS, **chosen["options"])
+    planner: Any = load_planner(chosen.get("planner", cell.planner.split()[0]))
+    return planner(max_model_steps=chosen.get("calls", CALLS), **chosen["options"])
 
 
 def begin(env: Any, seed: int) -> tuple[Any, Any, dict[str, Any]]:

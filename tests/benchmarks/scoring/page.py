@@ -7,6 +7,7 @@ from typing import Any
 
 from plangym_ext.run.bootstrap import mean_interval
 from scoring import atari, control, sokoban
+from scoring.anchors import ANCHORS
 from scoring.cells import Cell
 from scoring.kept import Kept
 
@@ -74,7 +75,7 @@ def _mean(rows: list[dict[str, Any]]) -> str:
 
 
 def _atari(kept: Kept) -> Iterator[str]:
-    games = list(atari.PUBLISHED)
+    games = list(atari.GAMES)
     yield "### Atari, protocol of Rollout-IW\n"
     yield (
         f"{atari.CALLS} simulator calls before every move, a move is {atari.FRAMESKIP} frames, "
@@ -88,9 +89,9 @@ def _atari(kept: Kept) -> Iterator[str]:
         "penalty`); scores are\nwithout. `rollout-iw` has whole observations as features, "
         "walks of 14 moves that follow the\nbest branch at half of their choices, and a discount "
         "of 0.97: settings that were tried on seed 0.\n`mcts` keeps rollouts of 13 moves as nodes "
-        "of its tree and plays the best branch, tried on 120 moves of\nthree games; `mcts-leaves` "
-        "and `sts` have no rollouts and see two or three moves ahead.\nAll options are in "
-        "`tests/benchmarks/scoring/atari.py`.\n"
+        "of its tree and plays the best branch, tried on 120 moves of\n"
+        "three games; `sts` expands six nodes in a row; `mcts-leaves` and `sts-leaves` see two or "
+        "three moves ahead.\nAll options are in `tests/benchmarks/scoring/atari.py`.\n"
     )
     yield "| game | published | " + " | ".join(atari.PLANNERS) + " |"
     yield "|---|---:|" + "---:|" * len(atari.PLANNERS)
@@ -101,9 +102,9 @@ def _atari(kept: Kept) -> Iterator[str]:
         for name in atari.PLANNERS:
             rows = list(kept.episodes(by_place[game, name]).values())
             entries.append(f"{_mean(rows)} ({len(rows)})" if rows else "")
-            if rows and sum(row["score"] for row in rows) / len(rows) >= atari.PUBLISHED[game]:
+            if rows and sum(row["score"] for row in rows) / len(rows) >= ANCHORS[game].published:
                 reached[name].append(game)
-        yield f"| {game} | {atari.PUBLISHED[game]:,} | " + " | ".join(entries) + " |"
+        yield f"| {game} | {ANCHORS[game].published:,} | " + " | ".join(entries) + " |"
     yield "\nIn brackets after a score: episodes. At or above the published score:\n"
     for name, found in reached.items():
         played = [game for game in games if kept.episodes(by_place[game, name])]
