@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from plangym_ext.planners.rollouts.spo import SPO
     from plangym_ext.planners.rollouts.tsmcts import TSMCTS
     from plangym_ext.planners.trees.file import read_tree, write_tree
+    from plangym_ext.planners.tuned import tuned_options
     from plangym_ext.planners.visited import demonstrated_states, visited_states
 
 __all__ = [
@@ -85,6 +86,7 @@ __all__ = [
     "options_of",
     "play",
     "read_tree",
+    "tuned_options",
     "visited_states",
     "write_tree",
 ]
@@ -128,6 +130,7 @@ _HOME = {
     "read_tree": "trees.file",
     "demonstrated_states": "visited",
     "visited_states": "visited",
+    "tuned_options": "tuned",
     "write_tree": "trees.file",
 }
 

@@ -62,12 +62,54 @@ TUNED: dict[str, dict[str, Options]] = {
     "plangym_ext/walker-run-v0": _suite(_WALKER, _PINK, _FIVE_KNOTS),
 }
 
+# Little is earned within the two or three moves that some hundred steps see, in full: a few
+# sequences of moves are followed far, kept from move to move, and the best of them is played.
+_ROOM = 20_000  # long branches stay for many moves, so that nodes add up
+_FOLLOWED: Options = {
+    "wave_size": 1,
+    "keep_tree": True,
+    "choice": "branch",
+    "discount": 0.97,
+    "capacity": _ROOM,
+}
+#: By the beginning of an env's id, then by planner.
+TUNED_FAMILIES: dict[str, dict[str, Options]] = {
+    "ALE/": {
+        "mcts": {**_FOLLOWED, "rollout_depth": 13, "keep_rollouts": True},
+        "sts": {**_FOLLOWED, "rollout_depth": 0, "num_expansions": 6},
+        "rollout-iw": {
+            "features": "whole",
+            "max_depth": 30,
+            "greed": 0.8,
+            "discount": 0.98,
+            "capacity": _ROOM,
+        },
+    },
+}
+
+
+def is_tuned(env: str) -> bool:
+    """Return whether options were tried in an env, or in others of its family."""
+    return env in TUNED or _family(env) is not None
+
 
 def tuned_options(env: str, planner: str) -> Options:
-    """Return options by name, for the constructor of a planner; empty if none were tried.
+    """Return options that were tried out in an env, by name, for the constructor of a planner.
+
+    The command `plan` begins with them.
 
     Args:
         env: the id.
         planner: the name.
+
+    Returns:
+        A fresh dictionary, empty if none were tried: the planner's defaults hold.
     """
-    return dict(TUNED.get(env, {}).get(planner, {}))
+    family = _family(env)
+    found = TUNED_FAMILIES[family] if family is not None else TUNED.get(env, {})
+    return dict(found.get(planner, {}))
+
+
+def _family(env: str) -> str | None:
+    """Return how the ids of an env's family begin, if options were tried there."""
+    return next((beginning for beginning in TUNED_FAMILIES if env.startswith(beginning)), None)

@@ -23,7 +23,7 @@ def add_planner_options(
 ) -> None:
     """Add the options of the planner that `given` names with `--planner`.
 
-    Their defaults are the planner's own, or those of `TUNED` in an env that is there.
+    Their defaults are the planner's own, or those that were tuned for the env or its family.
 
     If help is asked for without naming one, none is loaded: that would take a
     compiler with it.
@@ -43,10 +43,10 @@ def add_planner_options(
     if is_own(name):
         return
     from plangym_ext.planners import load_planner, options_of
-    from plangym_ext.planners.tuned import TUNED, tuned_options
+    from plangym_ext.planners.tuned import is_tuned, tuned_options
 
     # Nothing is parsed yet: one of these ids among the words is the env.
-    env = next((word for word in given if word in TUNED), "")
+    env = next((word for word in given if is_tuned(word)), "")
     tuned = tuned_options(env, name)
     group = parser.add_argument_group(f"options of {name}")
     planner = load_planner(name)

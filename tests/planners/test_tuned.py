@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from plangym_ext.planners import load_planner, options_of
-from plangym_ext.planners.tuned import TUNED, tuned_options
+from plangym_ext.planners.tuned import TUNED, TUNED_FAMILIES, tuned_options
 from plangym_ext.registry import find_spec
 from plangym_ext.run.planner_options import add_planner_options, chosen_options
 
@@ -22,9 +22,13 @@ def chosen(*given):
 
 
 @pytest.mark.parametrize("env", TUNED)
-def test_tuned_options_are_options_of_planners_in_an_env_that_there_is(env):
+def test_tuned_options_are_of_an_env_that_there_is(env):
     assert find_spec(env).id == env
-    for planner, options in TUNED[env].items():
+
+
+@pytest.mark.parametrize("tuned", [*TUNED.values(), *TUNED_FAMILIES.values()])
+def test_tuned_options_are_options_of_planners(tuned):
+    for planner, options in tuned.items():
         made = load_planner(planner)(**options)
         for name, value in options.items():
             assert getattr(made, name) == value
@@ -40,6 +44,17 @@ def test_the_command_begins_with_what_was_tuned_and_what_is_typed_counts():
     assert rest.items() <= own.items()
     assert chosen(ENV, "--planner", "icem", "--horizon", "7")["horizon"] == 7
     assert chosen("Pendulum-v1", "--planner", "icem")["horizon"] == own["horizon"]
+
+
+def test_a_family_shares_what_was_tuned():
+    assert tuned_options("ALE/Pong-v5", "mcts") == TUNED_FAMILIES["ALE/"]["mcts"]
+    assert chosen("ALE/Alien-v5", "--planner", "sts")["num_expansions"] == 6
+    assert (
+        chosen("ALE/Alien-v5", "--planner", "sts", "--num-expansions", "2")["num_expansions"] == 2
+    )
+    assert chosen("ALE/Alien-v5")["keep_rollouts"]
+    assert tuned_options("ALE/Alien-v5", "icem") == {}
+    assert tuned_options("FooALE/Alien-v5", "mcts") == {}
 
 
 def test_an_env_without_tuned_options_has_none():

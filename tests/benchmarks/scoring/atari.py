@@ -43,20 +43,27 @@ _SHOT = {
     "discount": 0.97,
     "capacity": 4000,
 }
-# Walks of 14 moves, which leave out nothing but what comes to the same.
+# Walks of 30 moves, which leave out nothing but what comes to the same.
 _WALKS = {
     "wave_size": 1,
-    "max_depth": 14,
+    "max_depth": 30,
     "features": "whole",
-    "greed": 0.5,
-    "discount": 0.97,
+    "greed": 0.8,
+    "discount": 0.98,
     "capacity": 4000,
 }
+_NEAR_WALKS = _WALKS | {"max_depth": 14, "greed": 0.5, "discount": 0.97}
 #: By line of the table: what the env observes, the price of a life, the planner's options.
 PLANNERS: dict[str, dict[str, Any]] = {
     "mcts": {"obs": "ram", "life": 1000, "options": _KEPT},
     "mcts-leaves": {"planner": "mcts", "obs": "ram", "life": 100, "options": _TREE},
     "rollout-iw": {"obs": "ram", "life": 1000, "options": _WALKS},
+    "rollout-iw-near": {
+        "planner": "rollout-iw",
+        "obs": "ram",
+        "life": 1000,
+        "options": _NEAR_WALKS,
+    },
     "fractal": {"obs": "ram", "life": 100, "options": {"depth": 12}},
     "sts": {"obs": "ram", "life": 1000, "options": _SHOT},
     "sts-leaves": {

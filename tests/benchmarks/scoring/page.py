@@ -87,11 +87,11 @@ def _atari(kept: Kept) -> Iterator[str]:
         "ours search before every move; it plays all 18 actions, ours those that the game "
         "uses. Like\nit, ours see a lost life as a large negative reward while planning (`life_"
         "penalty`); scores are\nwithout. `rollout-iw` has whole observations as features, "
-        "walks of 14 moves that follow the\nbest branch at half of their choices, and a discount "
-        "of 0.97: settings that were tried on seed 0.\n`mcts` keeps rollouts of 13 moves as nodes "
-        "of its tree and plays the best branch, tried on 120 moves of\n"
-        "three games; `sts` expands six nodes in a row; `mcts-leaves` and `sts-leaves` see two or "
-        "three moves ahead.\nAll options are in `tests/benchmarks/scoring/atari.py`.\n"
+        "walks of 30 moves that follow the\nbest branch at four of five choices, and a discount "
+        "of 0.98; `rollout-iw-near` walks of 14 moves,\nat half of the choices, and 0.97. "
+        "`mcts` keeps rollouts of 13 moves as nodes of its tree and plays the\nbest branch; `sts` "
+        "expands six nodes in a row; `mcts-leaves` and `sts-leaves` see two or three moves\n"
+        "ahead. All options are in `tests/benchmarks/scoring/atari.py`.\n"
     )
     yield "| game | published | " + " | ".join(atari.PLANNERS) + " |"
     yield "|---|---:|" + "---:|" * len(atari.PLANNERS)
