@@ -152,20 +152,29 @@ def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array)
 
 @kernel_part
 def walk_down(
-    tree: Tree, novelty: Novelty, b: int, node: int, max_depth: int, greed: float, returns: Array
+    tree: Tree,
+    novelty: Novelty,
+    b: int,
+    node: int,
+    max_depth: int,
+    ends_below: float,
+    greed: float,
+    returns: Array,
 ) -> int:
     """Go down from a node until a new one is wanted, and allocate that.
 
     Actions are drawn, or at a share `greed` of the nodes that of the best `returns` is
     taken. Solved and pending children are left out. A child that is there already is gone
     through if it has something new at its depth, and is solved otherwise; what it showed
-    itself, when this search came by before, is new to it.
+    itself, when this search came by before, is new to it. A node whose reward is less than
+    `ends_below` is solved; not the root, where the game goes on after it.
 
     Returns:
         The new node, pending; STOPPED if the walk ended without, FULL without room.
     """
     while True:
-        if novelty.depth[b, node] >= max_depth:
+        lost = node != ROOT and tree.reward[b, node] < ends_below
+        if lost or novelty.depth[b, node] >= max_depth:
             solve(tree, novelty, b, node)
             return STOPPED
         action = drawn_action(tree, novelty, b, node)
@@ -200,6 +209,7 @@ def next_nodes(
     limits: Array,
     cursors: Array,
     max_depth: int,
+    ends_below: float,
     greed: float,
     returns: Array,
     rows: Array,
@@ -215,6 +225,7 @@ def next_nodes(
         cursors: `[B, W]` int32, node that each walk has come to; set to ROOT where a
             walk ended.
         max_depth: depth below which nothing is looked for.
+        ends_below: reward below which nothing is looked for below a node.
         greed: share of the choices at which the best branch so far is followed.
         returns: `[B, N]` float64, best return through every node; read if `greed` is
             not 0.
@@ -231,7 +242,7 @@ def next_nodes(
             while found == STOPPED and count < limits[b] and not novelty.solved[b, ROOT]:
                 start = cursors[b, w]
                 size = tree.size[b]
-                found = walk_down(tree, novelty, b, start, max_depth, greed, returns)
+                found = walk_down(*(tree, novelty, b, start), max_depth, ends_below, greed, returns)
                 cursors[b, w] = ROOT
                 if found == STOPPED and start == ROOT and tree.size[b] == size and count > 0:
                     # What is left may all be in flight.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ class RolloutIW(NoveltySearch):
         wave_size: walks that go on at once, in one `step_batch`; 1 is the source's.
         greed: share of the choices at which a walk follows the best branch so far, which
             makes good branches longer; 0 is the source's.
+        ends_below: a step that earns less than this is an end, such as a lost life that costs
+            1,000: nothing is looked for below it. None: only endings of the env are.
 
     A node that a walk comes by again is solved too if all it shows has been seen above its
     depth since. What was earned below it still counts, as the env pays it; the authors'
@@ -38,12 +41,15 @@ class RolloutIW(NoveltySearch):
 
     wave_size: int = 4
     greed: float = 0.0
+    ends_below: float | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
         self.wave_size = self._integer("wave_size", 1)
         self.greed = self._number("greed", 0.0, 1.0)
+        if self.ends_below is not None:
+            self.ends_below = self._number("ends_below", -math.inf, math.inf)
 
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
         """Let the walks go on, a step at a time."""
@@ -52,6 +58,7 @@ class RolloutIW(NoveltySearch):
         cursors = np.full((batch, self.wave_size), ROOT, np.int32)
         returns = np.zeros(tree.parent.shape)
         counts = np.zeros(tree.parent.shape, np.int64)
+        ends_below = -math.inf if self.ends_below is None else self.ends_below
         rows, nodes, which = np.empty((3, batch * self.wave_size), np.int32)
         while True:
             limits = np.minimum(self.wave_size, search.allowance(1))
@@ -59,7 +66,8 @@ class RolloutIW(NoveltySearch):
                 # Anew for each wave: the last one may have made another branch the best.
                 best_returns(tree, self.discount, self.risk_aversion, returns, counts)
             count = next_nodes(
-                *(tree, novelty, limits, cursors, self.max_depth, self.greed, returns),
+                *(tree, novelty, limits, cursors, self.max_depth),
+                *(ends_below, self.greed, returns),
                 *(rows, nodes, which),
             )
             if count == 0:

@@ -65,7 +65,7 @@ def test_a_kept_node_that_this_search_has_not_met_is_judged_like_a_new_one(run, 
     for node in (ROOT, 1):
         assert see(tree, novelty, 0, node, 0)
     novelty.met[0, 2], novelty.solved[0, 1] = met, True
-    found = run(tree, novelty, 0, ROOT, 10, 0.0, np.zeros((1, 4)))
+    found = run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, np.zeros((1, 4)))
     # It goes on below node 2, or node 2 and with it the root are solved.
     assert found == (3 if met else STOPPED)
     assert novelty.solved[0, :3].tolist() == [not met, True, not met]
@@ -85,10 +85,10 @@ def test_a_node_that_has_become_old_is_solved_and_its_rewards_count(run, tree):
     tree.legal[0, :, 1] = False
     tree.reward[0, 2] = 3.0
     # The tie with its own earlier visit does not end it: it goes on to a child of node 2.
-    assert run(tree, novelty, 0, ROOT, 10, 0.0, np.zeros((1, 4))) == 3
+    assert run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, np.zeros((1, 4))) == 3
     novelty.table[0, 4] = 0
     tree.kind[0, 3] = OPEN
-    assert run(tree, novelty, 0, ROOT, 10, 0.0, np.zeros((1, 4))) == STOPPED
+    assert run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, np.zeros((1, 4))) == STOPPED
     # Node 1 is solved, and with it the root, whose only action leads there.
     assert novelty.solved[0].tolist() == [True, True, False, False]
     returns, counts = np.zeros((1, 4)), np.zeros((1, 4), np.int64)
@@ -202,6 +202,47 @@ def test_nothing_lies_below_the_greatest_depth(models, cls, most):
     for node, parent in enumerate(plan.tree.parent[1:], start=1):
         depth[node] = depth[parent] + 1
     assert depth.max() == most
+
+
+@pytest.mark.parametrize("greed", [0.0, 0.8])
+def test_below_a_step_that_earns_too_little_nothing_is_looked_for(models, greed):
+    # Action 1 costs 10 and leads to a chain that pays 1 a step; action 0 goes on for nothing.
+    ways = [[1, 5], [2, 5], [3, 5], [4, 5], [4, 5], [6, 6], [7, 7], [7, 7]]
+    pays = [[0.0, -10.0]] * 5 + [[1.0, 1.0]] * 3
+    model = models.TableModel(ways, pays)
+
+    def steps_beyond(ends_below, at=0):
+        planner = RolloutIW(
+            40,
+            features="whole",
+            greed=greed,
+            max_depth=6,
+            ends_below=ends_below,
+            discount=1.0,
+            return_tree=True,
+        )
+        plan = planner.plan(model, model.state(at), rng=0, obs=np.full(1, at, np.float32))
+        below = plan.tree.parent[1:]
+        return plan, int((plan.tree.reward[below] == -10.0).sum())
+
+    plan, beyond = steps_beyond(None)
+    assert beyond > 0
+    plan, beyond = steps_beyond(-10.0)  # less than this: -10 is not
+    assert beyond > 0
+    plan, beyond = steps_beyond(-9.0)
+    assert beyond == 0
+    # The loss itself counts.
+    assert plan.action == 0
+    assert plan.q[1] == -10.0
+
+
+def test_a_game_goes_on_after_a_loss(models):
+    # The root is the node that was lost at: kept from the last move, it is not an end.
+    model = models.TableModel([[1, 1], [2, 2], [3, 3], [3, 3]], [[-10.0, -10.0]] + [[1.0, 1.0]] * 3)
+    planner = RolloutIW(20, features="whole", ends_below=-1.0, wave_size=1)
+    planner.plan(model, model.state(0), rng=0, obs=np.zeros(1, np.float32))
+    plan = planner.plan(model, model.state(1), rng=1, obs=np.ones(1, np.float32))
+    assert plan.value > 1.0
 
 
 def test_greedy_walks_make_the_best_branch_longer(models):
