@@ -82,6 +82,8 @@ TUNED_FAMILIES: dict[str, dict[str, Options]] = {
             "max_depth": 30,
             "greed": 0.8,
             "discount": 0.98,
+            # A lost life, where it has a price: life_penalty=1000.
+            "ends_below": -500.0,
             "capacity": _ROOM,
         },
     },

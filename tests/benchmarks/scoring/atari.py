@@ -43,16 +43,17 @@ _SHOT = {
     "discount": 0.97,
     "capacity": 4000,
 }
-# Walks of 30 moves, which leave out nothing but what comes to the same.
-_WALKS = {
+# Walks of 14 moves, which leave out nothing but what comes to the same.
+_NEAR_WALKS = {
     "wave_size": 1,
-    "max_depth": 30,
+    "max_depth": 14,
     "features": "whole",
-    "greed": 0.8,
-    "discount": 0.98,
+    "greed": 0.5,
+    "discount": 0.97,
     "capacity": 4000,
 }
-_NEAR_WALKS = _WALKS | {"max_depth": 14, "greed": 0.5, "discount": 0.97}
+# Of 30 moves, which end where a life is lost.
+_WALKS = _NEAR_WALKS | {"max_depth": 30, "greed": 0.8, "discount": 0.98, "ends_below": -500.0}
 #: By line of the table: what the env observes, the price of a life, the planner's options.
 PLANNERS: dict[str, dict[str, Any]] = {
     "mcts": {"obs": "ram", "life": 1000, "options": _KEPT},
