@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.settings import SearchSettings
+from plangym_ext.planners.novelty.count_bonus import count_root, counted, new_bonus, rate
 from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_features, tile_grid
 from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, subset
 from plangym_ext.planners.novelty.pairs import NEVER, new_pairs, with_room
@@ -55,6 +57,12 @@ class NoveltySearch(Planner):
             each text, graph or sequence as a whole; of Dict and Tuple observations those of
             every part.
         max_depth: depth below which nothing is looked for.
+        count_bonus: what a node is worth beside its reward if all it shows is new to the
+            episode; where its features were shown before by so many states that were
+            planned for, the mean of `count_bonus` / sqrt(1 + count). Much less than the
+            least reward, it decides where rewards do not. Counts go on from plan to plan
+            of an episode, with `keep_tree`.
+        counted: the features that are counted, as `features` names them; not pairs.
         risk_aversion: weight of negative rewards in choosing a branch.
         keep_tree: go on with the subtree of the state that came about; its nodes cost
             no steps a second time.
@@ -66,6 +74,8 @@ class NoveltySearch(Planner):
 
     features: Features | str | None = None
     max_depth: int = 1500
+    count_bonus: float = 0.0
+    counted: Features | str | None = None
     risk_aversion: float = 1.0
     keep_tree: bool = True
     capacity: int | None = None
@@ -80,11 +90,23 @@ class NoveltySearch(Planner):
         self.risk_aversion = self._number("risk_aversion", 0.0, math.inf)
         if self.capacity is not None:
             self.capacity = self._integer("capacity", 2)
-        if isinstance(self.features, str) and self.features not in FEATURES:
-            raise unknown(self._option("features"), self.features, list(FEATURES))
-        if not isinstance(self.features, str):
-            self._check_function("features", "a function of observations, the name of one")
-        self._kept: KeptSearch[Novelty] = KeptSearch(subset)
+        self.count_bonus = self._number("count_bonus", 0.0, math.inf)
+        if self.count_bonus > 0 and not self.keep_tree:
+            raise InvalidOption(
+                f"{self._option('count_bonus')} counts from plan to plan, for which trees are "
+                "kept; got keep_tree=False. Leave one of them out."
+            )
+        self._check_features("features", list(FEATURES))
+        self._check_features("counted", [name for name in FEATURES if "pairs" not in name])
+        self._kept: KeptSearch[Novelty] = _KeptNovelty(subset)
+
+    def _check_features(self, option: str, names: list[str]) -> None:
+        """Refuse what is neither a function of observations nor the name of one."""
+        given = getattr(self, option)
+        if not isinstance(given, str):
+            self._check_function(option, "a function of observations, the name of one")
+        elif given not in names:
+            raise unknown(self._option(option), given, names)
 
     @abstractmethod
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
@@ -102,7 +124,7 @@ class NoveltySearch(Planner):
         self._grow(search, novelty, request.clock)
         if self.keep_tree:
             self._kept.put(search, novelty)
-        return self._plans(search, request.clock.seconds)
+        return self._plans(search, novelty, request.clock.seconds)
 
     def _settings(self) -> SearchSettings:
         """Return what the search runs with."""
@@ -123,9 +145,8 @@ class NoveltySearch(Planner):
 
     def _begin(self, request: PlanRequest, search: Search, known: Novelty | None) -> Novelty:
         """Return empty tables, but for the roots' features and those of kept nodes."""
-        found = self.features_of(request.obs)
         batch, capacity = search.tree.parent.shape
-        novelty = known or self._empty(request.obs, batch, capacity, found.shape[1])
+        novelty = known or self._empty(request.obs, batch, capacity)
         # What is new is new in this search alone: kept nodes are looked at again.
         for table in (novelty.table, novelty.pairs.space, novelty.pairs.time):
             table[:] = NEVER
@@ -135,62 +156,62 @@ class NoveltySearch(Planner):
             # `kept`: numbers that the nodes had before; in the tree they are 0, 1, ... now.
             if len(kept):
                 novelty.features[b, : len(kept)] = novelty.features[b, kept]
+                novelty.rare.features[b, : len(kept)] = novelty.rare.features[b, kept]
                 novelty.depth[b, : len(kept)] = novelty.depth[b, kept] - novelty.depth[b, kept[0]]
             novelty.depth[b, ROOT] = 0
             # The generator of random walks must not be 0.
             novelty.chance[b] = rng.integers(1, 2**63, dtype=np.uint64)
-        novelty = self.write_features(novelty, np.arange(batch), np.zeros(batch, np.int64), found)
+        roots = np.zeros(batch, np.int64)
+        novelty = self.write_shown(novelty, np.arange(batch), roots, request.obs)
         for b in range(batch):
             see(search.tree, novelty, b, ROOT, 0)
+            if self.count_bonus > 0:
+                count_root(novelty.rare, b, ROOT)
+                # Kept nodes, too, are worth less when the episode has shown the same since.
+                nodes = np.arange(max(len(search.kept[b]), 1))
+                rate(novelty.rare, np.full(len(nodes), b), nodes, self.count_bonus)
         return novelty
 
-    def _empty(self, obs: Any, batch: int, capacity: int, num_features: int) -> Novelty:
+    def _empty(self, obs: Any, batch: int, capacity: int) -> Novelty:
         """Return tables for features of observations like `obs` in which nothing was seen."""
-        function = self._function()
-        if not isinstance(function, TilePairs):
-            return new_novelty(batch, capacity, num_features)
-        pairs = new_pairs(batch, *tile_grid(obs), function.in_time)
-        return new_novelty(batch, capacity, num_features, pairs)
+        function = _function(self.features)
+        pairs = None
+        if isinstance(function, TilePairs):
+            pairs = new_pairs(batch, *tile_grid(obs), function.in_time)
+        rare = new_bonus(batch, capacity) if self.count_bonus > 0 else None
+        # Tables of features grow with the first that are written.
+        return new_novelty(batch, capacity, 0, pairs, rare)
 
-    def _function(self) -> Features:
-        """Return the function of the option `features`."""
-        if isinstance(self.features, str):
-            return FEATURES[self.features]
-        return self.features or default_features
-
-    def features_of(self, obs: Any) -> npt.NDArray[np.int64]:
-        """Return the features `[L, F]` of L observations, fresh."""
-        found, count = np.asarray(self._function()(obs)), num_rows(obs)
+    def _features_of(self, option: str, obs: Any) -> npt.NDArray[np.int64]:
+        """Return the features `[L, F]` of L observations, by the function of an option, fresh."""
+        found, count = np.asarray(_function(getattr(self, option))(obs)), num_rows(obs)
         if found.ndim != 2 or len(found) != count or found.dtype.kind not in "iu":
             raise ValueError(
-                f"{self._option('features')} must return whole numbers [{count}, F]; got "
+                f"{self._option(option)} must return whole numbers [{count}, F]; got "
                 f"shape {found.shape} {found.dtype}."
             )
         return found.astype(np.int64)
 
-    def write_features(
-        self, novelty: Novelty, rows: Any, nodes: Any, found: npt.NDArray[np.int64]
-    ) -> Novelty:
+    def write_shown(self, novelty: Novelty, rows: Any, nodes: Any, obs: Any) -> Novelty:
         """Write the features of L nodes, in wider arrays if they are more than before."""
-        width, came = novelty.features.shape[2], found.shape[1]
-        if came > width:
-            wider = np.pad(
-                novelty.features, ((0, 0), (0, 0), (0, came - width)), constant_values=-1
-            )
-            novelty = novelty._replace(features=wider)
-        # A node number may have had more features in an earlier search.
-        novelty.features[rows, nodes] = -1
-        novelty.features[rows, nodes, :came] = found
+        found = self._features_of("features", obs)
+        novelty = novelty._replace(features=_written(novelty.features, rows, nodes, found))
         if novelty.pairs.number.shape[1]:
             novelty = novelty._replace(pairs=with_room(novelty.pairs, rows, found))
+        if self.count_bonus > 0:
+            found = counted(self._features_of("counted", obs))
+            features = _written(novelty.rare.features, rows, nodes, found)
+            novelty = novelty._replace(rare=novelty.rare._replace(features=features))
+            rate(novelty.rare, rows, nodes, self.count_bonus)
         return novelty
 
-    def _plans(self, search: Search, seconds: float) -> list[Plan]:
+    def _plans(self, search: Search, novelty: Novelty, seconds: float) -> list[Plan]:
         """Play the first action of the best branch of every tree."""
         tree = search.tree
         returns = np.empty(tree.parent.shape)
         counts = np.empty(tree.parent.shape, np.int64)
-        best_returns(tree, self.discount, self.risk_aversion, returns, counts)
+        bonus = novelty.rare.bonus
+        best_returns(tree, bonus, self.discount, self.risk_aversion, returns, counts)
         plans, budgets, cut_short = [], search.costs.budgets(seconds), search.cut_short()
         for b in range(len(tree.size)):
             # UNVISITED is -1: `returns[b, child]` reads the last node there, and `known` masks it.
@@ -222,6 +243,35 @@ class NoveltySearch(Planner):
                 )
             )
         return plans
+
+
+class _KeptNovelty(KeptSearch[Novelty]):
+    """A search and what it knows, whose counts end with the episode."""
+
+    def forget(self, which: npt.NDArray[np.intp]) -> None:
+        """Forget the trees of some rows, and what their episodes have shown."""
+        super().forget(which)
+        if self.beside is not None:
+            self.beside.rare.counts[which] = 0
+
+
+def _function(features: Features | str | None) -> Features:
+    """Return the function that an option names."""
+    return FEATURES[features] if isinstance(features, str) else features or default_features
+
+
+def _written(
+    table: npt.NDArray[Any], rows: Any, nodes: Any, found: npt.NDArray[np.int64]
+) -> npt.NDArray[Any]:
+    """Write features `[L, F]` of L nodes into a table `[B, N, F]`; a wider one if they are more."""
+    came = found.shape[1]
+    if came > table.shape[2]:
+        more = ((0, 0), (0, 0), (0, came - table.shape[2]))
+        table = np.pad(table, more, constant_values=-1)
+    # A node number may have had more features in an earlier search.
+    table[rows, nodes] = -1
+    table[rows, nodes, :came] = found
+    return table
 
 
 def best_line(tree: Tree, returns: npt.NDArray[np.float64], b: int, action: int) -> list[int]:

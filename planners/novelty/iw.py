@@ -66,9 +66,9 @@ class IW(NoveltySearch):
         if len(rows) == 0:
             return novelty
         novelty.depth[rows, nodes] = novelty.depth[rows, tree.parent[rows, nodes]] + 1
-        found = self.features_of(search.observe(rows, nodes).obs)
+        obs = search.observe(rows, nodes).obs
         search.done += np.bincount(rows, minlength=len(search.done))
-        return self.write_features(novelty, rows, nodes, found)
+        return self.write_shown(novelty, rows, nodes, obs)
 
     def _children(
         self, search: Search, b: int, layer: list[int], left: npt.NDArray[np.int64]

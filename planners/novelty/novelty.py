@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel, kernel_part
+from plangym_ext.planners.novelty.count_bonus import CountBonus, no_bonus
 from plangym_ext.planners.novelty.pairs import NEVER, Pairs, no_pairs, see_pairs
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
@@ -40,10 +41,15 @@ class Novelty(NamedTuple):
     met: npt.NDArray[np.bool_]  # [B, N] whether this search has seen the node
     chance: npt.NDArray[np.uint64]  # [B] states of the generators of random walks
     pairs: Pairs  # of features; without room where they are not looked at
+    rare: CountBonus  # for what the episode has seldom shown
 
 
 def new_novelty(
-    batch: int, capacity: int, num_features: int, pairs: Pairs | None = None
+    batch: int,
+    capacity: int,
+    num_features: int,
+    pairs: Pairs | None = None,
+    rare: CountBonus | None = None,
 ) -> Novelty:
     """Return tables in which nothing has been seen."""
     return Novelty(
@@ -54,13 +60,15 @@ def new_novelty(
         met=np.zeros((batch, capacity), np.bool_),
         chance=np.ones(batch, np.uint64),
         pairs=no_pairs(batch) if pairs is None else pairs,
+        rare=no_bonus(batch, capacity) if rare is None else rare,
     )
 
 
 def subset(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
     """Return what is known of the trees of some rows `[n]`."""
     pairs = Pairs._make([field[rows] for field in novelty.pairs])
-    return Novelty._make([*(field[rows] for field in novelty[:-1]), pairs])
+    rare = CountBonus._make([field[rows] for field in novelty.rare])
+    return Novelty._make([*(field[rows] for field in novelty[:-2]), pairs, rare])
 
 
 @kernel_part
@@ -269,11 +277,14 @@ def take_in(
 
 
 @kernel
-def best_returns(tree: Tree, discount: float, risk: float, returns: Array, counts: Array) -> None:
-    """Write the best return through every node, its own reward included.
+def best_returns(
+    tree: Tree, bonus: Array, discount: float, risk: float, returns: Array, counts: Array
+) -> None:
+    """Write the best return through every node, its own reward and bonus included.
 
     Args:
         tree: the trees.
+        bonus: `[B, N]` float64, what each node is worth beside its reward.
         discount: gamma.
         risk: weight of negative rewards.
         returns: `[B, N]` float64, written.
@@ -289,7 +300,9 @@ def best_returns(tree: Tree, discount: float, risk: float, returns: Array, count
                     counts[b, n] += counts[b, child]
                     if not known or returns[b, child] > best:
                         best, known = returns[b, child], True
-            reward = tree.reward[b, n] if n != ROOT else 0.0
-            returns[b, n] = (
-                reward * (risk if reward < 0 else 1.0) + (discount if n != ROOT else 1.0) * best
-            )
+            if n == ROOT:
+                returns[b, n] = best
+                continue
+            reward = tree.reward[b, n]
+            earned = reward * (risk if reward < 0 else 1.0) + bonus[b, n]
+            returns[b, n] = earned + discount * best

@@ -64,7 +64,8 @@ class RolloutIW(NoveltySearch):
             limits = np.minimum(self.wave_size, search.allowance(1))
             if self.greed > 0:
                 # Anew for each wave: the last one may have made another branch the best.
-                best_returns(tree, self.discount, self.risk_aversion, returns, counts)
+                bonus = novelty.rare.bonus
+                best_returns(tree, bonus, self.discount, self.risk_aversion, returns, counts)
             count = next_nodes(
                 *(tree, novelty, limits, cursors, self.max_depth),
                 *(ends_below, self.greed, returns),
@@ -75,7 +76,7 @@ class RolloutIW(NoveltySearch):
             wave = rows[:count].copy(), nodes[:count].copy()
             out = search.observe(*wave)
             # It may return wider tables: those from before must not be written to any more.
-            novelty = self.write_features(novelty, *wave, self.features_of(out.obs))
+            novelty = self.write_shown(novelty, *wave, out.obs)
             take_in(tree, novelty, *wave, which[:count], cursors)
             search.done += np.bincount(wave[0], minlength=batch)
             if clock.over:

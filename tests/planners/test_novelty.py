@@ -92,7 +92,7 @@ def test_a_node_that_has_become_old_is_solved_and_its_rewards_count(run, tree):
     # Node 1 is solved, and with it the root, whose only action leads there.
     assert novelty.solved[0].tolist() == [True, True, False, False]
     returns, counts = np.zeros((1, 4)), np.zeros((1, 4), np.int64)
-    best_returns(tree, 0.5, 1.0, returns, counts)
+    best_returns(tree, np.zeros((1, 4)), 0.5, 1.0, returns, counts)
     # 3 at the second step, discounted once: 0 + 0.5 * 3.
     np.testing.assert_array_equal(returns[0], [1.5, 1.5, 3.0, 0.0])
 

@@ -1,0 +1,70 @@
+"""A bonus for nodes that show what their episode has seldom shown."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.planners.trees.tree import Array
+
+#: Features are counted by their last bits, as many as `novelty.TABLE` tells apart.
+COUNTED = 2**20
+
+
+class CountBonus(NamedTuple):
+    """What B episodes have shown at their roots, and what that makes nodes worth."""
+
+    counts: npt.NDArray[np.int32]  # [B, COUNTED] roots that had a feature; or no columns
+    features: npt.NDArray[np.int32]  # [B, N, F] of each node by their last bits, -1: fewer
+    bonus: npt.NDArray[np.float64]  # [B, N] beside the node's reward
+
+
+def no_bonus(batch: int, capacity: int) -> CountBonus:
+    """Return tables of episodes in which nothing is counted."""
+    return CountBonus(
+        counts=np.zeros((batch, 0), np.int32),
+        features=np.empty((batch, capacity, 0), np.int32),
+        bonus=np.zeros((batch, capacity)),
+    )
+
+
+def new_bonus(batch: int, capacity: int) -> CountBonus:
+    """Return tables of episodes that have shown nothing."""
+    return no_bonus(batch, capacity)._replace(counts=np.zeros((batch, COUNTED), np.int32))
+
+
+def counted(features: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return features as they are counted: their last bits, -1 for none."""
+    return np.where(features < 0, -1, features % COUNTED)
+
+
+@kernel
+def count_root(table: CountBonus, b: int, root: int) -> None:
+    """Count what the root of tree b shows."""
+    for feature in table.features[b, root]:
+        if feature >= 0:
+            table.counts[b, feature] += 1
+
+
+@kernel
+def rate(table: CountBonus, rows: Array, nodes: Array, weight: float) -> None:
+    """Write the bonuses of L nodes: `weight` times the mean of 1 / sqrt(1 + count) over features.
+
+    A mean, not the rarest of them: clocks and random numbers show rare values in all nodes alike.
+
+    Args:
+        table: read and written.
+        rows: `[L]` the tree of each node.
+        nodes: `[L]` its index.
+        weight: the bonus of a node that shows nothing but what is new to the episode.
+    """
+    for i in range(len(rows)):
+        b, total, count = rows[i], 0.0, 0
+        for feature in table.features[b, nodes[i]]:
+            if feature >= 0:
+                total += 1.0 / np.sqrt(1.0 + table.counts[b, feature])
+                count += 1
+        table.bonus[b, nodes[i]] = weight * total / max(count, 1)
