@@ -57,11 +57,11 @@ class NoveltySearch(Planner):
             each text, graph or sequence as a whole; of Dict and Tuple observations those of
             every part.
         max_depth: depth below which nothing is looked for.
-        count_bonus: what a node is worth beside its reward if all it shows is new to the
-            episode; where its features were shown before by so many states that were
-            planned for, the mean of `count_bonus` / sqrt(1 + count). Much less than the
-            least reward, it decides where rewards do not. Counts go on from plan to plan
-            of an episode, with `keep_tree`.
+        count_bonus: a node earns, beside its reward, the mean over its features of
+            `count_bonus` / sqrt(1 + count), less what the state that is planned for would
+            earn; count is in how many states of the episode that were planned for the
+            feature was seen. Much less than the least reward, it decides where rewards do
+            not. Counts go on from plan to plan, with `keep_tree`.
         counted: the features that are counted, as `features` names them; not pairs.
         risk_aversion: weight of negative rewards in choosing a branch.
         keep_tree: go on with the subtree of the state that came about; its nodes cost

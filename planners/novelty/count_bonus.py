@@ -19,7 +19,9 @@ class CountBonus(NamedTuple):
 
     counts: npt.NDArray[np.int32]  # [B, COUNTED] roots that had a feature; or no columns
     features: npt.NDArray[np.int32]  # [B, N, F] of each node by their last bits, -1: fewer
-    bonus: npt.NDArray[np.float64]  # [B, N] beside the node's reward
+    # [B, N] of each node; it counts by how much that is more than the root's, so that a branch
+    # is not worth more for being longer.
+    bonus: npt.NDArray[np.float64]
 
 
 def no_bonus(batch: int, capacity: int) -> CountBonus:

@@ -120,6 +120,12 @@ def draw_below(novelty: Novelty, b: int, bound: int) -> int:
 
 
 @kernel_part
+def happens(novelty: Novelty, b: int, chance: float) -> bool:
+    """Draw whether something of that chance happens; nothing is drawn where it cannot."""
+    return chance > 0.0 and draw_below(novelty, b, _PARTS) < chance * _PARTS
+
+
+@kernel_part
 def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bool:
     """Return whether a walk may take an action: legal, its child neither solved nor pending."""
     child = tree.children[b, node, action]
@@ -166,16 +172,18 @@ def walk_down(
     node: int,
     max_depth: int,
     ends_below: float,
+    repeats: float,
     greed: float,
     returns: Array,
 ) -> int:
     """Go down from a node until a new one is wanted, and allocate that.
 
-    Actions are drawn, or at a share `greed` of the nodes that of the best `returns` is
-    taken. Solved and pending children are left out. A child that is there already is gone
-    through if it has something new at its depth, and is solved otherwise; what it showed
-    itself, when this search came by before, is new to it. A node whose reward is less than
-    `ends_below` is solved; not the root, where the game goes on after it.
+    Actions are drawn, or at a share `repeats` of the nodes the one that led there is taken
+    again; and at a share `greed` that of the best `returns`. Solved and pending children are
+    left out. A child that is there already is gone through if it has something new at its
+    depth, and is solved otherwise; what it showed itself, when this search came by before, is
+    new to it. A node whose reward is less than `ends_below` is solved; not the root, where the
+    game goes on after it.
 
     Returns:
         The new node, pending; STOPPED if the walk ended without, FULL without room.
@@ -191,7 +199,10 @@ def walk_down(
             if not tree.legal[b, node].any():
                 solve(tree, novelty, b, node)
             return STOPPED
-        if greed > 0 and draw_below(novelty, b, _PARTS) < greed * _PARTS:
+        last = tree.action[b, node]
+        if happens(novelty, b, repeats) and last != NO_ACTION:
+            action = last if leads_on(tree, novelty, b, node, last) else action
+        if happens(novelty, b, greed):
             best = best_action(tree, novelty, b, node, returns)
             action = action if best == NO_ACTION else best
         child = tree.children[b, node, action]
@@ -218,6 +229,8 @@ def next_nodes(
     cursors: Array,
     max_depth: int,
     ends_below: float,
+    persistence: float,
+    repeats: Array,
     greed: float,
     returns: Array,
     rows: Array,
@@ -234,6 +247,8 @@ def next_nodes(
             walk ended.
         max_depth: depth below which nothing is looked for.
         ends_below: reward below which nothing is looked for below a node.
+        persistence: what the chances of walks to repeat the action before are drawn below.
+        repeats: `[B, W]` float64, of each walk; drawn here for those that begin.
         greed: share of the choices at which the best branch so far is followed.
         returns: `[B, N]` float64, best return through every node; read if `greed` is
             not 0.
@@ -249,8 +264,13 @@ def next_nodes(
             # A walk that ends without a new node is begun again: each solves a node.
             while found == STOPPED and count < limits[b] and not novelty.solved[b, ROOT]:
                 start = cursors[b, w]
+                if persistence > 0 and start == ROOT:
+                    repeats[b, w] = persistence * draw_below(novelty, b, _PARTS) / _PARTS
                 size = tree.size[b]
-                found = walk_down(*(tree, novelty, b, start), max_depth, ends_below, greed, returns)
+                found = walk_down(
+                    *(tree, novelty, b, start, max_depth, ends_below),
+                    *(repeats[b, w], greed, returns),
+                )
                 cursors[b, w] = ROOT
                 if found == STOPPED and start == ROOT and tree.size[b] == size and count > 0:
                     # What is left may all be in flight.
@@ -284,7 +304,7 @@ def best_returns(
 
     Args:
         tree: the trees.
-        bonus: `[B, N]` float64, what each node is worth beside its reward.
+        bonus: `[B, N]` float64, what each node is worth beside its reward, and more than the root.
         discount: gamma.
         risk: weight of negative rewards.
         returns: `[B, N]` float64, written.
@@ -304,5 +324,5 @@ def best_returns(
                 returns[b, n] = best
                 continue
             reward = tree.reward[b, n]
-            earned = reward * (risk if reward < 0 else 1.0) + bonus[b, n]
+            earned = reward * (risk if reward < 0 else 1.0) + bonus[b, n] - bonus[b, ROOT]
             returns[b, n] = earned + discount * best

@@ -27,6 +27,8 @@ class RolloutIW(NoveltySearch):
         wave_size: walks that go on at once, in one `step_batch`; 1 is the source's.
         greed: share of the choices at which a walk follows the best branch so far, which
             makes good branches longer; 0 is the source's.
+        persistence: walks repeat the action before with a chance of up to this; each draws its
+            own, so that some go straight on and others to and fro. 0 is the source's.
         ends_below: a step that earns less than this is an end, such as a lost life that costs
             1,000: nothing is looked for below it. None: only endings of the env are.
 
@@ -41,6 +43,7 @@ class RolloutIW(NoveltySearch):
 
     wave_size: int = 4
     greed: float = 0.0
+    persistence: float = 0.0
     ends_below: float | None = None
 
     def __post_init__(self) -> None:
@@ -48,6 +51,7 @@ class RolloutIW(NoveltySearch):
         super().__post_init__()
         self.wave_size = self._integer("wave_size", 1)
         self.greed = self._number("greed", 0.0, 1.0)
+        self.persistence = self._number("persistence", 0.0, 1.0)
         if self.ends_below is not None:
             self.ends_below = self._number("ends_below", -math.inf, math.inf)
 
@@ -56,6 +60,7 @@ class RolloutIW(NoveltySearch):
         tree, batch = search.tree, len(search.done)
         # `[B, W]` the node that each walk goes on from.
         cursors = np.full((batch, self.wave_size), ROOT, np.int32)
+        repeats = np.zeros(cursors.shape)
         returns = np.zeros(tree.parent.shape)
         counts = np.zeros(tree.parent.shape, np.int64)
         ends_below = -math.inf if self.ends_below is None else self.ends_below
@@ -68,7 +73,7 @@ class RolloutIW(NoveltySearch):
                 best_returns(tree, bonus, self.discount, self.risk_aversion, returns, counts)
             count = next_nodes(
                 *(tree, novelty, limits, cursors, self.max_depth),
-                *(ends_below, self.greed, returns),
+                *(ends_below, self.persistence, repeats, self.greed, returns),
                 *(rows, nodes, which),
             )
             if count == 0:

@@ -64,6 +64,17 @@ def test_a_reward_decides_before_the_bonus(models):
         assert plan.action == 0
 
 
+def test_a_longer_branch_is_not_worth_more_for_that(models):
+    # All places look alike.
+    model = models.chain(50, reward=0.0)
+    planner = RolloutIW(
+        20, count_bonus=1.0, features="whole", counted=lambda obs: (obs[:, :1] > 99).astype(int)
+    )
+    plan = planner.plan(model, model.state(0), rng=0, obs=obs_of(0))
+    assert plan.visits.sum() > 10
+    assert plan.value == 0.0
+
+
 @pytest.mark.parametrize("cls", [RolloutIW, IW])
 def test_rows_planned_together_equal_rows_planned_alone(models, cls):
     model = models.random_mdp(3)
@@ -90,9 +101,11 @@ def test_counts_go_on_with_the_episode_and_end_with_it(models):
 
     planner = RolloutIW(5, count_bonus=1.0, features="whole")
     first = value(planner)
-    value(planner, at=1)
+    for at in range(1, 10):
+        value(planner, at=at)
     # A place of no tree: the search begins anew, the counts do not.
     value(planner, at=30)
+    # What lies ahead was shown as often as this now, not less often.
     assert value(planner) < first
     planner.forget_rows(np.array([0]))
     assert value(planner) == first

@@ -23,7 +23,7 @@ from plangym_ext.planners.novelty.novelty import (
     see,
     walk_down,
 )
-from plangym_ext.planners.trees.tree import OPEN, ROOT, allocate, new_tree
+from plangym_ext.planners.trees.tree import OPEN, ROOT, UNVISITED, allocate, new_tree
 
 
 def both(kernel):
@@ -65,7 +65,7 @@ def test_a_kept_node_that_this_search_has_not_met_is_judged_like_a_new_one(run, 
     for node in (ROOT, 1):
         assert see(tree, novelty, 0, node, 0)
     novelty.met[0, 2], novelty.solved[0, 1] = met, True
-    found = run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, np.zeros((1, 4)))
+    found = run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, 0.0, np.zeros((1, 4)))
     # It goes on below node 2, or node 2 and with it the root are solved.
     assert found == (3 if met else STOPPED)
     assert novelty.solved[0, :3].tolist() == [not met, True, not met]
@@ -85,10 +85,10 @@ def test_a_node_that_has_become_old_is_solved_and_its_rewards_count(run, tree):
     tree.legal[0, :, 1] = False
     tree.reward[0, 2] = 3.0
     # The tie with its own earlier visit does not end it: it goes on to a child of node 2.
-    assert run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, np.zeros((1, 4))) == 3
+    assert run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, 0.0, np.zeros((1, 4))) == 3
     novelty.table[0, 4] = 0
     tree.kind[0, 3] = OPEN
-    assert run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, np.zeros((1, 4))) == STOPPED
+    assert run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, 0.0, np.zeros((1, 4))) == STOPPED
     # Node 1 is solved, and with it the root, whose only action leads there.
     assert novelty.solved[0].tolist() == [True, True, False, False]
     returns, counts = np.zeros((1, 4)), np.zeros((1, 4), np.int64)
@@ -259,6 +259,49 @@ def test_greedy_walks_make_the_best_branch_longer(models):
         assert found[0] < found[1] <= 30
     with pytest.raises(InvalidOption, match=r"greed must be .* \[0.0, 1.0\]; got 2"):
         RolloutIW(greed=2)
+
+
+@both(walk_down)
+def test_a_persistent_walk_goes_straight_on(run):
+    # Below a first step by action 1 all is new, and a walk that repeats each action stays with it.
+    tree, novelty = new_tree(1, 8, 2), new_novelty(1, 8, 1)
+    novelty.features[0, :, 0] = range(8)
+    assert see(tree, novelty, 0, ROOT, 0)
+    node = allocate(tree, 0, ROOT, 1)
+    novelty.depth[0, node] = 1
+    for _ in range(6):
+        tree.kind[0, node] = OPEN
+        assert see(tree, novelty, 0, node, 0)
+        node = run(tree, novelty, 0, node, 10, -np.inf, 1.0, 0.0, np.zeros((1, 8)))
+        assert tree.action[0, node] == 1
+    # Where that leads nowhere another one is drawn.
+    tree.legal[0, 1, 1] = False
+    tree.children[0, 1, 1] = UNVISITED
+    tree.size[0] = 7
+    found = run(tree, novelty, 0, 1, 10, -np.inf, 1.0, 0.0, np.zeros((1, 8)))
+    assert tree.action[0, found] == 0
+
+
+def test_some_walks_go_far_if_they_may_be_persistent(models):
+    # A line of 81 places, from the middle on; what is seen is the step, so that all is new.
+    ways = [[max(i - 1, 0), min(i + 1, 80)] for i in range(81)]
+    model = models.TableModel(ways, np.zeros((81, 2)))
+
+    def farthest(persistence, seed):
+        reached = []
+
+        def features(obs):
+            reached.extend(obs[:, 0].tolist())
+            return np.arange(len(reached) - len(obs), len(reached))[:, None]
+
+        planner = RolloutIW(60, persistence=persistence, max_depth=20, features=features)
+        planner.plan(model, model.state(40), rng=seed, obs=np.full(1, 40, np.float32))
+        return max(abs(place - 40) for place in reached)
+
+    without, along = (np.mean([farthest(p, seed) for seed in range(10)]) for p in (0.0, 1.0))
+    assert along > without + 2
+    with pytest.raises(InvalidOption, match=r"persistence must be .* \[0.0, 1.0\]; got 2"):
+        RolloutIW(persistence=2)
 
 
 def test_what_comes_to_the_same_is_known_by_its_whole():

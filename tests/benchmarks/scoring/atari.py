@@ -52,8 +52,16 @@ _NEAR_WALKS = {
     "discount": 0.97,
     "capacity": 4000,
 }
-# Of 30 moves, which end where a life is lost.
-_WALKS = _NEAR_WALKS | {"max_depth": 30, "greed": 0.8, "discount": 0.98, "ends_below": -500.0}
+# Of 30 moves, which end where a life is lost; some go straight on. Where nothing is earned they
+# go where the episode has not been: 0.1 is far less than the least that a game pays.
+_WALKS = _NEAR_WALKS | {
+    "max_depth": 30,
+    "greed": 0.8,
+    "persistence": 0.9,
+    "discount": 0.98,
+    "ends_below": -500.0,
+    "count_bonus": 0.1,
+}
 #: By line of the table: what the env observes, the price of a life, the planner's options.
 PLANNERS: dict[str, dict[str, Any]] = {
     "mcts": {"obs": "ram", "life": 1000, "options": _KEPT},
