@@ -81,6 +81,9 @@ TUNED_FAMILIES: dict[str, dict[str, Options]] = {
             "features": "whole",
             "max_depth": 30,
             "greed": 0.8,
+            "persistence": 0.9,
+            # Decides where nothing is earned: games pay 1 at the least.
+            "count_bonus": 0.1,
             "discount": 0.98,
             # A lost life, where it has a price: life_penalty=1000.
             "ends_below": -500.0,

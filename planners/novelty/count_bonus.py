@@ -1,4 +1,8 @@
-"""A bonus for nodes that show what their episode has seldom shown."""
+"""A bonus for nodes that show what their episode has seldom shown.
+
+Source: MBIE-EB of Strehl & Littman 2008, "An analysis of model-based interval estimation for
+Markov decision processes", with features in the place of states and actions.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _INTRODUCTION = """\
 
 `tests/benchmarks/atari_games.py` plays and writes this part, by the protocol of "Quality at
 equal budget" and with the options of its `rollout-iw`, the same in all games: they were tried in
-seeds 0 and 1 of twelve of them. Scores are means over episodes, whose number is in brackets;
+seeds 0 and 1 of fifteen of them. Scores are means over episodes, whose number is in brackets;
 **bold** where they are at or above the published ones. People and random play are those of Mnih et
 al. 2015; a normalised score is 0 for random play and 1 for a person.
 """
