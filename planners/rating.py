@@ -18,6 +18,8 @@ from plangym_ext.planners.simulator import RaterCode
 
 # obs [L, *obs] -> (prior [L, A] of probabilities, or None for uniform; value [L])
 Evaluator = Callable[[Any], tuple[npt.ArrayLike | None, npt.ArrayLike]]
+# obs [L, *obs] -> [L, A] probabilities
+Policy = Callable[[Any], npt.ArrayLike]
 
 
 class Leaves(NamedTuple):

@@ -19,9 +19,8 @@ from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.plans import Plan
-from plangym_ext.planners.rating import Evaluator, Rater
+from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
-from plangym_ext.planners.rollouts.playouts import Policy
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
 from plangym_ext.planners.trees.branches import best_branches
 from plangym_ext.planners.trees.export import exported

@@ -23,7 +23,7 @@ from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_f
 from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, subset
 from plangym_ext.planners.novelty.pairs import NEVER, new_pairs, with_room
 from plangym_ext.planners.plans import Plan, SearchTree
-from plangym_ext.planners.rating import ZeroRater
+from plangym_ext.planners.rating import Rater, ZeroRater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.trees.export import exported
@@ -68,6 +68,8 @@ class NoveltySearch(Planner):
             no steps a second time.
         capacity: most nodes, at least 2; None: room for all simulations, twice that
             with `keep_tree`.
+        temperature: of the policy in a plan's `weights`, softmax(q / temperature) over the
+            actions that were tried: what a network is taught. 0: the action that is played.
         return_tree: put the nodes into the plan; `q` is the best return through a node,
             `visits` counts the nodes below it and itself.
     """
@@ -79,6 +81,7 @@ class NoveltySearch(Planner):
     risk_aversion: float = 1.0
     keep_tree: bool = True
     capacity: int | None = None
+    temperature: float = 0.0
     return_tree: bool = False
 
     default_simulations = 116
@@ -90,6 +93,7 @@ class NoveltySearch(Planner):
         self.risk_aversion = self._number("risk_aversion", 0.0, math.inf)
         if self.capacity is not None:
             self.capacity = self._integer("capacity", 2)
+        self.temperature = self._number("temperature", 0.0, math.inf)
         self.count_bonus = self._number("count_bonus", 0.0, math.inf)
         if self.count_bonus > 0 and not self.keep_tree:
             raise InvalidOption(
@@ -114,17 +118,21 @@ class NoveltySearch(Planner):
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Look for new things from B states in lockstep."""
-        request.discrete_actions()
         request.needed_obs("what looks for new features")
         search, known = self._kept.take(request)
         if search is None:
-            search = Search(request, self._settings(), ZeroRater())
+            num_actions, _ = request.discrete_actions()
+            search = Search(request, self._settings(), self._rater(num_actions))
         search.start(request)
         novelty = self._begin(request, search, known)
         self._grow(search, novelty, request.clock)
         if self.keep_tree:
             self._kept.put(search, novelty)
         return self._plans(search, novelty, request.clock.seconds)
+
+    def _rater(self, num_actions: int) -> Rater:  # noqa: ARG002 - of those that ask a policy
+        """Return what rates the nodes: nothing but rewards says what they are worth."""
+        return ZeroRater()
 
     def _settings(self) -> SearchSettings:
         """Return what the search runs with."""
@@ -235,7 +243,7 @@ class NoveltySearch(Planner):
                     budget=budgets[b],
                     visits=visits,
                     q=q,
-                    weights=np.eye(len(child))[action],
+                    weights=self._weights(q, action),
                     actions=search.first_action + np.array(line),
                     full=bool(cut_short[b]),
                     tree=grown(tree, returns, counts, b) if self.return_tree else None,
@@ -243,6 +251,16 @@ class NoveltySearch(Planner):
                 )
             )
         return plans
+
+    def _weights(self, q: npt.NDArray[np.float64], action: int) -> npt.NDArray[np.float64]:
+        """Return the policy `[A]` that the best returns `[A]` come to, NaN where unknown."""
+        weights: npt.NDArray[np.float64]
+        if self.temperature == 0.0 or np.isnan(q).all():
+            weights = np.eye(len(q))[action]
+            return weights
+        # The largest exponent is 0: exp cannot overflow, whatever the scale of returns.
+        weights = np.exp((np.nan_to_num(q, nan=-np.inf) - np.nanmax(q)) / self.temperature)
+        return weights / weights.sum()
 
 
 class _KeptNovelty(KeptSearch[Novelty]):

@@ -135,13 +135,17 @@ def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bo
 
 
 @kernel_part
-def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int) -> int:
-    """Draw one of the actions that lead on; NO_ACTION if there is none."""
-    count = 0
+def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int, guided: bool) -> int:
+    """Draw one of the actions that lead on, by the node's prior if guided; NO_ACTION: none does."""
+    count, mass = 0, 0.0
     for a in range(tree.children.shape[2]):
-        count += leads_on(tree, novelty, b, node, a)
+        if leads_on(tree, novelty, b, node, a):
+            count += 1
+            mass += np.float64(tree.prior[b, node, a])
     if count == 0:
         return NO_ACTION
+    if guided and mass > 0.0:
+        return action_at(tree, novelty, b, node, mass * draw_below(novelty, b, _PARTS) / _PARTS)
     left = draw_below(novelty, b, count)
     for a in range(tree.children.shape[2]):
         if leads_on(tree, novelty, b, node, a):
@@ -149,6 +153,21 @@ def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int) -> int:
                 return a
             left -= 1
     return NO_ACTION
+
+
+@kernel_part
+def action_at(tree: Tree, novelty: Novelty, b: int, node: int, mass: float) -> int:
+    """Return the action that leads on up to which the prior adds up to more than `mass`."""
+    action = NO_ACTION
+    for a in range(tree.children.shape[2]):
+        prior = np.float64(tree.prior[b, node, a])
+        if prior > 0.0 and leads_on(tree, novelty, b, node, a):
+            # What rounding may leave over in the end is the last one's.
+            action = a
+            mass -= prior
+            if mass < 0.0:
+                break
+    return action
 
 
 @kernel_part
@@ -164,16 +183,24 @@ def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array)
     return action
 
 
+class Walks(NamedTuple):
+    """How walks go."""
+
+    max_depth: int  # nothing is looked for below
+    ends_below: float  # a node whose reward is less is an end; not the root, played already
+    persistence: float  # chances of walks to repeat the action before are drawn below this
+    greed: float  # share of the choices at which the best branch so far is followed
+    guided: bool  # whether actions are drawn by the nodes' priors; all alike if not
+
+
 @kernel_part
 def walk_down(
     tree: Tree,
     novelty: Novelty,
+    walks: Walks,
     b: int,
     node: int,
-    max_depth: int,
-    ends_below: float,
     repeats: float,
-    greed: float,
     returns: Array,
 ) -> int:
     """Go down from a node until a new one is wanted, and allocate that.
@@ -182,18 +209,17 @@ def walk_down(
     again; and at a share `greed` that of the best `returns`. Solved and pending children are
     left out. A child that is there already is gone through if it has something new at its
     depth, and is solved otherwise; what it showed itself, when this search came by before, is
-    new to it. A node whose reward is less than `ends_below` is solved; not the root, where the
-    game goes on after it.
+    new to it.
 
     Returns:
         The new node, pending; STOPPED if the walk ended without, FULL without room.
     """
     while True:
-        lost = node != ROOT and tree.reward[b, node] < ends_below
-        if lost or novelty.depth[b, node] >= max_depth:
+        lost = node != ROOT and tree.reward[b, node] < walks.ends_below
+        if lost or novelty.depth[b, node] >= walks.max_depth:
             solve(tree, novelty, b, node)
             return STOPPED
-        action = drawn_action(tree, novelty, b, node)
+        action = drawn_action(tree, novelty, b, node, walks.guided)
         if action == NO_ACTION:
             # What is in flight may lead on later; where nothing is allowed nothing will.
             if not tree.legal[b, node].any():
@@ -202,7 +228,7 @@ def walk_down(
         last = tree.action[b, node]
         if happens(novelty, b, repeats) and last != NO_ACTION:
             action = last if leads_on(tree, novelty, b, node, last) else action
-        if happens(novelty, b, greed):
+        if happens(novelty, b, walks.greed):
             best = best_action(tree, novelty, b, node, returns)
             action = action if best == NO_ACTION else best
         child = tree.children[b, node, action]
@@ -225,13 +251,10 @@ def walk_down(
 def next_nodes(
     tree: Tree,
     novelty: Novelty,
+    walks: Walks,
     limits: Array,
     cursors: Array,
-    max_depth: int,
-    ends_below: float,
-    persistence: float,
     repeats: Array,
-    greed: float,
     returns: Array,
     rows: Array,
     nodes: Array,
@@ -242,14 +265,12 @@ def next_nodes(
     Args:
         tree: the trees.
         novelty: what is known of them.
+        walks: how they go.
         limits: `[B]` new nodes that each tree may have.
         cursors: `[B, W]` int32, node that each walk has come to; set to ROOT where a
             walk ended.
-        max_depth: depth below which nothing is looked for.
-        ends_below: reward below which nothing is looked for below a node.
-        persistence: what the chances of walks to repeat the action before are drawn below.
-        repeats: `[B, W]` float64, of each walk; drawn here for those that begin.
-        greed: share of the choices at which the best branch so far is followed.
+        repeats: `[B, W]` float64, each walk's chance to repeat an action; drawn here for those
+            that begin.
         returns: `[B, N]` float64, best return through every node; read if `greed` is
             not 0.
         rows: `[B * W]` int32, written: the tree of each new node.
@@ -264,13 +285,10 @@ def next_nodes(
             # A walk that ends without a new node is begun again: each solves a node.
             while found == STOPPED and count < limits[b] and not novelty.solved[b, ROOT]:
                 start = cursors[b, w]
-                if persistence > 0 and start == ROOT:
-                    repeats[b, w] = persistence * draw_below(novelty, b, _PARTS) / _PARTS
+                if walks.persistence > 0.0 and start == ROOT:
+                    repeats[b, w] = walks.persistence * draw_below(novelty, b, _PARTS) / _PARTS
                 size = tree.size[b]
-                found = walk_down(
-                    *(tree, novelty, b, start, max_depth, ends_below),
-                    *(repeats[b, w], greed, returns),
-                )
+                found = walk_down(tree, novelty, walks, b, start, repeats[b, w], returns)
                 cursors[b, w] = ROOT
                 if found == STOPPED and start == ROOT and tree.size[b] == size and count > 0:
                     # What is left may all be in flight.

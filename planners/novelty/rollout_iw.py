@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
+from plangym_ext.arrays.nested import num_rows
 from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.evaluators import from_prior
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.novelty.base import NoveltySearch
-from plangym_ext.planners.novelty.novelty import Novelty, best_returns, next_nodes, take_in
+from plangym_ext.planners.novelty.novelty import (
+    Novelty,
+    Walks,
+    best_returns,
+    next_nodes,
+    take_in,
+)
+from plangym_ext.planners.rating import EvaluatorRater, Policy, Rater, check_prior
 from plangym_ext.planners.trees.tree import ROOT
 
 
@@ -25,6 +36,8 @@ class RolloutIW(NoveltySearch):
 
     Args:
         wave_size: walks that go on at once, in one `step_batch`; 1 is the source's.
+        rollout_policy: `obs [L, *obs] -> probabilities [L, A]` that walks draw actions by, such
+            as a network that these plans have taught: pi-IW. None: all alike.
         greed: share of the choices at which a walk follows the best branch so far, which
             makes good branches longer; 0 is the source's.
         persistence: walks repeat the action before with a chance of up to this; each draws its
@@ -38,10 +51,14 @@ class RolloutIW(NoveltySearch):
 
     Source: Bandres, Bonet & Geffner 2018, "Planning with pixels in (almost) real
     time", algorithm 1. The published scores are of 116 simulations a move (0.5 s) at a
-    frameskip of 15.
+    frameskip of 15. With a policy: Junyent, Jonsson & Gomez 2019, "Deep policies for
+    width-based planning in pixel domains".
     """
 
+    plays_policy: ClassVar[bool] = True
+
     wave_size: int = 4
+    rollout_policy: Policy | None = None
     greed: float = 0.0
     persistence: float = 0.0
     ends_below: float | None = None
@@ -50,10 +67,28 @@ class RolloutIW(NoveltySearch):
         """Check the options."""
         super().__post_init__()
         self.wave_size = self._integer("wave_size", 1)
+        self._check_function("rollout_policy")
         self.greed = self._number("greed", 0.0, 1.0)
         self.persistence = self._number("persistence", 0.0, 1.0)
         if self.ends_below is not None:
             self.ends_below = self._number("ends_below", -math.inf, math.inf)
+
+    def _walks(self) -> Walks:
+        """Return what the kernels need to know of the options."""
+        ends_below = -math.inf if self.ends_below is None else self.ends_below
+        guided = self.rollout_policy is not None
+        return Walks(self.max_depth, ends_below, self.persistence, self.greed, guided)
+
+    def _rater(self, num_actions: int) -> Rater:
+        """Return what asks the policy about nodes."""
+        policy = self.rollout_policy
+        if policy is None:
+            return super()._rater(num_actions)
+
+        def prior_of(obs: Any) -> npt.NDArray[np.float32]:
+            return check_prior("rollout_policy", policy(obs), num_rows(obs), num_actions)
+
+        return EvaluatorRater(from_prior(prior_of), num_actions)
 
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
         """Let the walks go on, a step at a time."""
@@ -63,7 +98,7 @@ class RolloutIW(NoveltySearch):
         repeats = np.zeros(cursors.shape)
         returns = np.zeros(tree.parent.shape)
         counts = np.zeros(tree.parent.shape, np.int64)
-        ends_below = -math.inf if self.ends_below is None else self.ends_below
+        walks = self._walks()
         rows, nodes, which = np.empty((3, batch * self.wave_size), np.int32)
         while True:
             limits = np.minimum(self.wave_size, search.allowance(1))
@@ -72,9 +107,7 @@ class RolloutIW(NoveltySearch):
                 bonus = novelty.rare.bonus
                 best_returns(tree, bonus, self.discount, self.risk_aversion, returns, counts)
             count = next_nodes(
-                *(tree, novelty, limits, cursors, self.max_depth),
-                *(ends_below, self.persistence, repeats, self.greed, returns),
-                *(rows, nodes, which),
+                tree, novelty, walks, limits, cursors, repeats, returns, rows, nodes, which
             )
             if count == 0:
                 break

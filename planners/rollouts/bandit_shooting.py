@@ -15,9 +15,9 @@ from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.masks import weights_over_legal
 from plangym_ext.planners.model import Rng
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator, check_prior
+from plangym_ext.planners.rating import Evaluator, Policy, check_prior
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.rollouts.playouts import Policy, play_out, returns_of, starts_from
+from plangym_ext.planners.rollouts.playouts import play_out, returns_of, starts_from
 from plangym_ext.planners.root_noise import with_noise
 
 

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator
+from plangym_ext.planners.rating import Evaluator, Policy
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.rollouts.playouts import Policy, play_out, returns_of, starts_from
+from plangym_ext.planners.rollouts.playouts import play_out, returns_of, starts_from
 
 # Rollouts per round where only time bounds them.
 _ROUND = 64

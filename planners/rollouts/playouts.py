@@ -14,11 +14,8 @@ from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.masks import action_masks, weights_over_legal
 from plangym_ext.planners.model import Rng, SearchModel, States
 from plangym_ext.planners.players import num_players, player_swaps
-from plangym_ext.planners.rating import Evaluator, check_prior, evaluate
+from plangym_ext.planners.rating import Evaluator, Policy, check_prior, evaluate
 from plangym_ext.planners.request import PlanRequest
-
-# obs [L, *obs] -> [L, A] probabilities
-Policy = Callable[[Any], npt.ArrayLike]
 
 
 class Starts(NamedTuple):

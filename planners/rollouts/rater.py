@@ -15,6 +15,7 @@ from plangym_ext.planners.rating import (
     Evaluator,
     EvaluatorRater,
     Leaves,
+    Policy,
     Rater,
     Rating,
     ZeroRater,
@@ -22,7 +23,7 @@ from plangym_ext.planners.rating import (
     unrated,
     value_code,
 )
-from plangym_ext.planners.rollouts.playouts import Policy, Starts, play_out, returns_of
+from plangym_ext.planners.rollouts.playouts import Starts, play_out, returns_of
 from plangym_ext.planners.simulator import RaterCode
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownName
 from plangym_ext.planners import IW, RolloutIW, base
 from plangym_ext.planners.novelty.features import (
     byte_features,
@@ -17,13 +17,17 @@ from plangym_ext.planners.novelty.features import (
 from plangym_ext.planners.novelty.novelty import (
     NEVER,
     STOPPED,
+    Walks,
     best_returns,
     draw_below,
+    drawn_action,
     new_novelty,
     see,
     walk_down,
 )
 from plangym_ext.planners.trees.tree import OPEN, ROOT, UNVISITED, allocate, new_tree
+
+WALKS = Walks(10, -np.inf, 0.0, 0.0, False)
 
 
 def both(kernel):
@@ -65,7 +69,7 @@ def test_a_kept_node_that_this_search_has_not_met_is_judged_like_a_new_one(run, 
     for node in (ROOT, 1):
         assert see(tree, novelty, 0, node, 0)
     novelty.met[0, 2], novelty.solved[0, 1] = met, True
-    found = run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, 0.0, np.zeros((1, 4)))
+    found = run(tree, novelty, WALKS, 0, ROOT, 0.0, np.zeros((1, 4)))
     # It goes on below node 2, or node 2 and with it the root are solved.
     assert found == (3 if met else STOPPED)
     assert novelty.solved[0, :3].tolist() == [not met, True, not met]
@@ -85,10 +89,10 @@ def test_a_node_that_has_become_old_is_solved_and_its_rewards_count(run, tree):
     tree.legal[0, :, 1] = False
     tree.reward[0, 2] = 3.0
     # The tie with its own earlier visit does not end it: it goes on to a child of node 2.
-    assert run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, 0.0, np.zeros((1, 4))) == 3
+    assert run(tree, novelty, WALKS, 0, ROOT, 0.0, np.zeros((1, 4))) == 3
     novelty.table[0, 4] = 0
     tree.kind[0, 3] = OPEN
-    assert run(tree, novelty, 0, ROOT, 10, -np.inf, 0.0, 0.0, np.zeros((1, 4))) == STOPPED
+    assert run(tree, novelty, WALKS, 0, ROOT, 0.0, np.zeros((1, 4))) == STOPPED
     # Node 1 is solved, and with it the root, whose only action leads there.
     assert novelty.solved[0].tolist() == [True, True, False, False]
     returns, counts = np.zeros((1, 4)), np.zeros((1, 4), np.int64)
@@ -272,13 +276,13 @@ def test_a_persistent_walk_goes_straight_on(run):
     for _ in range(6):
         tree.kind[0, node] = OPEN
         assert see(tree, novelty, 0, node, 0)
-        node = run(tree, novelty, 0, node, 10, -np.inf, 1.0, 0.0, np.zeros((1, 8)))
+        node = run(tree, novelty, WALKS, 0, node, 1.0, np.zeros((1, 8)))
         assert tree.action[0, node] == 1
     # Where that leads nowhere another one is drawn.
     tree.legal[0, 1, 1] = False
     tree.children[0, 1, 1] = UNVISITED
     tree.size[0] = 7
-    found = run(tree, novelty, 0, 1, 10, -np.inf, 1.0, 0.0, np.zeros((1, 8)))
+    found = run(tree, novelty, WALKS, 0, 1, 1.0, np.zeros((1, 8)))
     assert tree.action[0, found] == 0
 
 
@@ -364,3 +368,75 @@ def test_bad_features_are_named(models):
         IW(features="byte")
     with pytest.raises(ValueError, match="needs obs"):
         IW(5).plan(model, model.state(0), rng=0)
+
+
+def test_walks_follow_a_policy(models):
+    # 30 cells, of which each has one way on among three: it is walked to its end at once only by
+    # a policy that knows it.
+    model = models.narrow_path(30, right=2)
+    obs = np.zeros(1, np.float32)
+
+    def found(action):
+        rows = []
+
+        def policy(obs):
+            rows.extend(obs)
+            return np.tile(np.eye(3)[action], (len(obs), 1))
+
+        planner = RolloutIW(30, rollout_policy=policy, discount=1.0, wave_size=1)
+        plan = planner.plan(model, model.state(0), rng=0, obs=obs)
+        assert plan.budget.evaluator_rows == len(rows)
+        return plan.value
+
+    assert RolloutIW(30, discount=1.0).plan(model, model.state(0), rng=0, obs=obs).value == 0.0
+    assert found(2) == 1.0
+    assert found(0) == 0.0
+    # What a policy leaves out is tried when nothing else is left.
+    planner = RolloutIW(200, rollout_policy=lambda obs: np.tile([1.0, 0, 0], (len(obs), 1)))
+    assert planner.plan(model, model.state(0), rng=0, obs=obs).value > 0
+
+
+@both(drawn_action)
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_actions_are_drawn_by_the_prior_of_those_that_lead_on(run):
+    tree, novelty = new_tree(1, 4, 4), new_novelty(1, 4, 1)
+    novelty.chance[0] = 12345
+    tree.prior[0, ROOT] = [0.2, 0.5, 0.0, 0.3]
+    # The second one is solved: it is 0.2 against 0.3.
+    novelty.solved[0, allocate(tree, 0, ROOT, 1)] = True
+    drawn = np.bincount([run(tree, novelty, 0, ROOT, True) for _ in range(3000)], minlength=4)
+    assert drawn[[1, 2]].tolist() == [0, 0]
+    # Four standard deviations of a count.
+    assert abs(drawn[0] - 1200) < 4 * np.sqrt(3000 * 0.4 * 0.6)
+    drawn = np.bincount([run(tree, novelty, 0, ROOT, False) for _ in range(3000)], minlength=4)
+    assert drawn[1] == 0
+    assert (abs(drawn[[0, 2, 3]] - 1000) < 4 * np.sqrt(3000 * 2 / 9)).all()
+
+
+def test_a_plan_says_what_a_policy_is_taught(models):
+    model = models.bandit([1.0, 3.0, 2.0])
+
+    def weights(cls=RolloutIW, **options):
+        plan = cls(20, **options).plan(model, model.state(0), rng=0, obs=np.zeros(1))
+        assert plan.action == 1
+        return plan.weights
+
+    assert weights().tolist() == [0.0, 1.0, 0.0]
+    expected = np.exp([1.0 / 2, 3.0 / 2, 2.0 / 2])
+    for cls in (RolloutIW, IW):
+        np.testing.assert_allclose(weights(cls, temperature=2.0), expected / expected.sum())
+    # Where an action was not tried, nothing is known of it.
+    plan = RolloutIW(2, temperature=1.0, wave_size=1).plan(
+        model, model.state(0), rng=0, obs=np.zeros(1)
+    )
+    assert (plan.weights > 0).tolist() == (~np.isnan(plan.q)).tolist()
+    assert plan.weights.sum() == pytest.approx(1.0)
+
+
+def test_bad_policies_are_named(models):
+    model = models.bandit([1.0, 3.0])
+    planner = RolloutIW(5, rollout_policy=lambda obs: np.ones((len(obs), 2)))
+    with pytest.raises(InvalidAnswer, match=r"RolloutIW: rollout_policy: prior must be prob"):
+        planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    with pytest.raises(InvalidOption, match="rollout_policy must be a function"):
+        RolloutIW(rollout_policy=3)

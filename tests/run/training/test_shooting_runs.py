@@ -1,4 +1,4 @@
-"""Runs of shooting planners, whose rollouts follow the policy that is taught."""
+"""Runs of planners whose rollouts or walks follow the policy that is taught."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from plangym_ext.run.training.trained import Trained
 
 pytestmark = pytest.mark.slow
 
+OPTIONS = {
+    "bandit": {"num_simulations": 16, "c_puct": 0.5, "rollout_depth": 5},
+    "shooting": {"num_simulations": 16},
+    "mcts": {"num_simulations": 16},
+    # pi-IW; five steps a move see the goal only where they go the right way.
+    "rollout-iw": {"num_simulations": 5, "features": "whole", "temperature": 0.2},
+}
+
 
 def settings(planner="bandit", **changed):
     """Return those of a small run on a lake where a wrong step ends the episode."""
@@ -25,11 +33,7 @@ def settings(planner="bandit", **changed):
                     "kwargs": {"is_slippery": False, "desc": ["SFH", "HFF", "HHG"]},
                     "max_steps": 8,
                 },
-                "planner": {
-                    "name": planner,
-                    "num_simulations": 16,
-                    **({"c_puct": 0.5, "rollout_depth": 5} if planner == "bandit" else {}),
-                },
+                "planner": {"name": planner, **OPTIONS[planner]},
                 "network": {"hidden": [16], "heads": ["policy"]},
                 "trainer": {
                     "name": "histogram",
@@ -49,8 +53,9 @@ def settings(planner="bandit", **changed):
     )
 
 
-def test_rollouts_follow_the_policy_that_is_taught(tmp_path):
-    config = settings()
+@pytest.mark.parametrize(("planner", "most"), [("bandit", 0.5), ("rollout-iw", 0.8)])
+def test_rollouts_follow_the_policy_that_is_taught(tmp_path, planner, most):
+    config = settings(planner)
     with Parts(config).env() as env:
         alone = play(env, config.planner.make(), seed=100, num_episodes=20, max_steps=8)
     with Runner(config, tmp_path) as runner:
@@ -58,11 +63,11 @@ def test_rollouts_follow_the_policy_that_is_taught(tmp_path):
     with Trained(tmp_path) as trained:
         taught = trained.play(20)
     before, after = (np.mean([sum(e.rewards) for e in es]) for es in (alone, taught))
-    assert before < 0.5
+    assert before < most
     assert after > 0.9
 
 
-@pytest.mark.parametrize("planner", ["bandit", "shooting"])
+@pytest.mark.parametrize("planner", ["bandit", "shooting", "rollout-iw"])
 def test_only_what_is_taught_is_played(planner):
     parts = Parts(settings(planner))
     with parts.env() as env:
