@@ -75,24 +75,6 @@ def test_a_longer_branch_is_not_worth_more_for_that(models):
     assert plan.value == 0.0
 
 
-@pytest.mark.parametrize("cls", [RolloutIW, IW])
-def test_rows_planned_together_equal_rows_planned_alone(models, cls):
-    model = models.random_mdp(3)
-    planner = cls(20, count_bonus=0.3)
-    at = [0, 5, 9]
-    alone = [cls(20, count_bonus=0.3) for _ in at]
-    for move in range(4):
-        states = np.stack([model.state(i) for i in at])
-        obs = np.array(at, np.float32)[:, None]
-        rngs = [np.random.default_rng([move, i]) for i in range(len(at))]
-        plans = planner.plan_batch(model, states, rngs=rngs, obs=obs)
-        for i, plan in enumerate(plans):
-            rng = np.random.default_rng([move, i])
-            other = alone[i].plan(model, states[i], rng=rng, obs=obs[i])
-            np.testing.assert_array_equal(plan.q, other.q)
-        at = [int(model.successor[i, 0]) for i in at]
-
-
 def test_counts_go_on_with_the_episode_and_end_with_it(models):
     model = models.chain(50)
 

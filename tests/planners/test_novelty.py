@@ -156,12 +156,12 @@ def test_what_shows_nothing_new_is_not_gone_into(models, cls):
 
 
 @pytest.mark.parametrize("cls", [RolloutIW, IW])
-@pytest.mark.parametrize("keep_tree", [False, True])
-def test_rows_planned_together_equal_rows_planned_alone(models, cls, keep_tree):
+@pytest.mark.parametrize("options", [{"keep_tree": False}, {}, {"count_bonus": 0.3}])
+def test_rows_planned_together_equal_rows_planned_alone(models, cls, options):
     model = models.random_mdp(3)
-    planner = cls(20, keep_tree=keep_tree)
+    planner = cls(20, **options)
     at = [0, 5, 9]
-    alone = [cls(20, keep_tree=keep_tree) for _ in at]
+    alone = [cls(20, **options) for _ in at]
     for move in range(3):
         states = np.stack([model.state(i) for i in at])
         obs = np.array(at, np.float32)[:, None]
