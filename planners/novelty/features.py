@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import content, leaves, num_rows, rows_of
+from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.planners.trees.tree import Array
 
 # Width and height of the tiles of a screen, in pixels: 16 by 14 of them on Atari.
 _TILE_HEIGHT, _TILE_WIDTH = 15, 10
@@ -64,28 +66,40 @@ def tile_features(obs: Any) -> npt.NDArray[np.int64]:
         ValueError: these are no such screens.
     """
     rows, columns = tile_grid(obs)
-    screen = np.asarray(obs)
-    if screen.ndim == 4 and screen.shape[3] == 3:
-        red, green, blue = (screen[..., i].astype(np.int64) for i in range(3))
-        colour = (red >> 5) << 5 | (green >> 5) << 2 | blue >> 6
-    else:
-        # A last axis of one grey level goes away.
-        colour = screen.reshape(*screen.shape[:3]).astype(np.int64)
-    # What is left over at the right and below is no whole tile.
-    colour = colour[:, : rows * _TILE_HEIGHT, : columns * _TILE_WIDTH]
-    shape = (len(colour), rows, _TILE_HEIGHT, columns, _TILE_WIDTH)
-    # [L, rows, columns, pixels of a tile]: the axes of pixels come side by side.
-    tiles = colour.reshape(shape).swapaxes(2, 3).reshape(len(colour), rows * columns, -1)
-    seen = np.zeros((len(colour), rows * columns, COLOURS), np.bool_)
-    np.put_along_axis(seen, tiles, True, axis=2)
-    flat = seen.reshape(len(colour), -1)
+    screen = np.ascontiguousarray(obs)
+    # Of grey levels with and without an axis of their own.
+    screen = screen.reshape(*screen.shape[:3], -1)
+    seen = np.zeros((len(screen), rows, columns, COLOURS), np.bool_)
+    mark_colours(screen, seen)
+    flat = seen.reshape(len(screen), -1)
     # As wide as the screen with most features needs; -1 fills up the others.
     most = int(flat.sum(axis=1).max())
-    found = np.full((len(colour), most), -1, np.int64)
+    found = np.full((len(screen), most), -1, np.int64)
     for i, row in enumerate(flat):
         ids = np.flatnonzero(row)
         found[i, : len(ids)] = ids
     return found
+
+
+@kernel
+def mark_colours(screen: Array, seen: Array) -> None:
+    """Write which colours are in which tile.
+
+    Args:
+        screen: `[L, H, W, C]` uint8, of one grey level or three of RGB.
+        seen: `[L, R, S, 256]` bool, of R by S tiles. What is left over at the right and
+            below is no whole tile.
+    """
+    is_grey = screen.shape[3] == 1
+    for i in range(seen.shape[0]):
+        for y in range(seen.shape[1] * _TILE_HEIGHT):
+            tiles, line = seen[i, y // _TILE_HEIGHT], screen[i, y]
+            for column in range(seen.shape[2]):
+                for x in range(column * _TILE_WIDTH, (column + 1) * _TILE_WIDTH):
+                    colour = line[x, 0]
+                    if not is_grey:
+                        colour = colour & 0xE0 | line[x, 1] >> 5 << 2 | line[x, 2] >> 6
+                    tiles[column, colour] = True
 
 
 def tile_grid(obs: Any) -> tuple[int, int]:
