@@ -65,11 +65,21 @@ class CEM(Shooting):
     def _learn(self, row: Row, tried: Population) -> None:
         """Fit the distribution to the elites."""
         count = max(2, round(self.elite_fraction * len(tried.returns)))
-        fit(row, top(tried, count), self.momentum)
+        if differ(tried):
+            fit(row, top(tried, count), self.momentum)
 
     def _answer(self, row: Row) -> Floats:
         """Return the mean, `[K, D]`."""
         return row.mean
+
+
+def differ(tried: Population) -> bool:
+    """Return whether some sequences returned more than others.
+
+    Where they do not, such as before anything is earned, elites are chosen by chance: fitted to
+    them, the distribution would narrow around nothing, and find nothing else.
+    """
+    return bool(tried.returns.min() < tried.returns.max())
 
 
 def top(tried: Population, count: int) -> Population:

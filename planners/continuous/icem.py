@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
-from plangym_ext.planners.continuous.cem import fit, top
+from plangym_ext.planners.continuous.cem import differ, fit, top
 from plangym_ext.planners.continuous.spline import Floats
 
 
@@ -99,7 +99,8 @@ class ICEM(Shooting):
             knots = np.concatenate([tried.knots, kept.knots])
             tried = Population(knots, np.concatenate([tried.returns, kept.returns]))
         row.elites = top(tried, self.num_elites)
-        fit(row, row.elites, self.momentum)
+        if differ(tried):
+            fit(row, row.elites, self.momentum)
 
     @property
     def _kept_elites(self) -> int:

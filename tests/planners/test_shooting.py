@@ -216,6 +216,30 @@ def test_cem_fits_its_elites_by_hand():
     assert (row.mean[0, 0], row.std[0, 0]) == (2.25, 1.0)
 
 
+class Nothing:
+    """Pays nothing, whatever is done: to be mixed into a model."""
+
+    def rollout_batch(self, actions, states):
+        out = super().rollout_batch(actions, states)
+        return out._replace(rewards=np.zeros_like(out.rewards))
+
+
+@pytest.mark.parametrize("cls", [CEM, ICEM])
+def test_rounds_in_which_all_return_the_same_narrow_nothing(models, cls):
+    class Flat(Nothing, models.Integrator):
+        pass
+
+    planner = cls(400, horizon=6, iterations=8)
+    for model, narrows in ((Flat(), False), (models.Integrator(), True)):
+        for move in range(2):
+            planner.plan(model, model.state(0.0), rng=move)
+            # Without the mean, which is tried by itself, or is the last of iCEM's.
+            rounds = [actions[:-1].std() for actions in model.tried if len(actions) > 1]
+            first, last = rounds[0], rounds[-1]
+            assert (last < 0.7 * first) == narrows
+        planner.reset()
+
+
 def test_dial_draws_less_widely_in_later_rounds_and_for_sooner_actions(models):
     model, seen = models.Integrator(), []
 
