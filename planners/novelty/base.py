@@ -61,7 +61,7 @@ class NoveltySearch(Planner):
             `count_bonus` / sqrt(1 + count), less what the state that is planned for would
             earn; count is in how many states of the episode that were planned for the
             feature was seen. Much less than the least reward, it decides where rewards do
-            not. Counts go on from plan to plan, with `keep_tree`.
+            not; values and `q` include it. Counts go on from plan to plan, with `keep_tree`.
         counted: the features that are counted, as `features` names them; not pairs.
         risk_aversion: weight of negative rewards in choosing a branch.
         keep_tree: go on with the subtree of the state that came about; its nodes cost
