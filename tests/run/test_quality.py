@@ -113,11 +113,15 @@ def test_games_are_counted_beside_their_published_scores(scoring, tmp_path):
     play("Alien", "rollout-iw", 116, 8549.0)
     play("Alien", "rollout-iw", 12, 9000.0)
     play("Pong", "sts", 116, -2.0)
+    play("Freeway", "rollout-iw", 464, 10.0)
     text = scoring["games_page"].part(kept)
     assert "116 calls: 2 of 3 games at or above the published score" in text
     assert "Below: Alien." in text
     assert "12 calls: 1 of 1 games at or above the published score" in text
     assert "sts: 0 of 1 games" in text
+    # At 32 s 10 is published of Freeway, 18 of Pong.
+    assert "| Freeway | 10 | 3.6 (2) | **10.0** (1) |" in text
+    assert "of each: 1 of 2 games" in text
     assert "mcts: 0 of 0 games" in text
     assert "| Freeway | 0 | 29.6 | 3.6 |  | **3.6** (2) | 0.12 |" in text
     # The middle one of 3.6 / 29.6, 19.7 / 30 and 8321.2 / 6647.2.

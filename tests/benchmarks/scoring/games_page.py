@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from scoring import atari
-from scoring.anchors import ANCHORS
+from scoring.anchors import ANCHORS, AT_32_SECONDS
 from scoring.kept import Kept
 
 #: Calls a move: a tenth of the protocol's, and its own.
 BUDGETS = (12, atari.CALLS)
+#: In the few games whose scores at 64 times the protocol's are published.
+LARGER = 4 * atari.CALLS
 GAMES_ASKED, MEDIAN_ASKED = 46, 2.0
 #: Searches of trees beside it, in a few games.
 TREES = ("mcts", "sts")
@@ -32,9 +34,8 @@ def part(kept: Kept) -> str:
     """All of it, in Markdown."""
     scores = {calls: dict(_scores(kept, calls)) for calls in BUDGETS}
     sums = [line for calls in BUDGETS if scores[calls] for line in _sums(calls, scores[calls])]
-    return "\n".join(
-        [_INTRODUCTION, *_setting(kept), "", *_table(scores), "", *sums, "", *_trees(kept)]
-    )
+    tables = [*_table(scores), "", *sums, "", *_larger(kept), "", *_trees(kept)]
+    return "\n".join([_INTRODUCTION, *_setting(kept), "", *tables])
 
 
 def _rows(kept: Kept, game: str, planner: str, calls: int) -> list[dict[str, Any]]:
@@ -52,7 +53,7 @@ def _scores(
 
 
 def _setting(kept: Kept) -> Iterator[str]:
-    played = itertools.product(ANCHORS, ("rollout-iw", *TREES), BUDGETS)
+    played = itertools.product(ANCHORS, ("rollout-iw", *TREES), (*BUDGETS, LARGER))
     rows = [row for game, planner, calls in played for row in _rows(kept, game, planner, calls)]
     dates = sorted({row["date"] for row in rows})
     yield f"- Date: {' and '.join(dates) or 'nothing was played yet'}."
@@ -72,7 +73,7 @@ def _table(scores: dict[int, dict[str, tuple[float, int]]]) -> Iterator[str]:
     )
     yield "|---|---:|---:|---:|" + "---:|" * (len(scores) + 1)
     for game, anchor in ANCHORS.items():
-        entries = [_entry(game, scores[calls].get(game)) for calls in scores]
+        entries = [_entry(scores[calls].get(game), anchor.published) for calls in scores]
         found = scores[atari.CALLS].get(game)
         share = f"{anchor.normalised(found[0]):.2f}" if found else ""
         yield (
@@ -82,12 +83,12 @@ def _table(scores: dict[int, dict[str, tuple[float, int]]]) -> Iterator[str]:
         )
 
 
-def _entry(game: str, found: tuple[float, int] | None) -> str:
+def _entry(found: tuple[float, int] | None, published: float) -> str:
     if found is None:
         return ""
     score, episodes = found
     text = f"{score:,.1f}"
-    return f"{f'**{text}**' if score >= ANCHORS[game].published else text} ({episodes})"
+    return f"{f'**{text}**' if score >= published else text} ({episodes})"
 
 
 def _sums(calls: int, scores: dict[str, tuple[float, int]]) -> Iterator[str]:
@@ -104,6 +105,29 @@ def _sums(calls: int, scores: dict[str, tuple[float, int]]) -> Iterator[str]:
         yield f"- Asked for are {GAMES_ASKED} games and a median of {MEDIAN_ASKED}."
 
 
+def _larger(kept: Kept) -> Iterator[str]:
+    """The games in which more calls are played, beside what is published of many more."""
+    scores = {calls: dict(_scores(kept, calls)) for calls in (atari.CALLS, LARGER)}
+    yield "### Beside 32 seconds a decision\n"
+    yield (
+        f"Published scores at 64 times the calls, {64 * atari.CALLS:,}; **bold** where ours are at "
+        "or above them.\n"
+    )
+    yield "| game | published | " + " | ".join(f"{calls} calls" for calls in scores) + " |"
+    yield "|---|---:|" + "---:|" * len(scores)
+    for game, published in AT_32_SECONDS.items():
+        entries = [_entry(found.get(game), published) for found in scores.values()]
+        yield f"| {game} | {published:,.0f} | " + " | ".join(entries) + " |"
+    # Of each game the row with the most calls, whether or not that is the better one.
+    most = {game: found[game][0] for found in scores.values() for game in found}
+    played = [game for game in AT_32_SECONDS if game in most]
+    reached = [game for game in played if most[game] >= AT_32_SECONDS[game]]
+    yield (
+        f"\nWith the most calls that were played of each: {len(reached)} of {len(played)} games; "
+        "asked for are 5 of 6."
+    )
+
+
 def _trees(kept: Kept) -> Iterator[str]:
     """The same games with other planners, at equal calls."""
     names = ("rollout-iw", *TREES)
@@ -116,8 +140,9 @@ def _trees(kept: Kept) -> Iterator[str]:
     yield "| game | published | " + " | ".join(names) + " |"
     yield "|---|---:|" + "---:|" * len(names)
     for game in atari.GAMES:
-        entries = [_entry(game, scores[name].get(game)) for name in names]
-        yield f"| {game} | {ANCHORS[game].published:,} | " + " | ".join(entries) + " |"
+        published = ANCHORS[game].published
+        entries = [_entry(scores[name].get(game), published) for name in names]
+        yield f"| {game} | {published:,} | " + " | ".join(entries) + " |"
     yield ""
     for name in TREES:
         found = [game for game in atari.GAMES if game in scores[name]]
