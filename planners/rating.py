@@ -104,8 +104,8 @@ class EvaluatorRater(Rater):
 
     rates_roots = True
 
-    def __init__(self, evaluator: Evaluator, num_actions: int):
-        self.evaluator = evaluator
+    def __init__(self, evaluator: Evaluator, num_actions: int, who: str = "evaluator"):
+        self.evaluator, self.who = evaluator, who
         self.num_actions = num_actions
         self._costs = np.zeros(0, np.int64), np.zeros(0, np.int64)  # none, and one each
 
@@ -117,7 +117,7 @@ class EvaluatorRater(Rater):
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
-        prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions)
+        prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions, self.who)
         none, one = self._costs
         if len(none) != count:
             none, one = self._costs = np.zeros(count, np.int64), np.ones(count, np.int64)
@@ -131,9 +131,16 @@ def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:
 
 
 def evaluate(
-    evaluator: Evaluator, obs: Any, count: int, num_actions: int
+    evaluator: Evaluator, obs: Any, count: int, num_actions: int, who: str = "evaluator"
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
     """Call the evaluator and refuse an answer that would poison the tree.
+
+    Args:
+        evaluator: is asked.
+        obs: `[L, *obs]`, nested as the observation space.
+        count: L.
+        num_actions: A.
+        who: answers, by the name of the option, in what is said of wrong answers.
 
     Returns:
         Prior `[L, A]` float32, or None for uniform ones, and value `[L]` float64, finite;
@@ -145,7 +152,7 @@ def evaluate(
     answer = evaluator(obs)
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise InvalidAnswer(
-            f"evaluator: must return (prior, value), the prior None for uniform; got "
+            f"{who}: must return (prior, value), the prior None for uniform; got "
             f"{type(answer).__name__}. `planners.evaluators.from_value` takes a function that "
             f"returns values alone."
         )
@@ -153,13 +160,13 @@ def evaluate(
     values = np.asarray(value, np.float64)
     if values.shape != (count,) or not all_finite(values):
         raise InvalidAnswer(
-            f"evaluator: value must be {(count,)} finite numbers, one per observation; "
+            f"{who}: value must be {(count,)} finite numbers, one per observation; "
             f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
             f"Return (prior or None, value) for all observations at once, without nan and inf."
         )
     if prior is None:
         return None, values
-    return check_prior("evaluator", prior, count, num_actions), values
+    return check_prior(who, prior, count, num_actions), values
 
 
 def check_prior(

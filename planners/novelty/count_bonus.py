@@ -12,16 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.planners.novelty.features import TOLD_APART
 from plangym_ext.planners.trees.tree import Array
-
-#: Features are counted by their last bits, as many as `novelty.TABLE` tells apart.
-COUNTED = 2**20
 
 
 class CountBonus(NamedTuple):
     """What B episodes have shown at their roots, and what that makes nodes worth."""
 
-    counts: npt.NDArray[np.int32]  # [B, COUNTED] roots that had a feature; or no columns
+    counts: npt.NDArray[np.int32]  # [B, TOLD_APART] roots that had a feature; or no columns
     features: npt.NDArray[np.int32]  # [B, N, F] of each node by their last bits, -1: fewer
     # [B, N] of each node; it counts by how much that is more than the root's, so that a branch
     # is not worth more for being longer.
@@ -39,12 +37,12 @@ def no_bonus(batch: int, capacity: int) -> CountBonus:
 
 def new_bonus(batch: int, capacity: int) -> CountBonus:
     """Return tables of episodes that have shown nothing."""
-    return no_bonus(batch, capacity)._replace(counts=np.zeros((batch, COUNTED), np.int32))
+    return no_bonus(batch, capacity)._replace(counts=np.zeros((batch, TOLD_APART), np.int32))
 
 
 def counted(features: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return features as they are counted: their last bits, -1 for none."""
-    return np.where(features < 0, -1, features % COUNTED)
+    return np.where(features < 0, -1, features % TOLD_APART)
 
 
 @kernel

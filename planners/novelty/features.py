@@ -21,6 +21,9 @@ from plangym_ext.planners.trees.tree import Array
 
 # Width and height of the tiles of a screen, in pixels: 16 by 14 of them on Atari.
 _TILE_HEIGHT, _TILE_WIDTH = 15, 10
+#: Features are told apart by their last 20 bits: a power of two, so that numbers are brought
+#: into it by them.
+TOLD_APART = 2**20
 #: A feature of a tile is its number, row by row, times this, plus its colour.
 COLOURS = 256
 

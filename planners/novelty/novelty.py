@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel, kernel_part
 from plangym_ext.planners.novelty.count_bonus import CountBonus, no_bonus
+from plangym_ext.planners.novelty.features import TOLD_APART
 from plangym_ext.planners.novelty.pairs import NEVER, Pairs, no_pairs, see_pairs
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
@@ -22,8 +23,6 @@ from plangym_ext.planners.trees.tree import (
     allocate,
 )
 
-# A power of two, so that numbers of features are brought into it by their last bits.
-TABLE = 2**20
 # Chances are compared in so many parts.
 _PARTS = 2**24
 
@@ -34,7 +33,7 @@ STOPPED, FULL = -1, -2
 class Novelty(NamedTuple):
     """What B searches know about their nodes' features."""
 
-    table: npt.NDArray[np.int32]  # [B, TABLE] least depth at which a feature was seen
+    table: npt.NDArray[np.int32]  # [B, TOLD_APART] least depth at which a feature was seen
     features: npt.NDArray[np.int64]  # [B, N, F] of each node, -1 where it has fewer
     depth: npt.NDArray[np.int32]  # [B, N]
     solved: npt.NDArray[np.bool_]  # [B, N] True: nothing new is to be found below
@@ -53,7 +52,7 @@ def new_novelty(
 ) -> Novelty:
     """Return tables in which nothing has been seen."""
     return Novelty(
-        table=np.full((batch, TABLE), NEVER, np.int32),
+        table=np.full((batch, TOLD_APART), NEVER, np.int32),
         features=np.full((batch, capacity, num_features), -1, np.int64),
         depth=np.zeros((batch, capacity), np.int32),
         solved=np.zeros((batch, capacity), np.bool_),
@@ -83,7 +82,7 @@ def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
     for i in range(novelty.features.shape[2]):
         feature = novelty.features[b, node, i]
         if feature >= 0:
-            at = feature % TABLE
+            at = feature % TOLD_APART
             new |= depth < novelty.table[b, at] + slack
             novelty.table[b, at] = min(novelty.table[b, at], depth)
     if novelty.pairs.space.shape[1] > 0:

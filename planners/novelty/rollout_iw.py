@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from plangym_ext.arrays.nested import num_rows
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.evaluators import from_prior
 from plangym_ext.planners.lockstep.search import Search
@@ -21,7 +19,7 @@ from plangym_ext.planners.novelty.novelty import (
     next_nodes,
     take_in,
 )
-from plangym_ext.planners.rating import EvaluatorRater, Policy, Rater, check_prior
+from plangym_ext.planners.rating import EvaluatorRater, Policy, Rater
 from plangym_ext.planners.trees.tree import ROOT
 
 
@@ -81,14 +79,9 @@ class RolloutIW(NoveltySearch):
 
     def _rater(self, num_actions: int) -> Rater:
         """Return what asks the policy about nodes."""
-        policy = self.rollout_policy
-        if policy is None:
+        if self.rollout_policy is None:
             return super()._rater(num_actions)
-
-        def prior_of(obs: Any) -> npt.NDArray[np.float32]:
-            return check_prior("rollout_policy", policy(obs), num_rows(obs), num_actions)
-
-        return EvaluatorRater(from_prior(prior_of), num_actions)
+        return EvaluatorRater(from_prior(self.rollout_policy), num_actions, "rollout_policy")
 
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
         """Let the walks go on, a step at a time."""

@@ -8,12 +8,12 @@ import pytest
 from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.planners import IW, RolloutIW
 from plangym_ext.planners.novelty.count_bonus import (
-    COUNTED,
     count_root,
     counted,
     new_bonus,
     rate,
 )
+from plangym_ext.planners.novelty.features import TOLD_APART
 from plangym_ext.planners.trees.tree import ROOT
 
 
@@ -36,7 +36,7 @@ def test_a_bonus_by_hand(which):
     # The other tree has counts of its own.
     assert table.bonus[0, 0] == 0.5
     assert table.counts.sum() == 6
-    assert counted(np.array([[COUNTED + 7, -1]])).tolist() == [[7, -1]]
+    assert counted(np.array([[TOLD_APART + 7, -1]])).tolist() == [[7, -1]]
 
 
 @pytest.mark.parametrize("cls", [RolloutIW, IW])
