@@ -76,7 +76,14 @@ _FOLLOWED: Options = {
 TUNED_FAMILIES: dict[str, dict[str, Options]] = {
     "ALE/": {
         "mcts": {**_FOLLOWED, "rollout_depth": 13, "keep_rollouts": True},
-        "sts": {**_FOLLOWED, "rollout_depth": 0, "num_expansions": 6},
+        "sts": {
+            **_FOLLOWED,
+            "rollout_depth": 0,
+            # As far as a rollout of `mcts`, which six actions a node would not pay for.
+            "num_expansions": 13,
+            "num_children": 2,
+            "c_puct": 0.4,
+        },
         "rollout-iw": {
             "features": "whole",
             "max_depth": 30,

@@ -55,7 +55,7 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         for step in range(job.num_expansions):
             if going == 0:
                 break
-            new_rows, new_nodes = expand_nodes(tree, descent, going)
+            new_rows, new_nodes = expand_nodes(tree, descent, going, None)
             for i in range(len(new_nodes)):
                 # All of the wave is undone: the planner runs it again from its beginning.
                 if not observe(tree, job, places, b, new_nodes[i], lane):

@@ -7,31 +7,39 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.shoot import make_shoot_wave
-from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.lockstep.search import Index, Search
 from plangym_ext.planners.mcts.bandit import BanditSearch
 from plangym_ext.planners.trees.sts_kernels import (
+    Descent,
+    add_missing,
     begin_descent,
     credit_creation,
+    draw_children,
     end_descent,
     expand_nodes,
     go_on,
     observed,
     select_frontier,
 )
+from plangym_ext.planners.trees.tree import ROOT, UNVISITED
+
+#: Given the number of the expansion and how many simulations go on: which children, `[n, A]`.
+Draw = Callable[[int, int], npt.NDArray[np.bool_] | None]
 
 
 @dataclass(eq=False, kw_only=True)
 class STS(BanditSearch):
-    """Shoot Tree Search: a simulation expands H nodes, each with all of its children.
+    """Shoot Tree Search: a simulation expands H nodes, each with all or some of its children.
 
-    A simulation goes down to a node without children, steps every legal action
-    from it, rates the new nodes, and goes on into the one that the rule takes, H
-    times. The value of the last one is backed up along the whole path. H trades the
-    breadth of a tree for the depth of shooting at equal model steps; H = 1 is tree
-    search with full expansions.
+    A simulation goes down to a node without children, steps every legal action from
+    it (or `num_children` of them), rates the new nodes, and goes on into the one that
+    the rule takes, H times. The value of the last one is backed up along the whole
+    path. H trades the breadth of a tree for the depth of shooting at equal model
+    steps; H = 1 is tree search with full expansions.
 
     A new child counts as visited once, by its rating. Nothing is stepped or credited
     beyond the last expansion (Alpacka's code goes one step too far, and counts a
@@ -41,6 +49,10 @@ class STS(BanditSearch):
         num_expansions: H.
         intermediate_backups: back up the value of every node on the way down, not
             only that of the last one.
+        num_children: most actions that an expansion steps below the root, drawn without
+            replacement by the prior; the others are not tried there. None: all that are legal.
+            Few pay for long simulations where there are many actions. A node that becomes the
+            root is given the rest. Not run in compiled code.
 
     Source: Czechowski et al. 2021, "Structure and randomness in planning and
     reinforcement learning", section 3; PUCT as in Alpacka's stochastic agent, but
@@ -49,11 +61,14 @@ class STS(BanditSearch):
 
     num_expansions: int = 5
     intermediate_backups: bool = False
+    num_children: int | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
         self.num_expansions = self._integer("num_expansions", 1)
+        if self.num_children is not None:
+            self.num_children = self._integer("num_children", 1)
 
     @property
     def two_players(self) -> bool:
@@ -61,8 +76,12 @@ class STS(BanditSearch):
         return True
 
     def _nodes_per_simulation(self, num_actions: int) -> int:
-        """Return all children of every expansion."""
-        return self.num_expansions * num_actions
+        """Return the children of every expansion: all where the first is the root's."""
+        return num_actions + (self.num_expansions - 1) * self._width(num_actions)
+
+    def _width(self, num_actions: int) -> int:
+        """Return how many children a node below the root has at most."""
+        return num_actions if self.num_children is None else min(self.num_children, num_actions)
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:
         """Return `_wave` of a search."""
@@ -71,23 +90,21 @@ class STS(BanditSearch):
     def _wave(self, search: Search) -> bool:
         """Run a wave of simulations side by side; return False if there was none left."""
         tree, settings = search.tree, search.settings
-        num_actions = tree.order.shape[1]
-        # The most a simulation may cost: what is begun is always finished within the budget.
-        cost = self.num_expansions * num_actions * (1 + search.rater.most_steps)
-        limits = np.minimum(settings.wave_size, search.allowance(cost))
+        if self.num_children is not None:
+            _complete_roots(search)
+        limits = np.minimum(settings.wave_size, self._allowance(search))
         room = int(limits.sum())
         rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
         count = select_frontier(tree, limits, settings.selection, search.halving, rows, leaves)
         rows, leaves = rows[:count], leaves[:count]
         descent, going = begin_descent(tree, rows, leaves)
+        draw = self._draws(search, descent)
         # Side by side: one batch of the model for the k-th expansions of all trees.
         for step in range(self.num_expansions):
             if going == 0:
                 break
-            new_rows, new_nodes = expand_nodes(tree, descent, going)
-            if len(new_nodes):
-                search.observe(new_rows, new_nodes)
-                credit_creation(tree, new_rows, new_nodes)
+            new_rows, new_nodes = expand_nodes(tree, descent, going, draw(step, going))
+            _add(search, new_rows, new_nodes)
             # The last value is backed up by `end_descent`, in either case.
             early = self.intermediate_backups and step < self.num_expansions - 1
             rule = settings.selection, search.halving
@@ -98,10 +115,65 @@ class STS(BanditSearch):
         search.done += np.bincount(rows[descent.done], minlength=len(search.done))
         return run > 0
 
+    def _allowance(self, search: Search) -> npt.NDArray[np.int64]:
+        """Return how many simulations each tree may begin, `[B]`.
+
+        They are counted at the most that they may cost: what is begun is always finished within
+        the budget.
+        """
+        num_actions, steps = search.tree.order.shape[1], 1 + search.rater.most_steps
+        first = search.allowance(self._nodes_per_simulation(num_actions) * steps)
+        if self.num_children is None:
+            return first
+        # Once the root has its children, no later simulation adds that many.
+        later = search.allowance(self.num_expansions * self._width(num_actions) * steps)
+        expanded = (search.tree.children[:, ROOT] != UNVISITED).any(axis=1)
+        return np.where(expanded, later, first)
+
+    def _draws(self, search: Search, descent: Descent) -> Draw:
+        """Return what says which children the nodes of L simulations are given."""
+        most = self.num_children
+        if most is None:
+            return lambda _step, _going: None
+        tree, (rows, at, going) = search.tree, (descent.rows, descent.at, descent.going)
+        num_actions = tree.order.shape[1]
+        # All numbers at once, used or not: so they do not depend on how simulations end.
+        # `[L, H, A]`: rows are ascending, so that parts in the order of the trees fit them.
+        sizes = np.bincount(rows, minlength=len(search.rngs)).tolist()
+        numbers = np.concatenate(
+            [
+                rng.random((size, self.num_expansions, num_actions))
+                for rng, size in zip(search.rngs, sizes, strict=True)
+            ]
+        )
+
+        def draw(step: int, count: int) -> npt.NDArray[np.bool_]:
+            some = going[:count]
+            drawn = np.empty((count, num_actions), np.bool_)
+            draw_children(tree, rows[some], at[some], numbers[some, step], most, drawn)
+            return drawn
+
+        return draw
+
     def _compiled(self, search: Search) -> CompiledSearch | None:
         """Run the same waves in compiled code."""
-        if not self.compiled:
+        if not self.compiled or self.num_children is not None:
             return None
         nodes = self._nodes_per_simulation(search.tree.order.shape[1])
         expansions = (self.num_expansions, bool(self.intermediate_backups))
         return compiled_search(search, make_shoot_wave, nodes, expansions)
+
+
+def _complete_roots(search: Search) -> None:
+    """Give the roots of kept trees the children that were not drawn for them."""
+    tree = search.tree
+    new_rows, new_nodes = np.empty((2, tree.children[:, ROOT].size), np.int32)
+    count = add_missing(tree, new_rows, new_nodes)
+    _add(search, new_rows[:count], new_nodes[:count])
+
+
+def _add(search: Search, rows: Index, nodes: Index) -> None:
+    """Step into L new nodes and count their rating as a visit."""
+    if len(nodes):
+        search.observe(rows, nodes)
+        credit_creation(search.tree, rows, nodes)

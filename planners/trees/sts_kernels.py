@@ -1,4 +1,4 @@
-"""Kernels of Shoot Tree Search, whose simulations expand several nodes in a row, fully.
+"""Kernels of Shoot Tree Search, whose simulations expand several nodes in a row.
 
 Source: Czechowski et al. 2021, "Structure and randomness in planning and reinforcement
 learning", section 3; departures are listed in `planners.STS`.
@@ -28,11 +28,41 @@ from plangym_ext.planners.trees.tree import (
 
 @kernel_part
 def is_expanded(tree: Tree, b: int, node: int) -> bool:
-    """Return whether a node has any child; such a node has all of its legal ones."""
+    """Return whether a node has any child; such a node has all that it will be given."""
     found = False
     for a in range(tree.children.shape[2]):
         found |= tree.children[b, node, a] != UNVISITED
     return found
+
+
+@kernel_inline
+def choose_child(
+    tree: Tree, b: int, node: int, selection: Selection, halving: Halving | None
+) -> int:
+    """Return the action to follow to one of a node's children, NO_ACTION if it has none.
+
+    What was not drawn is hidden from the rule, and its share of the prior is the children's.
+    """
+    legal = known = tree.legal[b, node]
+    hidden, mass = 0, 0.0
+    for a in range(legal.shape[0]):
+        if legal[a]:
+            if tree.children[b, node, a] == UNVISITED:
+                hidden += 1
+            else:
+                mass += tree.prior[b, node, a]
+    weight = selection.c
+    if hidden > 0:
+        known = legal.copy()
+        for a in range(legal.shape[0]):
+            legal[a] = known[a] and tree.children[b, node, a] != UNVISITED
+        weight = weight / mass if mass > 0.0 else weight
+    rule, _, scale, fpu_reduction, c_visit, c_scale = selection
+    rescaled = Selection(rule, weight, scale, fpu_reduction, c_visit, c_scale)
+    action = choose(tree, b, node, rescaled, halving)
+    if hidden > 0:
+        legal[:] = known
+    return action
 
 
 @kernel_part
@@ -48,7 +78,7 @@ def select_nodes(
     while count < limit:
         node = ROOT
         while tree.kind[b, node] == OPEN and is_expanded(tree, b, node):
-            action = choose(tree, b, node, selection, halving)
+            action = choose_child(tree, b, node, selection, halving)
             if action == NO_ACTION:
                 break
             node = tree.children[b, node, action]
@@ -91,14 +121,21 @@ def select_frontier(
 
 @kernel_part
 def add_children(
-    tree: Tree, rows: Array, nodes: Array, new_rows: Array, new_nodes: Array, counts: Array
+    tree: Tree,
+    rows: Array,
+    nodes: Array,
+    drawn: Array | None,
+    new_rows: Array,
+    new_nodes: Array,
+    counts: Array,
 ) -> int:
-    """Allocate every legal child of L nodes, as pending; none where there is no room.
+    """Allocate the children of L nodes, as pending; none where there is no room.
 
     Args:
         tree: the trees.
         rows: `[L]` tree of each node, ascending.
         nodes: `[L]` open nodes without children.
+        drawn: `[L, A]` bool, the actions whose children are added; None: all that are legal.
         new_rows: `[L * A]` written: the tree of each child.
         new_nodes: `[L * A]` written: its index.
         counts: `[L]` written: children of each node, -1 if they did not fit.
@@ -111,7 +148,7 @@ def add_children(
         b, node = rows[i], nodes[i]
         wanted = 0
         for a in range(tree.legal.shape[2]):
-            if tree.legal[b, node, a]:
+            if tree.legal[b, node, a] and (drawn is None or drawn[i, a]):
                 wanted += 1
         # All children or none: a node that has any counts as expanded.
         if tree.size[b] + wanted > tree.parent.shape[1]:
@@ -119,8 +156,71 @@ def add_children(
             continue
         counts[i] = wanted
         for a in range(tree.legal.shape[2]):
-            if tree.legal[b, node, a]:
+            if tree.legal[b, node, a] and (drawn is None or drawn[i, a]):
                 new_rows[total], new_nodes[total] = b, allocate(tree, b, node, a)
+                total += 1
+    return total
+
+
+@kernel
+def draw_children(
+    tree: Tree, rows: Array, nodes: Array, numbers: Array, most: int, drawn: Array
+) -> None:
+    """Draw which children L nodes are given: some of the legal ones, by the prior.
+
+    Args:
+        tree: the trees.
+        rows: `[L]` tree of each node.
+        nodes: `[L]` its index; a root is given all.
+        numbers: `[L, A]` uniform in [0, 1).
+        most: how many there may be below the root.
+        drawn: `[L, A]` bool, written.
+
+    Source: drawing without replacement as Efraimidis & Spirakis 2006, "Weighted random sampling
+    with a reservoir".
+    """
+    drawn[:] = False
+    for i in range(len(rows)):
+        b, node = rows[i], nodes[i]
+        for _ in range(drawn.shape[1] if node == ROOT else min(most, drawn.shape[1])):
+            best, best_key = NO_ACTION, 0.0
+            for a in range(drawn.shape[1]):
+                if drawn[i, a] or not tree.legal[b, node, a]:
+                    continue
+                prior = np.float64(tree.prior[b, node, a])
+                key = np.log1p(-numbers[i, a]) / prior if prior > 0.0 else -np.inf
+                if best == NO_ACTION or key > best_key:
+                    best, best_key = a, key
+            if best == NO_ACTION:
+                break
+            drawn[i, best] = True
+
+
+@kernel
+def add_missing(tree: Tree, new_rows: Array, new_nodes: Array) -> int:
+    """Allocate what the expanded roots of kept trees lack of children, as pending.
+
+    Args:
+        tree: the trees, where none is in flight; one without room for all is left as it is.
+        new_rows: `[B * A]` written: the tree of each child.
+        new_nodes: `[B * A]` written: its index.
+
+    Returns:
+        How many children there are in all.
+    """
+    total = 0
+    for b in range(len(tree.size)):
+        if tree.kind[b, ROOT] != OPEN or not is_expanded(tree, b, ROOT):
+            continue
+        lacks = 0
+        for a in range(tree.legal.shape[2]):
+            if tree.legal[b, ROOT, a] and tree.children[b, ROOT, a] == UNVISITED:
+                lacks += 1
+        if tree.size[b] + lacks > tree.parent.shape[1]:
+            continue
+        for a in range(tree.legal.shape[2]):
+            if tree.legal[b, ROOT, a] and tree.children[b, ROOT, a] == UNVISITED:
+                new_rows[total], new_nodes[total] = b, allocate(tree, b, ROOT, a)
                 total += 1
     return total
 
@@ -201,8 +301,16 @@ def begin_descent(tree: Tree, rows: Array, leaves: Array) -> tuple[Descent, int]
 
 
 @kernel_inline
-def expand_nodes(tree: Tree, descent: Descent, count: int) -> tuple[Array, Array]:
-    """Add all children of the nodes that `count` simulations go on from, as pending.
+def expand_nodes(
+    tree: Tree, descent: Descent, count: int, drawn: Array | None
+) -> tuple[Array, Array]:
+    """Add the children of the nodes that `count` simulations go on from, as pending.
+
+    Args:
+        tree: the trees.
+        descent: the simulations.
+        count: how many of them go on.
+        drawn: `[count, A]` bool, the actions whose children are added; None: all.
 
     Returns:
         Trees `[M]` and nodes `[M]` of the children; they are to be observed.
@@ -212,7 +320,7 @@ def expand_nodes(tree: Tree, descent: Descent, count: int) -> tuple[Array, Array
         rows[k], nodes[k] = descent.rows[descent.going[k]], descent.at[descent.going[k]]
     most = count * tree.order.shape[1]
     new_rows, new_nodes = np.empty(most, np.int32), np.empty(most, np.int32)
-    total = add_children(tree, rows, nodes, new_rows, new_nodes, descent.counts)
+    total = add_children(tree, rows, nodes, drawn, new_rows, new_nodes, descent.counts)
     return new_rows[:total], new_nodes[:total]
 
 
@@ -251,7 +359,7 @@ def go_on(
             full[b] = True
             descent.done[i] = not first
             continue
-        action = choose(tree, b, node, selection, halving)
+        action = choose_child(tree, b, node, selection, halving)
         # A node that allows nothing is a leaf with the value it was rated.
         if action == NO_ACTION:
             continue

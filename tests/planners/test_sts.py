@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import STS
+from plangym_ext.planners.trees.sts_kernels import choose_child
+from plangym_ext.planners.trees.tree import UNVISITED
 
 
 def depth_value(obs):
@@ -131,3 +134,132 @@ def test_a_deep_reward_is_found_by_deep_simulations(models):
     plan = STS(80, num_expansions=3, rollout_depth=0).plan(model, model.state(0), rng=0)
     assert plan.action == 1
     assert plan.q[1] > 0
+
+
+# Children that are drawn --------------------------------------------------------
+
+
+def test_a_drawn_expansion_steps_so_many_and_the_root_all(models):
+    model = models.random_mdp(4, states=400)
+    planner = STS(1, num_expansions=4, num_children=2, rollout_depth=0, return_tree=True)
+    plan = planner.plan(model, model.state(0), rng=0)
+    assert plan.budget.model_steps == model.model_steps == 3 + 3 * 2
+    tree = planner._kept.search.tree
+    sizes = (tree.children[0] != UNVISITED).sum(axis=1)
+    np.testing.assert_array_equal(np.sort(sizes[sizes > 0]), [2, 2, 2, 3])
+    # Only hidden from the rule: what is legal is not forgotten.
+    assert tree.legal[0, :10].all()
+
+
+def test_to_draw_all_children_is_to_draw_none(models):
+    model = models.random_mdp(4, states=400)
+    every, drawn = (
+        STS(12, num_expansions=3, num_children=most, rollout_depth=0, wave_size=2, compiled=False)
+        for most in (None, 3)
+    )
+    plans = [planner.plan(model, model.state(0), rng=0) for planner in (every, drawn)]
+    np.testing.assert_array_equal(plans[0].visits, plans[1].visits)
+    np.testing.assert_array_equal(plans[0].q, plans[1].q)
+    assert plans[0].budget.model_steps == plans[1].budget.model_steps
+
+
+def test_children_are_drawn_by_the_prior(models):
+    def prior_of(obs):
+        return np.tile([0.0, 0.25, 0.75], (len(obs), 1)), np.zeros(len(obs))
+
+    model = models.random_mdp(4, states=400)
+    planner = STS(300, num_expansions=1, num_children=1, evaluator=prior_of, rollout_depth=0)
+    planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    tree = planner._kept.search.tree
+    given = tree.children[0, 1 : tree.size[0]] != UNVISITED
+    counts = given[given.any(axis=1)].sum(axis=0)
+    # Binomial with n = 298 or so: 0.68 and 0.82 are three standard deviations away.
+    assert counts[0] == 0
+    assert 0.67 < counts[2] / counts.sum() < 0.83
+
+
+def test_an_action_without_prior_is_drawn_last_and_still_drawn(models):
+    def prior_of(obs):
+        return np.tile([0.0, 0.25, 0.75], (len(obs), 1)), np.zeros(len(obs))
+
+    model = models.random_mdp(4, states=400)
+    planner = STS(1, num_expansions=3, num_children=3, evaluator=prior_of, rollout_depth=0)
+    plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    assert plan.budget.model_steps == 9
+
+
+def test_what_was_not_drawn_is_hidden_from_the_rule(models):
+    model = models.random_mdp(4, states=400)
+    planner = STS(1, num_expansions=2, num_children=2, rollout_depth=0)
+    planner.plan(model, model.state(0), rng=0)
+    tree = planner._kept.search.tree
+    node = int(np.flatnonzero((tree.children[0, 1:] != UNVISITED).any(axis=1))[0]) + 1
+    there = tree.children[0, node] != UNVISITED
+    # All of the prior is the missing one's; the others share what they have.
+    tree.prior[0, node] = np.where(there, 0.05, 0.9)
+    before = tree.legal.copy()
+    action = choose_child(tree, 0, node, planner._checked_selection, None)
+    assert there[action]
+    np.testing.assert_array_equal(tree.legal, before)
+    # As if the rule saw two children with half of the prior each.
+    tree.prior[0, node] = np.where(there, 0.5, 0.0)
+    assert choose_child(tree, 0, node, planner._checked_selection, None) == action
+
+
+def test_a_node_that_becomes_the_root_is_given_the_rest(models):
+    model = models.random_mdp(4, states=400)
+    planner = STS(
+        6, num_expansions=5, num_children=1, rollout_depth=0, keep_tree=True, capacity=500
+    )
+    first = planner.plan(model, model.state(0), rng=0)
+    out = model.step_batch(np.array([first.action]), states=model.state(0)[None])
+    before = model.model_steps
+    second = planner.plan(model, out.states[0], rng=1)
+    tree = planner._kept.search.tree
+    assert (tree.children[0, 0] != UNVISITED).all()
+    assert np.isfinite(second.q).all()
+    # Two that the root lacked, and five nodes of one child in each of six simulations at most.
+    assert second.budget.model_steps == model.model_steps - before <= 2 + 6 * 5
+
+
+def test_a_root_without_room_for_the_rest_keeps_what_it_has(models):
+    model = models.random_mdp(4, states=400)
+    planner = STS(
+        1, num_expansions=12, num_children=1, rollout_depth=0, keep_tree=True, capacity=15
+    )
+    first = planner.plan(model, model.state(0), rng=0)
+    tree = planner._kept.search.tree
+    assert tree.size[0] == 15
+    child = tree.children[0, 0]
+    on = int(np.flatnonzero((tree.children[0, child] != UNVISITED).any(axis=1))[0])
+    out = model.step_batch(np.array([on]), states=model.state(0)[None])
+    plan = planner.plan(model, out.states[0], rng=1)
+    assert tree.size[0] == 15
+    assert np.isfinite(plan.q).sum() >= 1
+    assert np.isfinite(first.value)
+
+
+def test_drawn_trees_planned_together_equal_those_planned_alone(models):
+    model = models.random_mdp(3)
+    planner = STS(8, num_expansions=3, num_children=2, wave_size=3, rollout_depth=2)
+    states = np.stack([model.state(i) for i in (0, 5, 9)])
+    together = planner.plan_batch(model, states, rngs=[np.random.default_rng(i) for i in range(3)])
+    for i, plan in enumerate(together):
+        alone = planner.plan(model, states[i], rng=i)
+        np.testing.assert_array_equal(plan.visits, alone.visits)
+        np.testing.assert_array_equal(plan.q, alone.q)
+        assert plan.budget.model_steps == alone.budget.model_steps
+
+
+def test_steps_of_drawn_expansions_are_never_exceeded_and_nearly_used(models):
+    model = models.random_mdp(4, states=400)
+    planner = STS(max_model_steps=50, num_expansions=6, num_children=1, rollout_depth=0)
+    plan = planner.plan(model, model.state(0), rng=0)
+    # The first may take 3 + 5, later ones 6.
+    assert 50 - 6 < plan.budget.model_steps <= 50
+
+
+@pytest.mark.parametrize("wrong", [0, 1.5, "all"])
+def test_how_many_children_are_drawn_is_checked(wrong):
+    with pytest.raises(InvalidOption, match="num_children"):
+        STS(num_children=wrong)

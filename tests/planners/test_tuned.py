@@ -48,7 +48,7 @@ def test_the_command_begins_with_what_was_tuned_and_what_is_typed_counts():
 
 def test_a_family_shares_what_was_tuned():
     assert tuned_options("ALE/Pong-v5", "mcts") == TUNED_FAMILIES["ALE/"]["mcts"]
-    assert chosen("ALE/Alien-v5", "--planner", "sts")["num_expansions"] == 6
+    assert chosen("ALE/Alien-v5", "--planner", "sts")["num_expansions"] == 13
     assert (
         chosen("ALE/Alien-v5", "--planner", "sts", "--num-expansions", "2")["num_expansions"] == 2
     )

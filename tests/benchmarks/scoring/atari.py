@@ -33,10 +33,12 @@ _KEPT = {
     "discount": 0.97,
     "capacity": 4000,
 }
-# Simulations that expand six nodes in a row, as many as the budget pays for in any game.
+# Simulations that expand 13 nodes in a row, each with two children that are drawn.
 _SHOT = {
     "wave_size": 1,
-    "num_expansions": 6,
+    "num_expansions": 13,
+    "num_children": 2,
+    "c_puct": 0.4,
     "rollout_depth": 0,
     "keep_tree": True,
     "choice": "branch",
