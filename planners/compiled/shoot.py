@@ -49,7 +49,7 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         lane: int,
     ) -> int:
         before = remember(tree, job.full, b)
-        count = select_nodes(tree, b, allowance(job, b), selection, halving, job.wave[b])
+        count = select_nodes(tree, b, allowance(job, b), selection, halving, None, job.wave[b])
         rows, leaves = np.full(count, b, np.int32), job.wave[b, :count]
         descent, going = begin_descent(tree, rows, leaves)
         for step in range(job.num_expansions):
@@ -63,7 +63,9 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
                     return LEFT
             credit_creation(tree, new_rows, new_nodes)
             early = job.intermediate_backups and step < job.num_expansions - 1
-            going = go_on(tree, selection, halving, descent, going, job.full, step == 0, early)
+            going = go_on(
+                tree, selection, halving, None, descent, going, job.full, step == 0, early
+            )
         run = end_descent(tree, descent)
         observed(tree, rows, leaves)
         job.done[b] += run

@@ -95,7 +95,8 @@ class STS(BanditSearch):
         limits = np.minimum(settings.wave_size, self._allowance(search))
         room = int(limits.sum())
         rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
-        count = select_frontier(tree, limits, settings.selection, search.halving, rows, leaves)
+        rule = settings.selection, search.halving, self.num_children
+        count = select_frontier(tree, limits, *rule, rows, leaves)
         rows, leaves = rows[:count], leaves[:count]
         descent, going = begin_descent(tree, rows, leaves)
         draw = self._draws(search, descent)
@@ -107,7 +108,6 @@ class STS(BanditSearch):
             _add(search, new_rows, new_nodes)
             # The last value is backed up by `end_descent`, in either case.
             early = self.intermediate_backups and step < self.num_expansions - 1
-            rule = settings.selection, search.halving
             going = go_on(tree, *rule, descent, going, search.full, step == 0, early)
         run = end_descent(tree, descent)
         observed(tree, rows, leaves)

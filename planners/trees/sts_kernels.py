@@ -37,12 +37,21 @@ def is_expanded(tree: Tree, b: int, node: int) -> bool:
 
 @kernel_inline
 def choose_child(
-    tree: Tree, b: int, node: int, selection: Selection, halving: Halving | None
+    tree: Tree,
+    b: int,
+    node: int,
+    selection: Selection,
+    halving: Halving | None,
+    num_children: int | None,
 ) -> int:
     """Return the action to follow to one of a node's children, NO_ACTION if it has none.
 
-    What was not drawn is hidden from the rule, and its share of the prior is the children's.
+    Where children are drawn, the other actions are hidden from the rule, and their share of
+    the prior is the children's.
     """
+    # Compiled for None, only this is there.
+    if num_children is None:
+        return choose(tree, b, node, selection, halving)
     legal = known = tree.legal[b, node]
     hidden, mass = 0, 0.0
     for a in range(legal.shape[0]):
@@ -67,7 +76,13 @@ def choose_child(
 
 @kernel_part
 def select_nodes(
-    tree: Tree, b: int, limit: int, selection: Selection, halving: Halving | None, leaves: Array
+    tree: Tree,
+    b: int,
+    limit: int,
+    selection: Selection,
+    halving: Halving | None,
+    num_children: int | None,
+    leaves: Array,
 ) -> int:
     """Choose up to `limit` nodes of tree b, as `select_frontier` does in every tree.
 
@@ -78,7 +93,7 @@ def select_nodes(
     while count < limit:
         node = ROOT
         while tree.kind[b, node] == OPEN and is_expanded(tree, b, node):
-            action = choose_child(tree, b, node, selection, halving)
+            action = choose_child(tree, b, node, selection, halving, num_children)
             if action == NO_ACTION:
                 break
             node = tree.children[b, node, action]
@@ -99,6 +114,7 @@ def select_frontier(
     limits: Array,
     selection: Selection,
     halving: Halving | None,
+    num_children: int | None,
     rows: Array,
     leaves: Array,
 ) -> int:
@@ -112,7 +128,7 @@ def select_frontier(
     """
     count = 0
     for b in range(len(limits)):
-        more = select_nodes(tree, b, limits[b], selection, halving, leaves[count:])
+        more = select_nodes(tree, b, limits[b], selection, halving, num_children, leaves[count:])
         for i in range(count, count + more):
             rows[i] = b
         count += more
@@ -329,6 +345,7 @@ def go_on(
     tree: Tree,
     selection: Selection,
     halving: Halving | None,
+    num_children: int | None,
     descent: Descent,
     count: int,
     full: Array,
@@ -341,6 +358,7 @@ def go_on(
         tree: the trees; all children have been observed.
         selection: the rule.
         halving: the schedule at the roots for GUMBEL; None for the other rules.
+        num_children: of a node, if they are drawn.
         descent: the simulations.
         count: how many of them went on.
         full: `[B]` bool, written: True where there was no room for children.
@@ -359,7 +377,7 @@ def go_on(
             full[b] = True
             descent.done[i] = not first
             continue
-        action = choose_child(tree, b, node, selection, halving)
+        action = choose_child(tree, b, node, selection, halving, num_children)
         # A node that allows nothing is a leaf with the value it was rated.
         if action == NO_ACTION:
             continue

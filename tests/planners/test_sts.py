@@ -198,12 +198,12 @@ def test_what_was_not_drawn_is_hidden_from_the_rule(models):
     # All of the prior is the missing one's; the others share what they have.
     tree.prior[0, node] = np.where(there, 0.05, 0.9)
     before = tree.legal.copy()
-    action = choose_child(tree, 0, node, planner._checked_selection, None)
+    action = choose_child(tree, 0, node, planner._checked_selection, None, 2)
     assert there[action]
     np.testing.assert_array_equal(tree.legal, before)
     # As if the rule saw two children with half of the prior each.
     tree.prior[0, node] = np.where(there, 0.5, 0.0)
-    assert choose_child(tree, 0, node, planner._checked_selection, None) == action
+    assert choose_child(tree, 0, node, planner._checked_selection, None, 2) == action
 
 
 def test_a_node_that_becomes_the_root_is_given_the_rest(models):

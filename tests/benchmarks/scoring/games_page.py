@@ -14,7 +14,7 @@ from scoring.kept import Kept
 #: Calls a move: a tenth of the protocol's, and its own.
 BUDGETS = (12, atari.CALLS)
 #: In the few games whose scores at 64 times the protocol's are published.
-LARGER = 4 * atari.CALLS
+LARGER = (4 * atari.CALLS, 8 * atari.CALLS)
 GAMES_ASKED, MEDIAN_ASKED = 46, 2.0
 #: Searches of trees beside it, in a few games.
 TREES = ("mcts", "sts")
@@ -53,7 +53,7 @@ def _scores(
 
 
 def _setting(kept: Kept) -> Iterator[str]:
-    played = itertools.product(ANCHORS, ("rollout-iw", *TREES), (*BUDGETS, LARGER))
+    played = itertools.product(ANCHORS, ("rollout-iw", *TREES), (*BUDGETS, *LARGER))
     rows = [row for game, planner, calls in played for row in _rows(kept, game, planner, calls)]
     dates = sorted({row["date"] for row in rows})
     yield f"- Date: {' and '.join(dates) or 'nothing was played yet'}."
@@ -107,7 +107,7 @@ def _sums(calls: int, scores: dict[str, tuple[float, int]]) -> Iterator[str]:
 
 def _larger(kept: Kept) -> Iterator[str]:
     """The games in which more calls are played, beside what is published of many more."""
-    scores = {calls: dict(_scores(kept, calls)) for calls in (atari.CALLS, LARGER)}
+    scores = {calls: dict(_scores(kept, calls)) for calls in (atari.CALLS, *LARGER)}
     yield "### Beside 32 seconds a decision\n"
     yield (
         f"Published scores at 64 times the calls, {64 * atari.CALLS:,}; **bold** where ours are at "
@@ -134,8 +134,9 @@ def _trees(kept: Kept) -> Iterator[str]:
     scores = {name: dict(_scores(kept, atari.CALLS, name)) for name in names}
     yield "### Searches of trees at equal calls\n"
     yield (
-        "`mcts` keeps rollouts of 13 moves as nodes of its tree, `sts` expands six nodes in a\n"
-        "row; both play what begins the best branch, and look ahead with a discount of 0.97.\n"
+        "`mcts` keeps rollouts of 13 moves as nodes of its tree, `sts` expands 13 nodes in a row,\n"
+        "each with two children that are drawn; both play what begins the best branch, and look\n"
+        "ahead with a discount of 0.97.\n"
     )
     yield "| game | published | " + " | ".join(names) + " |"
     yield "|---|---:|" + "---:|" * len(names)

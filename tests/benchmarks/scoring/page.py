@@ -92,8 +92,8 @@ def _atari(kept: Kept) -> Iterator[str]:
         "shown; "
         "`rollout-iw-near` walks of 14 moves, at half of the choices,\nand 0.97. "
         "`mcts` keeps rollouts of 13 moves as nodes of its tree and plays the\nbest branch; `sts` "
-        "expands six nodes in a row; `mcts-leaves` and `sts-leaves` see two or three moves\n"
-        "ahead. All options are in `tests/benchmarks/scoring/atari.py`.\n"
+        "expands 13 nodes in a row, with two children each; `mcts-leaves` and `sts-leaves` see\n"
+        "two or three moves ahead. All options are in `tests/benchmarks/scoring/atari.py`.\n"
     )
     yield "| game | published | " + " | ".join(atari.PLANNERS) + " |"
     yield "|---|---:|" + "---:|" * len(atari.PLANNERS)
