@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import leaves
+
 States = npt.NDArray[np.uint8]
 Rng = np.random.Generator
 
@@ -99,3 +101,10 @@ def stacked_obs(env: SearchModel, observations: Sequence[Any]) -> Any:
     from plangym_ext.arrays.spaces import SpaceLayout
 
     return SpaceLayout(space, objects=True).stack(observations)
+
+
+def numbers_of(obs: Any, count: int) -> npt.NDArray[np.float64]:
+    """Return `[L, F]` all numbers in L nested observations; texts and objects are left out."""
+    parts = [part for part in map(np.asarray, leaves(obs)) if part.dtype.kind in "biuf"]
+    flat = [part.reshape(count, -1).astype(np.float64) for part in parts]
+    return np.concatenate([np.zeros((count, 0)), *flat], axis=1)

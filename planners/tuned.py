@@ -14,7 +14,8 @@ Options = dict[str, Any]
 _ACROBOT: Options = {"num_simulations": 64, "horizon": 50}
 _CHEETAH: Options = {"num_simulations": 256, "horizon": 24, "discount": 1.0}
 _DOG: Options = {"num_simulations": 24, "horizon": 10, "num_knots": 5}
-_HOPPER: Options = {"num_simulations": 128, "horizon": 25}
+# As long as it takes to stand up, or to hop and land; before that nothing is earned.
+_HOPPER: Options = {"num_simulations": 640, "horizon": 40, "discount": 1.0, "novelty_bonus": 0.1}
 _HUMANOID: Options = {"num_simulations": 64, "horizon": 16}
 _WALKER: Options = {"num_simulations": 128, "horizon": 15}
 _EIGHT_KNOTS: Options = {"num_knots": 8}
@@ -52,7 +53,11 @@ TUNED: dict[str, dict[str, Options]] = {
     "plangym_ext/dog-run-v0": _suite(
         _DOG, {"noise_beta": 1.0, "iterations": 2, "num_elites": 4}, _FIVE_KNOTS
     ),
-    "plangym_ext/hopper-hop-v0": _suite(_HOPPER, _PINK, _EIGHT_KNOTS),
+    "plangym_ext/hopper-hop-v0": _suite(
+        _HOPPER,
+        {"noise_beta": 1.0, "iterations": 5, "init_std": 0.8, "num_elites": 16},
+        _EIGHT_KNOTS,
+    ),
     "plangym_ext/humanoid-run-v0": _suite(
         _HUMANOID,
         {**_PINK, **_EIGHT_KNOTS},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,10 +14,11 @@ import numpy as np
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.action_spaces import Box, box_actions
 from plangym_ext.planners.base import Planner
+from plangym_ext.planners.continuous.novelty_bonus import Shown
 from plangym_ext.planners.continuous.spline import SPLINES, Floats, Spline
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.kept import KeptRows
-from plangym_ext.planners.model import Rng
+from plangym_ext.planners.model import Rng, numbers_of
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
@@ -54,7 +56,9 @@ class Row:
         answer: `[K, D]`, the best of the answers that were tried; see `plays_tried`.
         answer_return: what it returned; -inf: none was.
         elites: good sequences, best first; what they are is the planner's business.
+        shown: what the episode has shown, for `novelty_bonus`.
         warm: whether `mean` and `elites` come from the last plan.
+        goes_on: whether the next plan begins with this one, or knows no more than `shown`.
         steps: control steps of the model that were taken for this plan.
         tried: sequences played for this plan.
     """
@@ -67,7 +71,9 @@ class Row:
     answer: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     answer_return: float = -np.inf
     elites: Population = field(default_factory=lambda: Population(np.zeros((0, 0, 0)), np.zeros(0)))
+    shown: Shown = field(default_factory=Shown)
     warm: bool = False
+    goes_on: bool = True
     steps: int = 0
     tried: int = 0
 
@@ -89,6 +95,11 @@ class Shooting(Planner):
         iterations: rounds among which the simulations are divided; each learns from
             the one before.
         warm_start: begin with the last plan, shifted by one step.
+        novelty_bonus: what a sequence is worth more, at most, for an end where the episode has
+            not been: this times d / (1 + d), where d is how far its last observation is from the
+            nearest that a decision was made at, in standard deviations of such ends. Small
+            beside rewards, it decides where none are earned. A plan's value has it in.
+            0: none, and no observations are needed.
     """
 
     horizon: int = 30
@@ -97,6 +108,7 @@ class Shooting(Planner):
     spline: str = "linear"
     iterations: int = 1
     warm_start: bool = True
+    novelty_bonus: float = 0.0
 
     default_simulations = 128
     #: Whether the sequence that is played is one of those that rounds have tried. If not it
@@ -108,6 +120,7 @@ class Shooting(Planner):
         super().__post_init__()
         self.horizon = self._integer("horizon", 1)
         self.iterations = self._integer("iterations", 1)
+        self.novelty_bonus = self._number("novelty_bonus", 0.0, math.inf)
         repeat = self._integer("action_repeat", 1)
         knots = None if self.num_knots is None else self._integer("num_knots", 1)
         kind = self.spline
@@ -162,10 +175,14 @@ class Shooting(Planner):
         return evenly(total, min(total, self.iterations))
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
-        """Improve B sequences in lockstep; sequences are judged by rewards alone."""
+        """Improve B sequences in lockstep; sequences are judged by rewards, and the bonus."""
         box = box_actions(request.env.action_space, request.planner)
         kept = self._kept.take(request.env, request.batch)
         rows = [self._row(rng, box, last) for rng, last in zip(request.rngs, kept, strict=True)]
+        if self.novelty_bonus > 0.0:
+            seen = numbers_of(request.needed_obs("novelty_bonus"), request.batch)
+            for row, obs in zip(rows, seen, strict=True):
+                row.shown.add(obs)
         for turn in self._rounds():
             if turn.opens and not turn.first:
                 for row in rows:
@@ -173,7 +190,9 @@ class Shooting(Planner):
             self._run(request, rows, box, turn)
             if request.clock.over:
                 break
-        if self.warm_start:
+        for row in rows:
+            row.goes_on = self.warm_start
+        if self.warm_start or self.novelty_bonus > 0.0:
             self._kept.put(request.env, rows)
         seconds = request.clock.seconds / len(rows)
         return [self._plan(row, box, seconds) for row in rows]
@@ -196,6 +215,8 @@ class Shooting(Planner):
         shape = (self._curve.num_knots, box.size)
         row = Row(rng, np.zeros(shape), np.ones(shape), np.zeros(shape))
         if last is not None:
+            row.shown = last.shown
+        if last is not None and last.goes_on:
             row.warm = True
             row.mean = self._curve.shifted(last.mean[None])[0]
             if len(last.elites.returns):
@@ -214,8 +235,13 @@ class Shooting(Planner):
         returns = np.empty(len(actions))
         discounted_sums(np.asarray(out.rewards, np.float64), self.discount, returns)
         check_finite(f"{request.planner}: returns", returns)
+        ends = numbers_of(out.obs, len(actions)) if self.novelty_bonus > 0.0 else None
         for b, row in enumerate(rows):
             own = slice(b * count, (b + 1) * count)
+            if ends is not None:
+                if turn.first:
+                    row.shown.measure(ends[own])
+                returns[own] += self.novelty_bonus * row.shown.novelty(ends[own])
             row.steps += int(out.steps[own].sum())
             row.tried += count
             tried = Population(knots[b], returns[own])

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import leaves
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.final_action import most_visited
 from plangym_ext.planners.finite import check_finite, spread_of
 from plangym_ext.planners.masks import action_masks
-from plangym_ext.planners.model import Rng, States
+from plangym_ext.planners.model import Rng, States, numbers_of
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import draw
@@ -92,7 +90,7 @@ class FractalMC(Planner):
         rewards = check_finite(f"{request.planner}: rewards", out.rewards)
         over = np.asarray(out.terminateds, np.bool_) | np.asarray(out.truncateds, np.bool_)
         masks = action_masks(out.infos, over, legal.shape[1])
-        seen = _numbers(out.obs, len(rows))
+        seen = numbers_of(out.obs, len(rows))
         for b, swarm in enumerate(swarms):
             own = rows == b
             if own.any():
@@ -183,13 +181,6 @@ class _Swarm:
             q=q,
             weights=visits / visits.sum(),
         )
-
-
-def _numbers(obs: Any, count: int) -> npt.NDArray[np.float64]:
-    """Return `[L, F]` all numbers in L nested observations; texts and objects are left out."""
-    parts = [part for part in map(np.asarray, leaves(obs)) if part.dtype.kind in "biuf"]
-    flat = [part.reshape(count, -1).astype(np.float64) for part in parts]
-    return np.concatenate([np.zeros((count, 0)), *flat], axis=1)
 
 
 def relativize(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
