@@ -37,8 +37,8 @@ one such decision. Episodes have 1,000 env steps, so the most there is to earn i
 stands with fewer is the return of so many first steps. Options are those that `plangym-ext
 plan` begins with in these envs (`planners/tuned.py`), tried out on the first steps of seed 0, in
 `hopper-hop` of 1 and 3. The machine did other work meanwhile, so seconds are upper bounds. iCEM's
-horizon in `cheetah-run` is 30 decisions, 0.6 s: with 18 it starts faster and earns 745 and 693, as it
-runs into poor gaits; with 30 and 448 sequences it is at full speed after two seconds and stays
+horizon in `cheetah-run` is 30 decisions, 0.6 s: with 18 it starts faster and earns 745 and 693, as
+it runs into poor gaits; with 30 and 448 sequences it is at full speed after two seconds and stays
 there. From most starts of `hopper-hop` no sequence that is tried earns anything: there
 `novelty_bonus` lets the episode go where it has not been, until it can stand up and hop for some
 decisions; what follows is a fall, which pays more within the horizon than staying on its foot.
