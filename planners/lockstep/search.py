@@ -291,6 +291,17 @@ class Search:
         self.costs.add_steps(rows)
         return out
 
+    def random(self, rows: Index, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Return `[L, *shape]` numbers in [0, 1), each by the generator of its tree.
+
+        Args:
+            rows: `[L]` the tree of each, ascending: so parts in the order of the trees fit them.
+            shape: of the numbers of one.
+        """
+        sizes = np.bincount(rows, minlength=len(self.rngs)).tolist()
+        pairs = zip(self.rngs, sizes, strict=True)
+        return np.concatenate([rng.random((size, *shape)) for rng, size in pairs])
+
     # Limits ---------------------------------------------------------------------
 
     def allowance(self, cost: int | np.integer[Any]) -> npt.NDArray[np.int64]:

@@ -38,10 +38,7 @@ def run_kept_wave(search: Search, depth: int) -> bool:
         return False
     rows, at = rows[:count], at[:count]
     # All numbers at once, used or not: so they do not depend on how rollouts end.
-    # `[L, depth]`: rows are ascending, so that parts in the order of the trees fit them.
-    numbers = np.concatenate(
-        [search.rngs[b].random((int((rows == b).sum()), depth)) for b in np.unique(rows).tolist()]
-    )
+    numbers = search.random(rows, (depth,))
     # Endings that were chosen again have no rollout: they are backed up as they are.
     new = np.flatnonzero(tree.kind[rows, at] == PENDING)
     for step in range(depth + 1):

@@ -15,7 +15,7 @@ from plangym_ext.planners.lockstep.search import Index, Search
 from plangym_ext.planners.mcts.bandit import BanditSearch
 from plangym_ext.planners.trees.sts_kernels import (
     Descent,
-    add_missing,
+    add_children,
     begin_descent,
     credit_creation,
     draw_children,
@@ -25,7 +25,7 @@ from plangym_ext.planners.trees.sts_kernels import (
     observed,
     select_frontier,
 )
-from plangym_ext.planners.trees.tree import ROOT, UNVISITED
+from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
 
 #: Given the number of the expansion and how many simulations go on: which children, `[n, A]`.
 Draw = Callable[[int, int], npt.NDArray[np.bool_] | None]
@@ -127,8 +127,7 @@ class STS(BanditSearch):
             return first
         # Once the root has its children, no later simulation adds that many.
         later = search.allowance(self.num_expansions * self._width(num_actions) * steps)
-        expanded = (search.tree.children[:, ROOT] != UNVISITED).any(axis=1)
-        return np.where(expanded, later, first)
+        return np.where(_expanded(search.tree), later, first)
 
     def _draws(self, search: Search, descent: Descent) -> Draw:
         """Return what says which children the nodes of L simulations are given."""
@@ -138,14 +137,7 @@ class STS(BanditSearch):
         tree, (rows, at, going) = search.tree, (descent.rows, descent.at, descent.going)
         num_actions = tree.order.shape[1]
         # All numbers at once, used or not: so they do not depend on how simulations end.
-        # `[L, H, A]`: rows are ascending, so that parts in the order of the trees fit them.
-        sizes = np.bincount(rows, minlength=len(search.rngs)).tolist()
-        numbers = np.concatenate(
-            [
-                rng.random((size, self.num_expansions, num_actions))
-                for rng, size in zip(search.rngs, sizes, strict=True)
-            ]
-        )
+        numbers = search.random(rows, (self.num_expansions, num_actions))
 
         def draw(step: int, count: int) -> npt.NDArray[np.bool_]:
             some = going[:count]
@@ -167,9 +159,19 @@ class STS(BanditSearch):
 def _complete_roots(search: Search) -> None:
     """Give the roots of kept trees the children that were not drawn for them."""
     tree = search.tree
-    new_rows, new_nodes = np.empty((2, tree.children[:, ROOT].size), np.int32)
-    count = add_missing(tree, new_rows, new_nodes)
-    _add(search, new_rows[:count], new_nodes[:count])
+    lacking = tree.legal[:, ROOT] & (tree.children[:, ROOT] == UNVISITED)
+    rows = np.flatnonzero(_expanded(tree) & lacking.any(axis=1)).astype(np.int32)
+    if len(rows):
+        new_rows, new_nodes = np.empty((2, lacking.size), np.int32)
+        counts = np.empty(len(rows), np.int32)
+        roots = np.full(len(rows), ROOT, np.int32)
+        count = add_children(tree, rows, roots, None, new_rows, new_nodes, counts)
+        _add(search, new_rows[:count], new_nodes[:count])
+
+
+def _expanded(tree: Tree) -> npt.NDArray[np.bool_]:
+    """Return whether each root has children, `[B]`."""
+    return np.asarray((tree.children[:, ROOT] != UNVISITED).any(axis=1))
 
 
 def _add(search: Search, rows: Index, nodes: Index) -> None:

@@ -36,6 +36,12 @@ def is_expanded(tree: Tree, b: int, node: int) -> bool:
 
 
 @kernel_inline
+def is_lacking(tree: Tree, b: int, node: int, action: int) -> bool:
+    """Return whether an action of a node is legal and has no child."""
+    return tree.legal[b, node, action] and tree.children[b, node, action] == UNVISITED
+
+
+@kernel_inline
 def choose_child(
     tree: Tree,
     b: int,
@@ -145,16 +151,16 @@ def add_children(
     new_nodes: Array,
     counts: Array,
 ) -> int:
-    """Allocate the children of L nodes, as pending; none where there is no room.
+    """Allocate the children that L nodes lack, as pending; none where there is no room.
 
     Args:
         tree: the trees.
         rows: `[L]` tree of each node, ascending.
-        nodes: `[L]` open nodes without children.
+        nodes: `[L]` open nodes.
         drawn: `[L, A]` bool, the actions whose children are added; None: all that are legal.
         new_rows: `[L * A]` written: the tree of each child.
         new_nodes: `[L * A]` written: its index.
-        counts: `[L]` written: children of each node, -1 if they did not fit.
+        counts: `[L]` written: new children of each node, -1 if they did not fit.
 
     Returns:
         How many children there are in all.
@@ -164,7 +170,7 @@ def add_children(
         b, node = rows[i], nodes[i]
         wanted = 0
         for a in range(tree.legal.shape[2]):
-            if tree.legal[b, node, a] and (drawn is None or drawn[i, a]):
+            if is_lacking(tree, b, node, a) and (drawn is None or drawn[i, a]):
                 wanted += 1
         # All children or none: a node that has any counts as expanded.
         if tree.size[b] + wanted > tree.parent.shape[1]:
@@ -172,7 +178,7 @@ def add_children(
             continue
         counts[i] = wanted
         for a in range(tree.legal.shape[2]):
-            if tree.legal[b, node, a] and (drawn is None or drawn[i, a]):
+            if is_lacking(tree, b, node, a) and (drawn is None or drawn[i, a]):
                 new_rows[total], new_nodes[total] = b, allocate(tree, b, node, a)
                 total += 1
     return total
@@ -210,35 +216,6 @@ def draw_children(
             if best == NO_ACTION:
                 break
             drawn[i, best] = True
-
-
-@kernel
-def add_missing(tree: Tree, new_rows: Array, new_nodes: Array) -> int:
-    """Allocate what the expanded roots of kept trees lack of children, as pending.
-
-    Args:
-        tree: the trees, where none is in flight; one without room for all is left as it is.
-        new_rows: `[B * A]` written: the tree of each child.
-        new_nodes: `[B * A]` written: its index.
-
-    Returns:
-        How many children there are in all.
-    """
-    total = 0
-    for b in range(len(tree.size)):
-        if tree.kind[b, ROOT] != OPEN or not is_expanded(tree, b, ROOT):
-            continue
-        lacks = 0
-        for a in range(tree.legal.shape[2]):
-            if tree.legal[b, ROOT, a] and tree.children[b, ROOT, a] == UNVISITED:
-                lacks += 1
-        if tree.size[b] + lacks > tree.parent.shape[1]:
-            continue
-        for a in range(tree.legal.shape[2]):
-            if tree.legal[b, ROOT, a] and tree.children[b, ROOT, a] == UNVISITED:
-                new_rows[total], new_nodes[total] = b, allocate(tree, b, ROOT, a)
-                total += 1
-    return total
 
 
 @kernel_part

@@ -19,6 +19,10 @@ def same_value(obs):
     return None, np.full(len(obs), 8.0)
 
 
+def prior_of(obs):
+    return np.tile([0.0, 0.25, 0.75], (len(obs), 1)), np.zeros(len(obs))
+
+
 def search(model, sims, expansions, evaluator=None, **options):
     planner = STS(
         sims,
@@ -100,9 +104,12 @@ def test_equal_products_cost_equal_steps(models, expansions, wave_size):
     assert not plan.full
 
 
-def test_trees_planned_together_equal_trees_planned_alone(models):
+@pytest.mark.parametrize(
+    "options", [{"intermediate_backups": True}, {"num_children": 2, "rollout_depth": 2}]
+)
+def test_trees_planned_together_equal_trees_planned_alone(models, options):
     model = models.random_mdp(3)
-    planner = STS(8, num_expansions=3, wave_size=3, intermediate_backups=True)
+    planner = STS(8, num_expansions=3, wave_size=3, **options)
     states = np.stack([model.state(i) for i in (0, 5, 9)])
     together = planner.plan_batch(model, states, rngs=[np.random.default_rng(i) for i in range(3)])
     for i, plan in enumerate(together):
@@ -164,9 +171,6 @@ def test_to_draw_all_children_is_to_draw_none(models):
 
 
 def test_children_are_drawn_by_the_prior(models):
-    def prior_of(obs):
-        return np.tile([0.0, 0.25, 0.75], (len(obs), 1)), np.zeros(len(obs))
-
     model = models.random_mdp(4, states=400)
     planner = STS(300, num_expansions=1, num_children=1, evaluator=prior_of, rollout_depth=0)
     planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
@@ -179,9 +183,6 @@ def test_children_are_drawn_by_the_prior(models):
 
 
 def test_an_action_without_prior_is_drawn_last_and_still_drawn(models):
-    def prior_of(obs):
-        return np.tile([0.0, 0.25, 0.75], (len(obs), 1)), np.zeros(len(obs))
-
     model = models.random_mdp(4, states=400)
     planner = STS(1, num_expansions=3, num_children=3, evaluator=prior_of, rollout_depth=0)
     plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
@@ -237,18 +238,6 @@ def test_a_root_without_room_for_the_rest_keeps_what_it_has(models):
     assert tree.size[0] == 15
     assert np.isfinite(plan.q).sum() >= 1
     assert np.isfinite(first.value)
-
-
-def test_drawn_trees_planned_together_equal_those_planned_alone(models):
-    model = models.random_mdp(3)
-    planner = STS(8, num_expansions=3, num_children=2, wave_size=3, rollout_depth=2)
-    states = np.stack([model.state(i) for i in (0, 5, 9)])
-    together = planner.plan_batch(model, states, rngs=[np.random.default_rng(i) for i in range(3)])
-    for i, plan in enumerate(together):
-        alone = planner.plan(model, states[i], rng=i)
-        np.testing.assert_array_equal(plan.visits, alone.visits)
-        np.testing.assert_array_equal(plan.q, alone.q)
-        assert plan.budget.model_steps == alone.budget.model_steps
 
 
 def test_steps_of_drawn_expansions_are_never_exceeded_and_nearly_used(models):
