@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from plangym_ext.run.bootstrap import mean_interval
+from plangym_ext.run.settings.settings import plain
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -155,6 +158,45 @@ def test_what_stable_baselines_has_not_is_refused(program):
     longer = compose(["ppo_cartpole", {"rounds": 500}])
     with pytest.raises(ValueError, match="must end with the run"):
         program["sb3"].sb3_settings(longer)
+
+
+def our_run(program, out):
+    """Begin a short run of ours, in a process of its own."""
+    config = plain(program["tasks"].TASKS["ppo_cartpole"].config(0))
+    settings = {**config, "rounds": 60, "checkpoint_every": 5}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agent_runs.our_run"],
+        cwd=FOLDER,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    json.dump({"settings": settings, "episodes": 3, "seed": 0, "out": str(out)}, process.stdin)
+    process.stdin.close()
+    return process
+
+
+def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(program, tmp_path):
+    whole, killed = tmp_path / "whole.json", tmp_path / "killed.json"
+    assert our_run(program, whole).wait() == 0
+    process = our_run(program, killed)
+    checkpoint = killed.with_suffix(".training") / "checkpoints" / "checkpoint-00000020.pt"
+    while process.poll() is None and not checkpoint.exists():
+        time.sleep(0.005)
+    process.kill()
+    assert process.wait() != 0
+    assert not killed.exists()
+    assert our_run(program, killed).wait() == 0
+
+    found = [json.loads(path.read_text()) for path in (whole, killed)]
+    for one in found:
+        assert one["seconds"] >= one["curve"][-1].pop("seconds") > 0.0
+        for point in one["curve"][:-1]:
+            del point["seconds"]
+    for key in ("steps", "training", "evaluation", "curve"):
+        assert found[0][key] == found[1][key], key
+    assert found[0]["steps"] == 60 * 256
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["killed.json", "whole.json"]
 
 
 def run_of(seed, seconds, training, evaluation):

@@ -16,6 +16,8 @@ from plangym_ext.run.settings.settings import plain
 RESULTS = Path(__file__).with_name("results.json")
 #: Episodes of the evaluation after a training.
 EPISODES = 50
+#: Checkpoints of a run of ours, from the last of which it goes on if it is killed.
+CHECKPOINTS = 20
 #: Steps of a run that shows no more than that the program works.
 QUICK = 2048
 
@@ -34,7 +36,9 @@ def run(cell: Cell, options: Any) -> None:
     config = TASKS[cell.name].config(cell.seed)
     rounds = max(1, QUICK // config.steps_per_round) if options.quick else config.rounds
     if cell.who == "ours":
-        settings = {**plain(config), "rounds": rounds}
+        # None where speed is measured.
+        every = 0 if cell.name in SPEED else max(1, rounds // CHECKPOINTS)
+        settings = {**plain(config), "rounds": rounds, "checkpoint_every": every}
     else:
         steps = rounds * config.steps_per_round
         # Where speed is measured it has no monitor and no callback.

@@ -22,12 +22,20 @@ class Curve:
         self._counts, self._sums = [0] * BINS, [0.0] * BINS
         self._seconds: list[float | None] = [None] * BINS
 
-    def add(self, step: int, count: int, mean: float) -> None:
-        """Take in so many episodes that ended up to a step, and their mean return."""
+    def add(self, step: int, count: int, mean: float, seconds: float | None = None) -> None:
+        """Take in so many episodes that ended up to a step, and their mean return.
+
+        Args:
+            step: of all envs together.
+            count: of episodes.
+            mean: of their returns.
+            seconds: since the start; None: those since the curve was made.
+        """
         at = min(BINS - 1, max(0, step - 1) * BINS // self._steps)
         self._counts[at] += count
         self._sums[at] += count * mean
-        self._seconds[at] = time.perf_counter() - self._began
+        passed = time.perf_counter() - self._began if seconds is None else seconds
+        self._seconds[at] = passed
 
     def points(self) -> list[dict[str, Any]]:
         """Return steps, episodes, mean return and seconds of each span in which episodes ended."""
