@@ -131,7 +131,7 @@ def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:
 
 
 def evaluate(
-    evaluator: Evaluator, obs: Any, count: int, num_actions: int, who: str = "evaluator"
+    evaluator: Evaluator, obs: Any, count: int, num_actions: int | None, who: str = "evaluator"
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
     """Call the evaluator and refuse an answer that would poison the tree.
 
@@ -139,7 +139,7 @@ def evaluate(
         evaluator: is asked.
         obs: `[L, *obs]`, nested as the observation space.
         count: L.
-        num_actions: A.
+        num_actions: A; None: actions are not discrete, and a prior is passed over.
         who: answers, by the name of the option, in what is said of wrong answers.
 
     Returns:
@@ -164,7 +164,7 @@ def evaluate(
             f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
             f"Return (prior or None, value) for all observations at once, without nan and inf."
         )
-    if prior is None:
+    if prior is None or num_actions is None:
         return None, values
     return check_prior(who, prior, count, num_actions), values
 

@@ -18,11 +18,12 @@ from plangym_ext.planners.continuous.novelty_bonus import Shown
 from plangym_ext.planners.continuous.spline import SPLINES, Floats, Spline
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.kept import KeptRows
-from plangym_ext.planners.model import Rng, numbers_of
+from plangym_ext.planners.model import Rng, Rollout, numbers_of
 from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.rating import Evaluator, evaluate
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.rollouts.playouts import discounted_sums
+from plangym_ext.planners.rollouts.playouts import bootstrapped
 
 
 class Population(NamedTuple):
@@ -95,6 +96,8 @@ class Shooting(Planner):
         iterations: rounds among which the simulations are divided; each learns from
             the one before.
         warm_start: begin with the last plan, shifted by one step.
+        evaluator: `obs [n, *obs] -> (ignored, value [n])`. Its value is what follows the last
+            step of a sequence, unless that ended the episode: so a short horizon will do.
         novelty_bonus: what a sequence is worth more, at most, for an end where the episode has
             not been: this times d / (1 + d), where d is how far its last observation is from the
             nearest that a decision was made at, in standard deviations of such ends. Small
@@ -108,6 +111,7 @@ class Shooting(Planner):
     spline: str = "linear"
     iterations: int = 1
     warm_start: bool = True
+    evaluator: Evaluator | None = None
     novelty_bonus: float = 0.0
 
     default_simulations = 128
@@ -121,6 +125,7 @@ class Shooting(Planner):
         self.horizon = self._integer("horizon", 1)
         self.iterations = self._integer("iterations", 1)
         self.novelty_bonus = self._number("novelty_bonus", 0.0, math.inf)
+        self._check_function("evaluator")
         repeat = self._integer("action_repeat", 1)
         knots = None if self.num_knots is None else self._integer("num_knots", 1)
         kind = self.spline
@@ -175,7 +180,7 @@ class Shooting(Planner):
         return evenly(total, min(total, self.iterations))
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
-        """Improve B sequences in lockstep; sequences are judged by rewards, and the bonus."""
+        """Improve B sequences in lockstep."""
         box = box_actions(request.env.action_space, request.planner)
         kept = self._kept.take(request.env, request.batch)
         rows = [self._row(rng, box, last) for rng, last in zip(request.rngs, kept, strict=True)]
@@ -232,8 +237,7 @@ class Shooting(Planner):
         knots = [np.clip(propose(row, turn), -1.0, 1.0) for row in rows]
         actions = np.concatenate([box.actions(self._curve.sequences(k)) for k in knots])
         out = request.env.rollout_batch(actions, np.repeat(request.states, count, axis=0))
-        returns = np.empty(len(actions))
-        discounted_sums(np.asarray(out.rewards, np.float64), self.discount, returns)
+        returns = self._returns(out)
         check_finite(f"{request.planner}: returns", returns)
         ends = numbers_of(out.obs, len(actions)) if self.novelty_bonus > 0.0 else None
         for b, row in enumerate(rows):
@@ -253,6 +257,13 @@ class Shooting(Planner):
             elif tried.returns[0] > row.answer_return:
                 row.answer, row.answer_return = tried.knots[0], float(tried.returns[0])
 
+    def _returns(self, out: Rollout) -> Floats:
+        """Return `[n]`, what n sequences earn, and what the evaluator says of their ends."""
+        tail = None
+        if self.evaluator is not None:
+            _, tail = evaluate(self.evaluator, out.obs, len(out.steps), None)
+        return bootstrapped(out, self.discount, tail)
+
     def _judged(self, row: Row, turn: Round) -> Floats:  # noqa: ARG002 - as `_propose`
         """Return the answer alone, `[1, K, D]`."""
         return self._answer(row)[None]
@@ -264,7 +275,10 @@ class Shooting(Planner):
             answer = row.mean = row.answer
             value = row.answer_return
         actions = box.actions(self._curve.sequences(answer[None]))[0]
-        budget = Budget(model_steps=row.steps, restores=row.tried, seconds=seconds)
+        rated = 0 if self.evaluator is None else row.tried
+        budget = Budget(
+            model_steps=row.steps, evaluator_rows=rated, restores=row.tried, seconds=seconds
+        )
         return Plan(action=actions[0].copy(), value=value, budget=budget, actions=actions)
 
 

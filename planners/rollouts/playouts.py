@@ -12,7 +12,7 @@ from plangym_ext.arrays.nested import mapped, rows_of, write_rows
 from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.masks import action_masks, weights_over_legal
-from plangym_ext.planners.model import Rng, SearchModel, States
+from plangym_ext.planners.model import Rng, Rollout, SearchModel, States
 from plangym_ext.planners.players import num_players, player_swaps
 from plangym_ext.planners.rating import Evaluator, Policy, check_prior, evaluate
 from plangym_ext.planners.request import PlanRequest
@@ -225,14 +225,28 @@ def returns_of(
     Every last observation is evaluated, so that the number of rows does not depend
     on how the playouts end; what was terminated counts 0.
     """
+    tail = None
+    if evaluator is not None:
+        _, tail = evaluate(evaluator, out.obs, len(out.steps), num_actions)
+        tail = tail if out.signs is None else out.signs * tail
+    return bootstrapped(out, discount, tail)
+
+
+def bootstrapped(
+    out: Rollout, discount: float, tail: npt.NDArray[np.float64] | None
+) -> npt.NDArray[np.float64]:
+    """Return `[n]` float64 discounted returns.
+
+    Args:
+        out: n sequences of steps.
+        discount: in [0, 1].
+        tail: `[n]` what follows the last step; 0 where it was terminated. None: nothing.
+    """
     returns = np.empty(len(out.steps))
     discounted_sums(np.asarray(out.rewards, np.float64), discount, returns)
-    if evaluator is not None:
-        _, tail = evaluate(evaluator, out.obs, len(returns), num_actions)
-        tail = tail if out.signs is None else out.signs * tail
-        returns += np.where(
-            out.terminateds, 0.0, powers(discount, max(out.steps))[out.steps] * tail
-        )
+    if tail is not None:
+        factors = powers(discount, max(out.steps))[out.steps]
+        returns += np.where(out.terminateds, 0.0, factors * tail)
     return returns
 
 

@@ -49,6 +49,8 @@ _QR_DQN = {
 _ACROBOT = {"env": {"id": "Acrobot-v1"}}
 #: Double DQN, at twice the learning rate.
 _DOUBLE = {**_ACROBOT, "algorithm": {"double": True, "learning_rate": 5e-4}}
+#: Of SAC and TD3.
+_BFLOAT16 = {"algorithm": {"precision": "bfloat16"}}
 _T_MAZE = {"env": {"id": "plangym_ext/TMaze-v0", "kwargs": {"n": 20}, "max_steps": 200}}
 
 
@@ -108,16 +110,16 @@ def _small_from_replay() -> Iterator[tuple[str, Task]]:
 def _mujoco_from_replay() -> Iterator[tuple[str, Task]]:
     """Yield SAC and TD3, with the settings of their papers, as far as some time allows."""
     for name in ("sac", "td3"):
+        preset = f"{name}_halfcheetah"
         for env in ("HalfCheetah", "Hopper"):
             for thousands in (100, 300):
-                yield (
-                    f"{name} {env}, {thousands}k",
-                    Task(
-                        f"{name}_halfcheetah",
-                        thousands * 1000,
-                        changed={"env": {"id": f"{env}-v5"}},
-                    ),
-                )
+                changed = {"env": {"id": f"{env}-v5"}}
+                yield f"{name} {env}, {thousands}k", Task(preset, thousands * 1000, changed)
+        # Beside the same in float32.
+        halves = Task(preset, 100_000, _BFLOAT16, sb3=False)
+        yield f"{name} HalfCheetah, 100k, bfloat16", halves
+        halves = Task(f"{name}_pendulum", 20_000, _BFLOAT16, sb3=False)
+        yield f"{name}_pendulum, bfloat16", halves
 
 
 LEARNING: Mapping[str, Task] = {
