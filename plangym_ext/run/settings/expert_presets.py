@@ -32,6 +32,7 @@ EXPERT_PRESETS: Mapping[str, Preset] = {
             "agent": {**APART, "normalize_obs": True, "initial_log_std": -1.0},
             "algorithm": {
                 "name": "expert",
+                "guided": False,
                 # By updates, 16 a round: after some forty rounds the student plays alone.
                 "teacher_share": {"start": 1.0, "end": 0.0, "over": 640},
             },

@@ -148,6 +148,43 @@ PRESETS: Mapping[str, Preset] = {
             "updates": 8,
         },
     ),
+    "icem_pendulum": Preset(
+        "iCEM swings up a pendulum, and learns what follows its short sequences",
+        {
+            "env": {"id": "Pendulum-v1", "max_steps": 200},
+            "planner": {
+                "name": "icem",
+                "num_simulations": 32,
+                # Of some 40 that it takes to swing up.
+                "horizon": 4,
+                "iterations": 2,
+                "init_std": 1.0,
+                "num_elites": 4,
+                "discount": 0.98,
+            },
+            "network": {
+                "hidden": [64, 64],
+                "activation": "tanh",
+                "value_scale": 200.0,
+                "heads": ["value"],
+            },
+            "trainer": {
+                "name": "value",
+                "value_target": "n_return",
+                "n_steps": 10,
+                "discount": 0.98,
+                "learning_rate": 1e-3,
+                "batch_size": 128,
+                "l2": 0.0,
+            },
+            "replay": {"capacity": 20_000, "min_rows": 400},
+            "collector": {"num_envs": 8, "moves": 25},
+            "evaluation": {"every": 10, "episodes": 20, "player": "planner"},
+            "rounds": 40,
+            "updates": 64,
+            "checkpoint_every": 10,
+        },
+    ),
     "sokoban_6x6": Preset(
         "Shoot Tree Search solves boards of 6x6 with a box", _sokoban(6, 1, rounds=1500)
     ),

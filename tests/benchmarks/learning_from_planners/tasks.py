@@ -149,6 +149,7 @@ TASKS = {
                 8,
                 value_weight=0.01,
                 learning_starts=256,
+                guided=False,
             ),
         },
     ),
