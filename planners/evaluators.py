@@ -1,6 +1,7 @@
 """Evaluators made of the functions that one may have: values, policies, Q functions.
 
-A tree search asks one function, `obs [L, *obs] -> (prior [L, A] or None, value [L])`.
+Tree searches and planners that sample sequences ask one function,
+`obs [L, *obs] -> (prior [L, A] or None, value [L])`.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(program, tmp_pat
     whole, killed = tmp_path / "whole.json", tmp_path / "killed.json"
     assert our_run(program, whole).wait() == 0
     process = our_run(program, killed)
-    checkpoint = killed.with_suffix(".training") / "checkpoints" / "checkpoint-00000020.pt"
+    checkpoint = killed.with_suffix(".60-rounds") / "checkpoints" / "checkpoint-00000020.pt"
     while process.poll() is None and not checkpoint.exists():
         time.sleep(0.005)
     process.kill()

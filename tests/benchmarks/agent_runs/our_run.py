@@ -27,7 +27,8 @@ def main() -> None:
     request = json.load(sys.stdin)
     config: RunConfig = build(RunConfig, request["settings"])
     out = Path(request["out"])
-    folder = out.with_suffix(".training")
+    # A run of another length, as with `--quick`, is not gone on with.
+    folder = out.with_suffix(f".{config.rounds}-rounds")
     began = time.perf_counter()
     with Runner(config, folder, resume=True) as runner:
         runner.run()
