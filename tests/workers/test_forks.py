@@ -184,6 +184,8 @@ def test_no_worker_outlives_a_killed_parent_for_a_child_that_lives_on():
         os.kill(child, 9)
 
 
+# As torch does of two workers on one processor.
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker processes")
 def test_workers_of_a_data_loader_get_one_clear_error():
     data = pytest.importorskip("torch.utils.data")
 
