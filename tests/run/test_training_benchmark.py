@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from leaks import wait_until
 
 from plangym_ext.run.bootstrap import mean_interval
 from plangym_ext.run.settings.settings import plain
@@ -181,8 +181,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(program, tmp_pat
     assert our_run(program, whole).wait() == 0
     process = our_run(program, killed)
     checkpoint = killed.with_suffix(".60-rounds") / "checkpoints" / "checkpoint-00000020.pt"
-    while process.poll() is None and not checkpoint.exists():
-        time.sleep(0.005)
+    assert wait_until(checkpoint.exists, timeout=60.0)
     process.kill()
     assert process.wait() != 0
     assert not killed.exists()

@@ -116,10 +116,9 @@ def _mujoco_from_replay() -> Iterator[tuple[str, Task]]:
                 changed = {"env": {"id": f"{env}-v5"}}
                 yield f"{name} {env}, {thousands}k", Task(preset, thousands * 1000, changed)
         # Beside the same in float32.
-        halves = Task(preset, 100_000, _BFLOAT16, sb3=False)
-        yield f"{name} HalfCheetah, 100k, bfloat16", halves
-        halves = Task(f"{name}_pendulum", 20_000, _BFLOAT16, sb3=False)
-        yield f"{name}_pendulum, bfloat16", halves
+        yield f"{name} HalfCheetah, 100k, bfloat16", Task(preset, 100_000, _BFLOAT16, sb3=False)
+        preset = f"{name}_pendulum"
+        yield f"{preset}, bfloat16", Task(preset, 20_000, _BFLOAT16, sb3=False)
 
 
 LEARNING: Mapping[str, Task] = {
