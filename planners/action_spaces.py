@@ -41,6 +41,14 @@ class Box(NamedTuple):
         # Rounding to the space's own type may step over its edge.
         return np.clip(found, self.low, self.high)
 
+    def units(self, actions: npt.NDArray[Any]) -> Floats:
+        """Bring actions `[n, *act]` to fresh `[n, D]` float64 in [-1, 1]."""
+        low, wide = self.low.astype(np.float64), self.high.astype(np.float64) - self.low
+        # A number that may be one thing only is that, whatever is said of it.
+        shares = (actions - low) / np.where(wide > 0.0, wide, 1.0)
+        units: Floats = np.clip(shares * 2.0 - 1.0, -1.0, 1.0)
+        return units.reshape(len(actions), self.size)
+
 
 def box_actions(space: Any, planner: str) -> Box:
     """Return the bounds of a space, if it is a bounded `Box` of floats.

@@ -184,7 +184,7 @@ class Planner(ABC):
     def _check_observations(self, env: SearchModel) -> None:
         """Have the functions that are asked about observations refuse those they cannot take."""
         space = getattr(env, "observation_space", None)
-        for name in ("evaluator", "rollout_policy"):
+        for name in ("evaluator", "rollout_policy", "policy"):
             check = getattr(getattr(self, name, None), "check_space", None)
             if check is not None and space is not None:
                 check(space)

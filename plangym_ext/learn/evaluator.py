@@ -120,6 +120,21 @@ class NetworkEvaluator:
             )
         return prior
 
+    def actions(self, obs: Any) -> Any:
+        """Return `[L, *act]`, what the policy plays at its best, for a planner's `policy`.
+
+        Raises:
+            InvalidOption: the network has no policy head.
+        """
+        params = self.ask(obs).policy_logits
+        if params is None:
+            raise InvalidOption(
+                "NetworkEvaluator.actions: the network must have a policy head; it has none. "
+                "Name it in NetworkConfig(heads=...), and train it."
+            )
+        network: Any = self.network
+        return network.distribution.greedy(params)
+
     def ask(self, obs: Any) -> NetworkOutput:
         """Return all heads as numpy arrays; None where the network has no such head."""
         with torch.inference_mode():

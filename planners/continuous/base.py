@@ -15,6 +15,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.action_spaces import Box, box_actions
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.continuous.novelty_bonus import Shown
+from plangym_ext.planners.continuous.proposal import ActionPolicy, proposed
 from plangym_ext.planners.continuous.spline import SPLINES, Floats, Spline
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.kept import KeptRows
@@ -58,10 +59,11 @@ class Row:
         answer_return: what it returned; -inf: none was.
         elites: good sequences, best first; what they are is the planner's business.
         shown: what the episode has shown, for `novelty_bonus`.
-        warm: whether `mean` and `elites` come from the last plan.
+        warm: whether `mean` comes from a policy, or it and `elites` from the last plan.
         goes_on: whether the next plan begins with this one, or knows no more than `shown`.
         steps: control steps of the model that were taken for this plan.
         tried: sequences played for this plan.
+        asked: observations shown to the policy.
     """
 
     rng: Rng
@@ -77,6 +79,7 @@ class Row:
     goes_on: bool = True
     steps: int = 0
     tried: int = 0
+    asked: int = 0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -98,6 +101,9 @@ class Shooting(Planner):
         warm_start: begin with the last plan, shifted by one step.
         evaluator: `obs [n, *obs] -> (ignored, value [n])`. Its value is what follows the last
             step of a sequence, unless that ended the episode: so a short horizon will do.
+        policy: `obs [n, *obs] -> actions [n, *act]`. A plan begins with what it would play: the
+            first round tries that and draws around it, where otherwise the last plan is. Playing
+            it in the model takes `horizon` steps besides those of the sequences.
         novelty_bonus: what a sequence is worth more, at most, for an end where the episode has
             not been: this times d / (1 + d), where d is how far its last observation is from the
             nearest that a decision was made at, in standard deviations of such ends. Small
@@ -112,6 +118,7 @@ class Shooting(Planner):
     iterations: int = 1
     warm_start: bool = True
     evaluator: Evaluator | None = None
+    policy: ActionPolicy | None = None
     novelty_bonus: float = 0.0
 
     default_simulations = 128
@@ -126,6 +133,7 @@ class Shooting(Planner):
         self.iterations = self._integer("iterations", 1)
         self.novelty_bonus = self._number("novelty_bonus", 0.0, math.inf)
         self._check_function("evaluator")
+        self._check_function("policy")
         repeat = self._integer("action_repeat", 1)
         knots = None if self.num_knots is None else self._integer("num_knots", 1)
         kind = self.spline
@@ -144,7 +152,10 @@ class Shooting(Planner):
                 f"{self._option('num_knots')} must be at most the horizon, {self.horizon}; "
                 f"got {knots}."
             )
-        self._check_pays(self.horizon, "sequence")
+        if self.policy is None:
+            self._check_pays(self.horizon, "sequence")
+        else:
+            self._check_pays(2 * self.horizon, "sequence and what the policy plays,")
         self._curve = Spline(self.horizon, knots, kind, repeat if repeat > 1 else None)
         self._kept: KeptRows[Row] = KeptRows()
 
@@ -182,8 +193,7 @@ class Shooting(Planner):
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Improve B sequences in lockstep."""
         box = box_actions(request.env.action_space, request.planner)
-        kept = self._kept.take(request.env, request.batch)
-        rows = [self._row(rng, box, last) for rng, last in zip(request.rngs, kept, strict=True)]
+        rows = self._begun(request, box)
         if self.novelty_bonus > 0.0:
             seen = numbers_of(request.needed_obs("novelty_bonus"), request.batch)
             for row, obs in zip(rows, seen, strict=True):
@@ -204,7 +214,7 @@ class Shooting(Planner):
 
     def _rounds(self) -> Iterator[Round]:
         """Yield the rounds of a plan; without end if only time bounds them."""
-        total = self._affordable(self.horizon)
+        total = self._total()
         tried = self.default_simulations if total is None else total
         judged = not self.plays_tried and tried > 1
         counts = self._counts(tried - judged)
@@ -215,8 +225,29 @@ class Shooting(Planner):
             if judged:
                 yield Round(1, first=False, opens=False, last=False, judges=True)
 
+    def _total(self) -> int | None:
+        """Return how many sequences the limits allow; None: time alone limits."""
+        if self.policy is None or self.max_model_steps is None:
+            return self._affordable(self.horizon)
+        # What the policy plays costs as much as one of them.
+        paid = self.max_model_steps // self.horizon - 1
+        return paid if self.num_simulations is None else min(self.num_simulations, paid)
+
+    def _begun(self, request: PlanRequest, box: Box) -> list[Row]:
+        """Return the rows that B plans begin with."""
+        kept = self._kept.take(request.env, request.batch)
+        rows = [self._row(rng, box, last) for rng, last in zip(request.rngs, kept, strict=True)]
+        if self.policy is not None:
+            played = proposed(request, box, self.policy, self.horizon)
+            means = self._curve.fitted(played.units)
+            for row, mean, steps in zip(rows, means, played.steps.tolist(), strict=True):
+                row.warm, row.mean, row.steps, row.asked = True, mean, steps, steps
+        for row in rows:
+            self._begin(row)
+        return rows
+
     def _row(self, rng: Rng, box: Box, last: Row | None) -> Row:
-        """Return the row that a plan begins with, from the last plan's if there is one."""
+        """Return a row, with what is kept of the last plan's if there is one."""
         shape = (self._curve.num_knots, box.size)
         row = Row(rng, np.zeros(shape), np.ones(shape), np.zeros(shape))
         if last is not None:
@@ -227,7 +258,6 @@ class Shooting(Planner):
             if len(last.elites.returns):
                 knots = self._curve.shifted(last.elites.knots)
                 row.elites = Population(knots, np.full(len(knots), np.nan))
-        self._begin(row)
         return row
 
     def _run(self, request: PlanRequest, rows: list[Row], box: Box, turn: Round) -> None:
@@ -277,7 +307,10 @@ class Shooting(Planner):
         actions = box.actions(self._curve.sequences(answer[None]))[0]
         rated = 0 if self.evaluator is None else row.tried
         budget = Budget(
-            model_steps=row.steps, evaluator_rows=rated, restores=row.tried, seconds=seconds
+            model_steps=row.steps,
+            evaluator_rows=rated + row.asked,
+            restores=row.tried + row.asked,
+            seconds=seconds,
         )
         return Plan(action=actions[0].copy(), value=value, budget=budget, actions=actions)
 

@@ -60,7 +60,10 @@ class CEM(Shooting):
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw from the distribution."""
         # A width for each number, no covariances: to fit those takes more elites than numbers.
-        return row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
+        knots = row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
+        if turn.first and self.policy is not None:
+            knots[0] = row.mean
+        return knots
 
     def _learn(self, row: Row, tried: Population) -> None:
         """Fit the distribution to the elites."""

@@ -80,15 +80,15 @@ class ICEM(Shooting):
         row.std = np.full(row.mean.shape, self.init_std)
 
     def _propose(self, row: Row, turn: Round) -> Floats:
-        """Draw coloured noise around the mean; put in the last plan's elites, or the mean."""
+        """Draw coloured noise around the mean; put in the last plan's elites, and the mean."""
         noise = coloured_noise(row.rng, (turn.count, *row.mean.shape), self.noise_beta)
         knots = row.mean + row.std * noise
-        if turn.first and row.warm:
+        if turn.first and len(row.elites.returns):
             old = row.elites.knots[: min(self._kept_elites, turn.count)]
             # What comes after the end of the last plan is not known: it stays as drawn.
             knots[: len(old), :-1] = old[:, :-1]
             row.elites = Population(knots[:0], np.zeros(0))
-        if turn.last:
+        if turn.last or (turn.first and self.policy is not None):
             knots[-1] = row.mean
         return knots
 

@@ -49,9 +49,13 @@ class Spline:
         """
         later = self.sequences(knots)
         later[:, :-1] = later[:, 1:]
-        total = np.zeros(knots.shape)
+        return self.fitted(later)
+
+    def fitted(self, sequences: Floats) -> Floats:
+        """Return fresh `[n, K, D]` knots, the nearest to `[n, H, D]` sequences (least squares)."""
+        total = np.zeros((len(sequences), self.num_knots, sequences.shape[2]))
         for t in range(self.horizon):
-            total += self._fit[:, t, None] * later[:, None, t]
+            total += self._fit[:, t, None] * sequences[:, None, t]
         return total
 
 

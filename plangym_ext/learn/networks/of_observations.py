@@ -22,6 +22,7 @@ class OfObservations(nn.Module):
 
     Args:
         network: shared, not copied: what a learner changes is asked at once.
+        value_unit: what a value of 1 is worth, where it was learned from rewards in another unit.
 
     Attributes:
         distribution: what the policy's numbers are of.
@@ -30,7 +31,7 @@ class OfObservations(nn.Module):
         InvalidOption: the network looks at more than observations.
     """
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, value_unit: float = 1.0) -> None:
         super().__init__()
         used = set(getattr(network, "inputs_used", ("obs",)))
         if used != {"obs"}:
@@ -40,14 +41,17 @@ class OfObservations(nn.Module):
                 f"previous_action and previous_reward."
             )
         made: Any = network
-        self.network = network
+        self.network, self._unit = network, value_unit
         self.distribution: Distribution = made.distribution
         self._forward_of_network = forward_of(network)
 
     def forward(self, obs: Any) -> NetworkOutput:
         """Evaluate tensors `[N, *obs]`, nested as the space."""
         out: NetworkOutput = self._forward_of_network(shown(obs), None)[0]
-        return out
+        if self._unit == 1.0:
+            return out
+        value, q = (None if part is None else part * self._unit for part in (out.value, out.q))
+        return out._replace(value=value, q=q)
 
 
 def shown(obs: Any) -> Inputs:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,8 +136,10 @@ def run(options: argparse.Namespace) -> int:
         if planner is None:
             planner = make_own(options.planner, env)
         if options.network:
+            from plangym_ext.run.training.trained import asking
+
             # Only now, as the network is checked against the spaces of the env.
-            planner = _asking(options, planner, env)
+            planner = asking(type(planner), options.network, env, chosen)
         if options.opponent and opponent is None:
             opponent = make_own(options.opponent, env, "--opponent")
         page = _page(options, env, planner)
@@ -210,13 +211,6 @@ def _check_asks(options: argparse.Namespace, planner: Any) -> None:
             f"{', '.join(name for name in PLANNERS if asks(load_planner(name)))}; got "
             f"{options.planner!r}."
         )
-
-
-def _asking(options: argparse.Namespace, planner: Any, env: Any) -> Any:
-    """Return the planner with the network of a run as its evaluator."""
-    from plangym_ext.run.training.trained import trained_evaluator
-
-    return dataclasses.replace(planner, evaluator=trained_evaluator(options.network, env))
 
 
 def _write_episode(

@@ -39,7 +39,8 @@ class EnvSettings:
     Args:
         id: a gymnasium id; "module:Id-v0" imports the module first.
         kwargs: for the env's constructor.
-        frameskip: env steps per move; None: the env's own.
+        frameskip: env steps per move; None: the env's own. Of an agent: in envs that have a native
+            backend, or an argument of this name.
         n_workers: worker processes that step the env; 0: none; None: the fastest backend.
         max_steps: moves after which an episode is cut; of an agent, in evaluations alone:
             while it learns, the env's own limit counts.
@@ -290,7 +291,6 @@ class RunConfig:
         # In mode "async" they are the processes that play.
         n_workers = 0 if self.mode == "async" else self.collector.n_workers
         meant_for_planners: dict[str, tuple[Any, Any, str]] = {
-            "env.frameskip": (self.env.frameskip, None, "env.kwargs"),
             "collector.n_workers": (n_workers, 0, "env.n_workers"),
             "evaluation.player": (self.evaluation.player, "network", "agent.name"),
             "evaluation.planner": (dict(self.evaluation.planner), {}, "agent.name"),

@@ -10,13 +10,13 @@ from typing import Any
 
 import plangym_ext
 from plangym_ext.core.own_modules import load_own_class
-from plangym_ext.errors import IncompleteState, WrongKind
+from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, WrongKind
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.parallel.group import learner_seed
 from plangym_ext.learn.sampling.collected import Sampler
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.planners.players import check_one_player
-from plangym_ext.registry import find_spec, make_gym
+from plangym_ext.registry import constructor_of
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.training.actors import Actors
@@ -102,8 +102,13 @@ class Parts:
             return PlainEnv(build, getattr(self.make_env, "__name__", "make_env"))
         # How states are captured is an argument of `make`, not of the env.
         own = {key: value for key, value in kwargs.items() if key != "state"}
-        spec = find_spec(self.config.env.id)
-        return PlainEnv(functools.partial(make_gym, spec, **own), self.config.env.id)
+        settings = self.config.env
+        build, _, left = constructor_of(
+            plangym_ext.make, settings.id, "off", settings.frameskip, own
+        )
+        if left != 1:
+            raise _no_frameskip(settings)
+        return PlainEnv(build, settings.id)
 
     def vector_env(self, count: int | None = None, *, exact: bool = True) -> Any:
         """Make the envs that an agent learns in, side by side.
@@ -115,16 +120,24 @@ class Parts:
         settings = self.config.env
         own = self.make_env is not None
         arguments = {} if own else dict(settings.kwargs)
+        if settings.frameskip is not None:
+            arguments["frameskip"] = settings.frameskip
         if not exact:
             arguments["state"] = "off"
-        return plangym_ext.make_vec(
-            self._factory(settings.kwargs) if own else settings.id,
-            self.config.collector.num_envs if count is None else count,
-            n_workers=settings.n_workers,
-            autoreset_mode="same_step",
-            trust=settings.trust,
-            **arguments,
-        )
+        make: Any = self._factory(settings.kwargs) if own else settings.id
+        try:
+            return plangym_ext.make_vec(
+                make,
+                self.config.collector.num_envs if count is None else count,
+                n_workers=settings.n_workers,
+                autoreset_mode="same_step",
+                trust=settings.trust,
+                **arguments,
+            )
+        except (TypeError, UnknownName) as error:
+            if settings.frameskip is None:
+                raise
+            raise _no_frameskip(settings) from error
 
     def _factory(self, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
         """Return what makes one env of the user's."""
@@ -156,6 +169,36 @@ class Parts:
         from plangym_ext.learn import NetworkEvaluator
 
         return NetworkEvaluator(network, device=self.config.device)
+
+    def of_observations(self, network: Any, learned: Mapping[str, Any], where: str) -> Any:
+        """Make the network of an agent one that planners ask, with the critics that rate it.
+
+        Args:
+            network: of the agent.
+            learned: what its algorithm has saved.
+            where: that is from, as messages call it.
+        """
+        from plangym_ext.learn import load_network_state
+        from plangym_ext.learn.networks.critics import make_critics
+        from plangym_ext.learn.networks.of_critics import OfCritics
+        from plangym_ext.learn.networks.of_observations import OfObservations
+        from plangym_ext.learn.transforms.rewards import RewardNormalizer
+
+        assert self.config.algorithm is not None
+        config: Any = self.config.algorithm.config
+        theirs = learned.get("modules", {}).get("critics")
+        if theirs is not None:
+            critics = make_critics(
+                network, count=config.critics, hidden=config.critic_hidden, precision="float32"
+            )
+            load_network_state(critics, theirs, where)
+            return OfCritics(network, critics)
+        if learned.get("rewards") is None:
+            return OfObservations(network)
+        # It learned from scaled rewards: planners add what it says to those of the env.
+        rewards = RewardNormalizer(config.discount)
+        rewards.load_state_dict(learned["rewards"])
+        return OfObservations(network, float(rewards.deviation))
 
     def trainer(self, network: Any) -> Any:
         """Make the trainer."""
@@ -327,6 +370,14 @@ class Parts:
         # again.
         env = dataclasses.replace(self.config.env, n_workers=0)
         return dataclasses.replace(self, config=dataclasses.replace(self.config, env=env))
+
+
+def _no_frameskip(settings: EnvSettings) -> InvalidOption:
+    return InvalidOption(
+        f"settings: env.frameskip of an agent is for envs with a native backend, in this process, "
+        f"or with an argument of that name; {settings.id} is none; got {settings.frameskip}. "
+        f"Repeat actions in a wrapper of the env."
+    )
 
 
 def _venv_of_rows(parts: Parts, exact: bool, rows: range) -> Any:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.errors import DamagedCheckpoint, InvalidOption
+from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.planners.episode import Episode, Move
+from plangym_ext.planners.options import options_of
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
@@ -101,34 +102,60 @@ class Trained(Closing):
         self.env.close()
 
 
+def asking(
+    cls: type[Any], checkpoint: Path | str, env: Any, options: Mapping[str, Any] | None = None
+) -> Any:
+    """Return a planner that asks the network of a run, for an env that it plans in.
+
+    The network is its evaluator; of an agent with continuous actions its policy is the planner's
+    as well, if that takes one.
+
+    Args:
+        cls: of the planner; it has the option `evaluator`.
+        checkpoint: see `trained_evaluator`.
+        env: likewise.
+        options: others of the planner. Defaults are those of one with an evaluator.
+    """
+    evaluator, plays = _asked(checkpoint, env)
+    asked = {"evaluator": evaluator}
+    if plays and any(option.name == "policy" for option in options_of(cls)):
+        asked["policy"] = evaluator.actions
+    return cls(**{**(options or {}), **asked})
+
+
 def trained_evaluator(checkpoint: Path | str, env: Any) -> Any:
     """Return the network of a run as what planners ask, for an env that they plan in.
 
+    Of an agent, that is its policy and its value, its Q values, or what its critics say of the
+    actions that it plays.
+
     Args:
-        checkpoint: a file, or the folder of a run, of which the newest one is taken; of a run
-            with a planner.
+        checkpoint: a file, or the folder of a run, of which the newest one is taken.
         env: with the spaces of the one that it was trained in.
 
     Raises:
         DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
         ForeignCheckpoint: the env has other observations or actions.
-        InvalidOption: an agent was trained, which no planner can ask.
+        InvalidOption: an agent was trained that looks at more than observations.
     """
+    return _asked(checkpoint, env)[0]
+
+
+def _asked(checkpoint: Path | str, env: Any) -> tuple[Any, bool]:
+    """Return the evaluator, and whether its network plays continuous actions."""
     from plangym_ext.learn import load_network_state
 
     path = _file(Path(checkpoint))
     saved = read_checkpoint(path, replay=False)
     config: RunConfig = build(RunConfig, saved["config"])
-    if config.agent is not None:
-        raise InvalidOption(
-            f"{path}: planners ask networks that were trained with a planner; this run has an "
-            f"agent, {config.agent.name}. `plangym-ext eval` plays it."
-        )
     check_same_spaces(str(path), saved["spaces"], env)
     parts = Parts(config)
     network = parts.network(env)
     load_network_state(network, saved["trainer"]["network"], str(path))
-    return parts.evaluator(network)
+    if config.agent is None:
+        return parts.evaluator(network), False
+    found = parts.evaluator(parts.of_observations(network, saved["trainer"], str(path)))
+    return found, network.distribution.num_actions is None
 
 
 def _file(path: Path) -> Path:

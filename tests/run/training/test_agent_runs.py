@@ -93,7 +93,6 @@ def test_the_settings_have_the_sections_of_one_kind_of_run():
         ([{"agent": {"hidden": [8]}}], "it has no algorithm"),
         ([{"algorithm": {"name": "a2c"}}], "it has no agent"),
         (["ppo_cartpole", {"agent": {"name": "planner"}}], "a planner has none. Leave out agent"),
-        (["ppo_cartpole", {"env": {"frameskip": 2}}], r"env\.frameskip .* must be None; got 2"),
         (["ppo_cartpole", {"collector": {"n_workers": 2}}], r"must be 0; .* See env\.n_workers"),
         (["ppo_cartpole", {"evaluation": {"player": "planner"}}], "must be 'network'; got"),
         (["ppo_cartpole", {"algorithm": {"clip": -1.0}}], "PPOConfig: clip must be"),
