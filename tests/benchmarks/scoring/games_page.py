@@ -14,7 +14,7 @@ from scoring.kept import Kept
 #: Calls a move: a tenth of the protocol's, and its own.
 BUDGETS = (12, atari.CALLS)
 #: In the few games whose scores at 64 times the protocol's are published.
-LARGER = (4 * atari.CALLS, 8 * atari.CALLS)
+LARGER = (4 * atari.CALLS, 8 * atari.CALLS, 16 * atari.CALLS)
 GAMES_ASKED, MEDIAN_ASKED = 46, 2.0
 #: Searches of trees beside it, in a few games.
 TREES = ("mcts", "sts")
