@@ -38,7 +38,7 @@ REDUCED: dict[str, str] = {
     "learners.py": "--only sac_halfcheetah --rounds 1",
     "learn.py": "--only cartpole --seeds 0 --slice 1",
     "paired.py": "--quick --only CartPole",
-    "planned_agents.py": "--rounds 2 --moves 2 --seeds 0",
+    "planned_agents.py": "--tasks walker-run --rounds 2 --moves 2 --seeds 0",
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
     "ratios.py": "--out ratios.svg",
     "ray_kills.py": "--kills 2",
