@@ -128,11 +128,16 @@ class Planner(ABC):
             return self.num_simulations
         return UNBOUNDED if self.max_model_steps is None else self.max_model_steps
 
-    def _affordable(self, cost: int) -> int | None:
-        """Return how many simulations of `cost` steps the limits allow; None: time alone limits."""
+    def _affordable(self, cost: int, before: int = 0) -> int | None:
+        """Return how many simulations the limits allow; None: time alone limits.
+
+        Args:
+            cost: steps of each.
+            before: steps that are taken before the first.
+        """
         if self.max_model_steps is None:
             return self.num_simulations
-        paid = self.max_model_steps // cost
+        paid = (self.max_model_steps - before) // cost
         return paid if self.num_simulations is None else min(self.num_simulations, paid)
 
     # Planning -------------------------------------------------------------------

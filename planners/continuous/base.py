@@ -214,7 +214,9 @@ class Shooting(Planner):
 
     def _rounds(self) -> Iterator[Round]:
         """Yield the rounds of a plan; without end if only time bounds them."""
-        total = self._total()
+        # What the policy plays first costs as much as a sequence.
+        before = 0 if self.policy is None else self.horizon
+        total = self._affordable(self.horizon, before)
         tried = self.default_simulations if total is None else total
         judged = not self.plays_tried and tried > 1
         counts = self._counts(tried - judged)
@@ -224,14 +226,6 @@ class Shooting(Planner):
                 yield Round(count, first=first, opens=k == 0, last=k == len(counts) - 1)
             if judged:
                 yield Round(1, first=False, opens=False, last=False, judges=True)
-
-    def _total(self) -> int | None:
-        """Return how many sequences the limits allow; None: time alone limits."""
-        if self.policy is None or self.max_model_steps is None:
-            return self._affordable(self.horizon)
-        # What the policy plays costs as much as one of them.
-        paid = self.max_model_steps // self.horizon - 1
-        return paid if self.num_simulations is None else min(self.num_simulations, paid)
 
     def _begun(self, request: PlanRequest, box: Box) -> list[Row]:
         """Return the rows that B plans begin with."""

@@ -66,7 +66,7 @@ def parsed() -> argparse.Namespace:
 
 def summary(cell: Cell, rows: list[dict[str, Any]]) -> str:
     """One line about a cell."""
-    return f"{cell.key}: {' | '.join(_figures(rows))}"
+    return f"{cell.key}: {' | '.join(suite.figures(rows))}"
 
 
 def part(kept: Kept) -> Iterator[str]:
@@ -84,7 +84,7 @@ def part(kept: Kept) -> Iterator[str]:
             described = ", ".join(f"{key} {value}" for key, value in rows[0]["machine"].items())
             machines.add(f"- {rows[0]['date']}: {described}.\n")
             others = " | ".join("" if one is None else str(one) for one in learned)
-            figures = " | ".join(_figures(rows))
+            figures = " | ".join(suite.figures(rows))
             yield f"| {task} | {others} | {planner} | {steps:,} | {figures} |\n"
     yield from _verdict(kept)
     yield from sorted(machines)
@@ -104,14 +104,6 @@ def _verdict(kept: Kept) -> Iterator[str]:
         f"\nIn whole episodes, {len(above)} of {len(best)} tasks are above TD-MPC2's return "
         f"({', '.join(above) or 'none'}).\n\n"
     )
-
-
-def _figures(rows: list[dict[str, Any]]) -> Iterator[str]:
-    decisions = sum(row["length"] for row in rows)
-    yield f"{sum(row['score'] for row in rows) / len(rows):,.1f}"
-    yield str(len(rows))
-    yield f"{sum(row['model_steps'] for row in rows) / decisions:,.0f}"
-    yield f"{sum(row['seconds'] for row in rows) / decisions:.2f}"
 
 
 def _longest(kept: Kept, task: str, planner: str) -> tuple[list[dict[str, Any]], int]:

@@ -220,15 +220,7 @@ def _table(task: str, cells: list[Cell], kept: Kept) -> Iterator[str]:
     for cell in cells:
         rows = list(kept.episodes(cell).values())
         if rows:
-            yield f"| {cell.planner} | {' | '.join(_figures(rows))} |\n"
-
-
-def _figures(rows: list[dict[str, Any]]) -> Iterator[str]:
-    decisions = sum(row["length"] for row in rows)
-    yield f"{sum(row['score'] for row in rows) / len(rows):,.1f}"
-    yield str(len(rows))
-    yield f"{sum(row['model_steps'] for row in rows) / decisions:,.0f}"
-    yield f"{sum(row['seconds'] for row in rows) / decisions:.2f}"
+            yield f"| {cell.planner} | {' | '.join(suite.figures(rows))} |\n"
 
 
 def _described(parts: dict[str, Any]) -> str:

@@ -170,36 +170,6 @@ class Parts:
 
         return NetworkEvaluator(network, device=self.config.device)
 
-    def of_observations(self, network: Any, learned: Mapping[str, Any], where: str) -> Any:
-        """Make the network of an agent one that planners ask, with the critics that rate it.
-
-        Args:
-            network: of the agent.
-            learned: what its algorithm has saved.
-            where: that is from, as messages call it.
-        """
-        from plangym_ext.learn import load_network_state
-        from plangym_ext.learn.networks.critics import make_critics
-        from plangym_ext.learn.networks.of_critics import OfCritics
-        from plangym_ext.learn.networks.of_observations import OfObservations
-        from plangym_ext.learn.transforms.rewards import RewardNormalizer
-
-        assert self.config.algorithm is not None
-        config: Any = self.config.algorithm.config
-        theirs = learned.get("modules", {}).get("critics")
-        if theirs is not None:
-            critics = make_critics(
-                network, count=config.critics, hidden=config.critic_hidden, precision="float32"
-            )
-            load_network_state(critics, theirs, where)
-            return OfCritics(network, critics)
-        if learned.get("rewards") is None:
-            return OfObservations(network)
-        # It learned from scaled rewards: planners add what it says to those of the env.
-        rewards = RewardNormalizer(config.discount)
-        rewards.load_state_dict(learned["rewards"])
-        return OfObservations(network, float(rewards.deviation))
-
     def trainer(self, network: Any) -> Any:
         """Make the trainer."""
         return self.config.trainer.make(network)

@@ -154,8 +154,42 @@ def _asked(checkpoint: Path | str, env: Any) -> tuple[Any, bool]:
     load_network_state(network, saved["trainer"]["network"], str(path))
     if config.agent is None:
         return parts.evaluator(network), False
-    found = parts.evaluator(parts.of_observations(network, saved["trainer"], str(path)))
-    return found, network.distribution.num_actions is None
+    asked = _of_observations(config, network, saved["trainer"], str(path))
+    return parts.evaluator(asked), network.distribution.num_actions is None
+
+
+def _of_observations(
+    config: RunConfig, network: Any, learned: Mapping[str, Any], where: str
+) -> Any:
+    """Make the network of an agent one that planners ask, with the critics that rate it.
+
+    Args:
+        config: of its run.
+        network: of the agent.
+        learned: what its algorithm has saved.
+        where: that is from, as messages call it.
+    """
+    from plangym_ext.learn import load_network_state
+    from plangym_ext.learn.networks.critics import make_critics
+    from plangym_ext.learn.networks.of_critics import OfCritics
+    from plangym_ext.learn.networks.of_observations import OfObservations
+    from plangym_ext.learn.transforms.rewards import RewardNormalizer
+
+    assert config.algorithm is not None
+    settings: Any = config.algorithm.config
+    theirs = learned.get("modules", {}).get("critics")
+    if theirs is not None:
+        critics = make_critics(
+            network, count=settings.critics, hidden=settings.critic_hidden, precision="float32"
+        )
+        load_network_state(critics, theirs, where)
+        return OfCritics(network, critics)
+    if learned.get("rewards") is None:
+        return OfObservations(network)
+    # It learned from scaled rewards: planners add what it says to those of the env.
+    rewards = RewardNormalizer(settings.discount)
+    rewards.load_state_dict(learned["rewards"])
+    return OfObservations(network, float(rewards.deviation))
 
 
 def _file(path: Path) -> Path:

@@ -20,7 +20,8 @@ SEEDS = (1, 2, 3, 4, 5, 6)
 MOVES, LEFT = 140, 20
 #: After so many decisions without a reward of 1 an episode is given up.
 _PATIENCE = 46
-#: An episode is used that has earned so much, from so long before its first reward on.
+#: An episode is used that has earned so much, from so long before its first reward on, but for its
+#: last states.
 _ENOUGH, _BEFORE, _LAST = 10.0, 12, 8
 _NEIGHBOURS = 3
 OPTIONS: dict[str, Any] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import plangym_ext
@@ -75,6 +75,15 @@ def run(cell: Cell, seed: int, steps: int, say: Say, keep: Keep) -> None:
     ):
         begun = time.perf_counter()
         play(env, planner(**cell.options), seed=seed, max_steps=moves, callback=shown)
+
+
+def figures(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Mean return, episodes, model steps and seconds a decision, as a table has them."""
+    decisions = sum(row["length"] for row in rows)
+    yield f"{sum(row['score'] for row in rows) / len(rows):,.1f}"
+    yield str(len(rows))
+    yield f"{sum(row['model_steps'] for row in rows) / decisions:,.0f}"
+    yield f"{sum(row['seconds'] for row in rows) / decisions:.2f}"
 
 
 def _check_time(looker: Any, state: Any, steps: int) -> None:
