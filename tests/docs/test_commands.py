@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from published import ROOT, Command, published, tox_environments
 
+from plangym_ext.run.cli import build_parser
+
 #: Options that make a program short: the last one given counts.
 REDUCED: dict[str, str] = {
     "agents.py": "--rounds 1",
@@ -144,6 +146,17 @@ def test_a_published_command_is_known(command):
         assert set(filter(None, chosen.split(","))) <= tox_environments()
     else:
         assert is_install(command), f"{command.place}: how is this to be run?"
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if len(cli_words(c)) > 1], ids=ids)
+def test_a_published_line_is_taken_by_the_parser(command, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    words = filled_in(cli_words(command), PLACEHOLDERS)
+    if "--help" in words:
+        with pytest.raises(SystemExit, match=r"^0$"):
+            build_parser(words).parse_args(words)
+    else:
+        build_parser(words).parse_args(words)
 
 
 def test_every_benchmark_says_how_it_is_run():
