@@ -140,6 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
             # Only now, as the network is checked against the spaces of the env.
             planner = asking(type(planner), options.network, env, chosen)
+            _tell_trained(options)
         if options.opponent and opponent is None:
             opponent = make_own(options.opponent, env, "--opponent")
         page = _page(options, env, planner)
@@ -259,6 +260,21 @@ def _tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
     held = [f"{name} {value}" for name, value in tuned.items() if chosen[name] == value]
     if held:
         print(f"{planner}: options tuned for {env}: {', '.join(held)}")
+
+
+def _tell_trained(options: argparse.Namespace) -> None:
+    """Say where the network has learned, if that is not where is planned."""
+    from plangym_ext.run.training.trained import trained_in
+
+    own = trained_in(options.network)
+    # What else an env is made with may be for training alone, such as an end at a lost life.
+    for name, typed, learned in (
+        ("ENV_ID", options.env, own.id),
+        ("--frameskip", options.frameskip, own.frameskip),
+    ):
+        if typed != learned:
+            then, now = ("the env's own" if value is None else value for value in (learned, typed))
+            print(f"{options.network}: trained with {name} {then}; this is with {now}")
 
 
 def _tell(options: argparse.Namespace, shown: _Shown, seconds: float) -> None:

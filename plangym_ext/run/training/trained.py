@@ -11,7 +11,7 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.planners.options import options_of
-from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
@@ -100,6 +100,20 @@ class Trained(Closing):
     def close(self) -> None:
         """Close the env."""
         self.env.close()
+
+
+def trained_in(checkpoint: Path | str) -> EnvSettings:
+    """Return the settings of the env in which a network was trained.
+
+    Args:
+        checkpoint: a file, or the folder of a run, of which the newest one is taken.
+
+    Raises:
+        DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
+    """
+    saved = read_checkpoint(_file(Path(checkpoint)), replay=False)
+    config: RunConfig = build(RunConfig, saved["config"])
+    return config.env
 
 
 def asking(

@@ -148,6 +148,17 @@ def test_actions_can_be_held_for_more_than_a_step(tmp_path):
     assert last["length"] == last["eval/length"] == 50.0
 
 
+def test_the_command_tells_what_is_not_as_the_agent_learned_it(tmp_path, capsys):
+    run(tmp_path / "run", "sac_pendulum", OF_CRITICS, {"env": {"frameskip": 4}})
+    planned = ["plan", "Pendulum-v1", "--planner", "icem", "--horizon", "3", "--max-steps", "1"]
+    asked = ["--network", str(tmp_path / "run"), "--out", str(tmp_path / "plan"), "--overwrite"]
+    assert main([*planned, *asked]) == 0
+    told = f"{tmp_path / 'run'}: trained with --frameskip 4; this is with the env's own"
+    assert told in capsys.readouterr().out
+    assert main([*planned, *asked, "--frameskip", "4"]) == 0
+    assert "trained with" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "env", [{"id": "LunarLander-v3"}, {"id": "CartPole-v1", "n_workers": 1}], ids=str
 )
