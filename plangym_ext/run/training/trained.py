@@ -61,10 +61,7 @@ class Trained(Closing):
     ) -> None:
         from plangym_ext.learn import load_network_state
 
-        self.path = _file(Path(checkpoint))
-        # A replay may take more memory than this machine has, and playing needs none of it.
-        saved = read_checkpoint(self.path, replay=False)
-        own: RunConfig = build(RunConfig, saved["config"])
+        self.path, saved, own = _read(checkpoint)
         evaluation = dataclasses.replace(
             own.evaluation,
             env={**own.evaluation.env, **free(env or {})},
@@ -111,8 +108,7 @@ def trained_in(checkpoint: Path | str) -> EnvSettings:
     Raises:
         DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
     """
-    saved = read_checkpoint(_file(Path(checkpoint)), replay=False)
-    config: RunConfig = build(RunConfig, saved["config"])
+    _, _, config = _read(checkpoint)
     return config.env
 
 
@@ -159,9 +155,7 @@ def _asked(checkpoint: Path | str, env: Any) -> tuple[Any, bool]:
     """Return the evaluator, and whether its network plays continuous actions."""
     from plangym_ext.learn import load_network_state
 
-    path = _file(Path(checkpoint))
-    saved = read_checkpoint(path, replay=False)
-    config: RunConfig = build(RunConfig, saved["config"])
+    path, saved, config = _read(checkpoint)
     check_same_spaces(str(path), saved["spaces"], env)
     parts = Parts(config)
     network = parts.network(env)
@@ -204,6 +198,15 @@ def _of_observations(
     rewards = RewardNormalizer(settings.discount)
     rewards.load_state_dict(learned["rewards"])
     return OfObservations(network, float(rewards.deviation))
+
+
+def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
+    """Return the file of a checkpoint, what is in it, and the settings of its run."""
+    path = _file(Path(checkpoint))
+    # A replay may take more memory than this machine has, and playing needs none of it.
+    saved = read_checkpoint(path, replay=False)
+    config: RunConfig = build(RunConfig, saved["config"])
+    return path, saved, config
 
 
 def _file(path: Path) -> Path:
