@@ -12,6 +12,7 @@ import leaks
 import numpy as np
 import pytest
 import toy_envs
+from batches import stop
 from interrupting import InterruptAt, InterruptWait, points
 from same_results import assert_same
 
@@ -98,12 +99,15 @@ def test_failing_costs_what_the_failed_step_costs():
 
 
 def test_a_death_is_seen_while_others_take_long(tmp_path):
-    # Worker 1 dies while worker 0 is at a step that goes on until the other is replaced.
+    # Worker 1 dies while worker 0 is at a step that goes on until the other is replaced. It
+    # stands still before the step: it might be through with it before it is killed, and what has
+    # answered is not replaced until it is asked again.
     gate = tmp_path / "gate"
     with plangym_ext.make_vec([Counter, Counter], n_workers=2) as venv:
         venv.reset(seed=0)
         venv.set_attr("gate", [str(gate), ""])
         before = venv.worker_pids
+        stop(before[1])
         venv.step_async(zeros(2))
         os.kill(before[1], signal.SIGKILL)
         replaced = []
