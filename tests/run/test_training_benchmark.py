@@ -146,6 +146,22 @@ def test_actor_critics_there_have_the_same_critics_and_noise(program):
     assert found["policy"]["net_arch"] == networks
 
 
+def test_games_there_are_played_with_its_own_wrappers_and_frames_kept_once(program):
+    found = program["sb3"].sb3_settings(program["tasks"].TASKS["dqn Pong"].config(0))
+    assert (found["atari"], found["num_envs"], found["squared"]) == (True, 4, False)
+    assert found["env_kwargs"] == {"frameskip": 1, "repeat_action_probability": 0.0}
+    # The convolutions and their dense layer are the policy's default.
+    assert found["policy"]["net_arch"] == []
+    replay = {
+        "buffer_size": 250_000,
+        "optimize_memory_usage": True,
+        "train_freq": 8,
+        "gradient_steps": 8,
+        "target_update_interval": 1000,
+    }
+    assert replay.items() <= found["keywords"].items()
+
+
 def test_what_stable_baselines_has_not_is_refused(program):
     from plangym_ext.run.settings.compose import compose
 
@@ -158,6 +174,12 @@ def test_what_stable_baselines_has_not_is_refused(program):
     longer = compose(["ppo_cartpole", {"rounds": 500}])
     with pytest.raises(ValueError, match="must end with the run"):
         program["sb3"].sb3_settings(longer)
+    unclipped = compose(["dqn_atari", {"algorithm": {"clip_reward": None}}])
+    with pytest.raises(ValueError, match="rewards clipped of Atari games alone"):
+        program["sb3"].sb3_settings(unclipped)
+    residual = compose(["dqn_atari", {"agent": {"kind": "impala"}}])
+    with pytest.raises(ValueError, match="of kind nature"):
+        program["sb3"].sb3_settings(residual)
 
 
 def our_run(program, out):
@@ -239,6 +261,20 @@ def test_the_page_and_what_presets_reached_are_those_of_the_runs(program):
             "date": "2026-01-01",
         }
     }
+
+
+def test_curves_of_games_are_kept_and_shown_by_tenths(program):
+    # Spans of two hundredths; none ends in the second tenth, and the last is counted to its own.
+    points = [(20, 3, 1.0), (100, 1, 5.0), (220, 2, 7.0), (1000, 1, -1.0)]
+    curve = [{"step": s, "episodes": n, "return": r, "seconds": s * 7.2} for s, n, r in points]
+    whole = {**run_of(0, 7200.0, -1.0, [-3.0, -1.0]), "curve": curve, "load": [0, 0], "kept": 0}
+    rows = {name: {"ours": [whole]} for name in ("dqn Pong", "ppo_cartpole")}
+    found = program["cells"].summary(rows)
+    assert found["dqn Pong"]["ours"][0]["curve"] == curve
+    assert "curve" not in found["ppo_cartpole"]["ours"][0]
+    text = program["page"].page(found)
+    assert "| dqn Pong | ours | 0 | 1,000 | 2.0 | 2.0 |  | 7.0 |" + "  |" * 6 + " -1.0 |" in text
+    assert text.count("| dqn Pong |") == 2
 
 
 def test_runs_of_earlier_days_are_kept_beside_new_ones(program):

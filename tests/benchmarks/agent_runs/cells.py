@@ -49,13 +49,13 @@ def run(cell: Cell, options: Any) -> None:
 
 
 def summary(rows: Mapping[str, dict[str, list[dict[str, Any]]]]) -> dict[str, Any]:
-    """Return what is kept in the repository: no curves, one line per run."""
+    """Return what is kept in the repository: one line per run, and the curves of some tasks."""
     kept = ("seed", "steps", "seconds", "training", "date", "load", "versions")
     return {
         name: {
             who: [
                 {
-                    **{key: row[key] for key in kept},
+                    **{key: row[key] for key in (*kept, *["curve"] * TASKS[name].has_curve)},
                     "evaluation": _mean(row["evaluation"]),
                 }
                 for row in runs

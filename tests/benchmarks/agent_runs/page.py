@@ -17,7 +17,8 @@ _AIMS = {"sbx": 1.1, "sf": 1.0}
 
 def page(rows: Rows) -> str:
     """Return all that a summary says; see `cells.summary`."""
-    lines = ["## Training agents", "", *_about(rows), *_learning(rows), *_speed(rows)]
+    lines = ["## Training agents", "", *_about(rows), *_learning(rows), *_curves(rows)]
+    lines += _speed(rows)
     return "\n".join(lines).rstrip()
 
 
@@ -78,6 +79,43 @@ def _shown(values: list[Any]) -> str:
         return ""
     mean, low, high = mean_interval(known, statistic="iqm")
     return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _curves(rows: Rows) -> Iterator[str]:
+    there = [name for name in LEARNING if name in rows and LEARNING[name].has_curve]
+    if not there:
+        return
+    yield "### Learning from screens"
+    yield ""
+    yield "Mean return of the episodes that ended in each tenth of a training, first tenth first;"
+    yield "each of the steps is four frames. Hours are those of one processor; other programs ran"
+    yield "on the machine's other one."
+    yield ""
+    tenths = " | ".join(f"{10 * i} %" for i in range(1, 11))
+    yield f"| task | who | seed | steps | hours | {tenths} |"
+    yield f"|---|---|---:|---:|---:|{'---:|' * 10}"
+    for name in there:
+        for who, runs in rows[name].items():
+            for run in runs:
+                cells = [name, _NAMES[who], str(run["seed"]), f"{run['steps']:,}"]
+                cells += [f"{run['seconds'] / 3600:.1f}", *map(_one, by_tenths(run))]
+                yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _one(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def by_tenths(run: Mapping[str, Any]) -> list[float | None]:
+    """Return mean returns of the episodes that ended in each tenth of the steps of a run."""
+    counts, sums = [0] * 10, [0.0] * 10
+    for point in run["curve"]:
+        # "step" ends a span, and spans are as long as parts of tenths.
+        tenth = min(9, (point["step"] - 1) * 10 // run["steps"])
+        counts[tenth] += point["episodes"]
+        sums[tenth] += point["episodes"] * point["return"]
+    return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
 def _speed(rows: Rows) -> Iterator[str]:

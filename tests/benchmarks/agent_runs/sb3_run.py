@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ import torch
 from stable_baselines3.common.atari_wrappers import AtariWrapper
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 from stable_baselines3.dqn import dqn
@@ -97,9 +99,9 @@ def made(settings: dict[str, Any]) -> Any:
     """Return the envs; where speed counts, without what is only to be looked at."""
     make = functools.partial(gym.make, settings["env"], **settings["env_kwargs"])
     if settings["atari"]:
-        gym.register_envs(importlib.import_module("ale_py"))
-        screens = DummyVecEnv([lambda: AtariWrapper(make())] * settings["num_envs"])
-        return VecFrameStack(screens, 4)
+        # Inside of the wrappers: an episode is a whole game there, and its rewards are the game's.
+        inner = make if settings["bare"] else lambda: Monitor(make())
+        return screens(lambda: AtariWrapper(inner()), settings["num_envs"])
     if settings["bare"]:
         return DummyVecEnv([make] * settings["num_envs"])
     return make_vec_env(
@@ -108,6 +110,12 @@ def made(settings: dict[str, Any]) -> Any:
         seed=settings["seed"],
         env_kwargs=settings["env_kwargs"],
     )
+
+
+def screens(make: Callable[[], gym.Env], num_envs: int) -> VecFrameStack:
+    """Return envs of an Atari game, which show the last four frames."""
+    gym.register_envs(importlib.import_module("ale_py"))
+    return VecFrameStack(DummyVecEnv([make] * num_envs), 4)
 
 
 def policy(settings: dict[str, Any], activations: dict[str, Any]) -> dict[str, Any]:
@@ -141,6 +149,8 @@ def number(value: Any) -> Any:
 
 def played(model: Any, settings: dict[str, Any], episodes: int, seed: int) -> list[float]:
     """Return what episodes come to, each from a seed of its own."""
+    if settings["atari"]:
+        return played_games(model, settings, episodes, seed)
     found = []
     normalizer = model.get_vec_normalize_env()
     env = gym.make(settings["env"], **settings["env_kwargs"])
@@ -154,6 +164,23 @@ def played(model: Any, settings: dict[str, Any], episodes: int, seed: int) -> li
             total, over = total + float(reward), terminated or truncated
         found.append(total)
     env.close()
+    return found
+
+
+def played_games(model: Any, settings: dict[str, Any], episodes: int, seed: int) -> list[float]:
+    """Return the scores of whole games."""
+    make = functools.partial(gym.make, settings["env"], **settings["env_kwargs"])
+    wrapped = {"terminal_on_life_loss": False, "clip_reward": False}
+    envs = screens(lambda: Monitor(AtariWrapper(make(), **wrapped)), 1)
+    found = []
+    for i in range(episodes):
+        envs.seed(seed + i)
+        obs, over = envs.reset(), [False]
+        while not over[0]:
+            action, _ = model.predict(obs, deterministic=True)
+            obs, _, over, infos = envs.step(action)
+        found.append(float(infos[0]["episode"]["r"]))
+    envs.close()
     return found
 
 

@@ -82,15 +82,20 @@ def _from_replay_policy(config: RunConfig) -> dict[str, Any]:
 
     Layers begin as torch makes them, there and here; ours have heads that begin at 0.
     """
+    assert config.agent is not None
     assert config.algorithm is not None
-    agent, ours = _dense(config), config.algorithm.config
+    screens = _is_atari(config)
+    agent, ours = config.agent.config if screens else _dense(config), config.algorithm.config
+    if screens and (agent.kind, agent.hidden, agent.recurrent) != ("nature", None, "none"):
+        raise ValueError("of screens only the network of kind nature is the same there")
     if agent.init != "zero_heads" or agent.layer_norm or agent.normalize_obs:
         raise ValueError("layers begin as torch makes them there, and nothing is normalised")
     found = {"activation": agent.activation, "optimizer_kwargs": {"eps": ours.epsilon}}
     if config.algorithm.name == "dqn":
         if agent.dueling or agent.noisy or agent.returns != "mean":
             raise ValueError("DQN has a plain network there")
-        return {**found, "net_arch": list(agent.hidden or (64, 64))}
+        # After the convolutions and their one dense layer there is none.
+        return {**found, "net_arch": [] if screens else list(agent.hidden or (64, 64))}
     if agent.activation != "relu":
         raise ValueError("critics have rectifiers here, and the policy's activation there")
     hidden = {"pi": list(agent.hidden), "qf": list(ours.critic_hidden)}
@@ -180,14 +185,24 @@ def _by_share(number: Any, updates: int) -> Any:
     return [number.start, number.end]
 
 
+#: Of the replay of screens, which holds those of the next step once; then it cannot tell what a
+#: time limit cut.
+_FRAMES = {
+    "optimize_memory_usage": True,
+    "replay_buffer_kwargs": {"handle_timeout_termination": False},
+}
+
+
 def _replay(config: RunConfig) -> dict[str, Any]:
     """Return what DQN, SAC, TD3 and DDPG have in common."""
     assert config.algorithm is not None
     ours = config.algorithm.config
     if ours.optimizer != "adam" or ours.l2 or isinstance(ours.learning_rate, Schedule):
         raise ValueError("there is Adam alone, without weight decay, at one learning rate")
-    if ours.prioritized or ours.frames or ours.clip_reward is not None:
-        raise ValueError("draws are uniform there; frames and rewards are as they are")
+    if ours.prioritized:
+        raise ValueError("draws are uniform there")
+    if (ours.frames, ours.clip_reward) != ((True, 1.0) if _is_atari(config) else (False, None)):
+        raise ValueError("frames are kept once and rewards clipped of Atari games alone there")
     updates = ours.updates_per_step * config.steps_per_round
     if updates != int(updates):
         raise ValueError(f"{updates} updates a round; there it is a whole number")
@@ -201,6 +216,7 @@ def _replay(config: RunConfig) -> dict[str, Any]:
         "train_freq": config.collector.moves,
         "gradient_steps": int(updates),
         "n_steps": ours.n_steps,
+        **(_FRAMES if ours.frames else {}),
     }
 
 

@@ -51,6 +51,9 @@ _ACROBOT = {"env": {"id": "Acrobot-v1"}}
 _DOUBLE = {**_ACROBOT, "algorithm": {"double": True, "learning_rate": 5e-4}}
 #: Of SAC and TD3.
 _BFLOAT16 = {"algorithm": {"precision": "bfloat16"}}
+#: Schedules of a run of a million steps, of which two hours are the beginning.
+_DQN_PONG = {"algorithm": {"exploration": {"start": 1.0, "end": 0.01, "over": 100_000}}}
+_RAINBOW_PONG = {"algorithm": {"beta": {"start": 0.4, "end": 1.0, "over": 250_000}}}
 _T_MAZE = {"env": {"id": "plangym_ext/TMaze-v0", "kwargs": {"n": 20}, "max_steps": 200}}
 
 
@@ -68,6 +71,7 @@ class Task:
         source: of the aim and the settings.
         sb3: whether Stable-Baselines3 can be run with the same settings.
         more: peers that are run, too, for their speed.
+        has_curve: whether returns are kept and shown from the first steps on.
     """
 
     preset: str
@@ -79,6 +83,7 @@ class Task:
     source: str = ""
     sb3: bool = True
     more: tuple[str, ...] = ()
+    has_curve: bool = False
 
     def config(self, seed: int) -> RunConfig:
         """Return the settings of one run."""
@@ -119,6 +124,21 @@ def _mujoco_from_replay() -> Iterator[tuple[str, Task]]:
         yield f"{name} HalfCheetah, 100k, bfloat16", Task(preset, 100_000, _BFLOAT16, sb3=False)
         preset = f"{name}_pendulum"
         yield f"{preset}, bfloat16", Task(preset, 20_000, _BFLOAT16, sb3=False)
+
+
+def _games_from_replay() -> Iterator[tuple[str, Task]]:
+    """Yield Pong, with as many steps as two hours gave on one processor of two that were busy.
+
+    CleanRL's DQN explores in the first tenth of a run of ten million steps; ours in that of a
+    million, of which these are the beginning.
+    """
+    one_thread = {"threads": 1}
+    rest = {"aim": 20.3, "spread": 0.4, "aim_in": "training", "has_curve": True}
+    source = "CleanRL's DQN after 10M steps"
+    changed = {**_DQN_PONG, **one_thread}
+    yield "dqn Pong", Task("dqn_atari", 500_000, changed, source=source, **rest)
+    changed = {**_RAINBOW_PONG, **one_thread}
+    yield "rainbow Pong", Task("rainbow_atari", 320_000, changed, source=source, sb3=False, **rest)
 
 
 LEARNING: Mapping[str, Task] = {
@@ -170,6 +190,7 @@ LEARNING: Mapping[str, Task] = {
     "td3_pendulum": Task("td3_pendulum", 20_000),
     "ddpg_pendulum": Task("ddpg_pendulum", 20_000),
     **dict(_mujoco_from_replay()),
+    **dict(_games_from_replay()),
     "sac_halfcheetah": Task(
         "sac_halfcheetah",
         1_000_000,
