@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 from abc import ABC, abstractmethod
@@ -72,6 +73,7 @@ class Planner(ABC):
     def __post_init__(self) -> None:
         """Check the options; derived planners check theirs after these."""
         self._kept: Kept = NothingKept()
+        self._planned_with: tuple[Any, ...] | None = None
         self.discount = self._number("discount", 0.0, 1.0)
         if self.max_model_steps is not None:
             self.max_model_steps = self._integer("max_model_steps", 1)
@@ -173,6 +175,7 @@ class Planner(ABC):
             NoLegalAction: a state allows nothing.
             WrongKind: the env has two players, and this planner plans for one.
         """
+        self._take_options()
         check_players(self, env)
         self._check_observations(env)
         clock = Clock(self.max_seconds)
@@ -185,6 +188,22 @@ class Planner(ABC):
         except InvalidAnswer as error:
             # The check of the answer does not know which planner asked.
             raise InvalidAnswer(f"{name}: {error}") from error
+
+    def _take_options(self) -> None:
+        """Check the options again if one was assigned since the last plan."""
+        now = _values(self)
+        before = self._planned_with
+        # By identity: of arrays and functions there may be no other equality.
+        if before is not None and any(a is not b for a, b in zip(now, before, strict=True)):
+            kept = self._kept
+            self.__post_init__()
+            self._kept = kept
+            self._forget_options()
+            now = _values(self)
+        self._planned_with = now
+
+    def _forget_options(self) -> None:  # noqa: B027
+        """Forget what was made for other options; most keep nothing that depends on them."""
 
     def _check_observations(self, env: SearchModel) -> None:
         """Have the functions that are asked about observations refuse those they cannot take."""
@@ -267,6 +286,17 @@ def as_planner(player: Any) -> Any:
     """
     make = getattr(player, "as_planner", None)
     return player if make is None or isinstance(player, type) else make()
+
+
+@functools.cache
+def _names(cls: type[Planner]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+def _values(planner: Planner) -> tuple[Any, ...]:
+    """Return the values of all options; looked up at every plan, so without `dataclasses`."""
+    held = vars(planner)
+    return tuple([held[name] for name in _names(type(planner))])
 
 
 def _with_compiling(plans: list[Plan], seconds: float) -> list[Plan]:

@@ -6,6 +6,7 @@ Tree searches and planners that sample sequences ask one function,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.core.numbers import finite_between
+from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.planners.rating import Evaluator
 
 # obs [L, *obs] -> [L], and -> [L, A]
@@ -73,11 +75,20 @@ def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | Non
         temperature: the prior is softmax(q / temperature).
         policy: the prior instead, `obs -> [L, A]` of probabilities.
 
+    Raises:
+        InvalidOption: the temperature is no number above 0.
+
     Source: Alpacka's quality network rater.
     """
+    temperature = finite_between("from_q: temperature", temperature, 1e-9, math.inf)
 
     def evaluate(obs: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
         q = np.asarray(q_function(obs), np.float64)
+        if q.ndim != 2:
+            raise InvalidAnswer(
+                f"from_q: the function must return Q values [L, A], a row per observation; got "
+                f"shape {q.shape}."
+            )
         if policy is not None:
             return policy(obs), q.max(axis=1)
         # The largest exponent is 0: exp cannot overflow, whatever the scale of returns.

@@ -28,6 +28,7 @@ from plangym_ext.states.late_state import first_codec
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.reseeding import generator_words, reseed
+from plangym_ext.states.sampling import info_of, sampled
 
 
 class GymEnv(LocalStepper, PlanEnv):
@@ -100,13 +101,13 @@ class GymEnv(LocalStepper, PlanEnv):
         action_layout = SpaceLayout(self.gym_env.action_space)
         self.gym_env, self.codec, _ = first_codec(self.gym_env, state, check=check, trusted=trust)
         # A seed, so that equal envs find equal fields and widths in every process.
-        self.gym_env.reset(seed=0)
+        shown = info_of(self.gym_env.reset(seed=0))
         self._live = LiveState(self.gym_env, self.codec, self.name)
         self.envelope = self._live.envelope
         # A copy: to seed the env's own space would change what its user samples.
         probe = copy.deepcopy(self.gym_env.action_space)
         probe.seed(0)
-        *_, info = self.gym_env.step(probe.sample())
+        *_, info = self.gym_env.step(sampled(probe, shown))
         self.obs_writer = ObsWriter(obs_layout)
         self.info_writer = InfoWriter(info)
         self.values = ValuePolicy(self._invalid, self.name, obs_layout, self.info_writer.columns)

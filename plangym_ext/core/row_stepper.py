@@ -93,6 +93,11 @@ class RowStepper(ABC):
         return self.layout.action.space
 
     @property
+    def tells_masks(self) -> bool:
+        """Whether infos say which actions a state allows: `infos["action_mask"]`."""
+        return any(column.key == "action_mask" for column in self.layout.info)
+
+    @property
     def state_width(self) -> int:
         """S, the bytes of one state row."""
         return self.layout.state_width

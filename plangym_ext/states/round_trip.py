@@ -24,6 +24,7 @@ from plangym_ext.errors import WrongKind
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.sampling import info_of, sampled
 
 #: What Python says where four values of a step are unpacked as five.
 FOUR_VALUES = "not enough values to unpack (expected 5, got 4)"
@@ -65,6 +66,8 @@ class Subject:
     codec: StateCodec
     #: Seconds of every step that was played.
     step_seconds: list[float] = field(default_factory=list)
+    #: Of the last step, or of the reset that followed it.
+    info: dict[str, Any] = field(default_factory=dict)
 
     def save(self) -> bytes:
         """Return state as the codec writes it."""
@@ -94,6 +97,7 @@ class Subject:
             "truncated": bool(truncated),
         }
         fields |= _numeric("info", info)
+        self.info = info
         if terminated or truncated:
             # Without a seed: what this reset draws has to be part of the state.
             fields |= self._after_reset()
@@ -104,7 +108,7 @@ class Subject:
         return self._after_reset() | self._left()
 
     def _after_reset(self) -> dict[str, Any]:
-        obs, _ = self.env.reset()
+        obs, self.info = self.env.reset()
         return self._fields("observation after the next reset", obs)
 
     def _left(self) -> dict[str, Any]:
@@ -235,21 +239,22 @@ class _Trip:
         # A copy, as seeding the env's own space would change what its user samples.
         space = copy.deepcopy(subject.env.action_space)
         space.seed(seed)
-        actions = [space.sample() for _ in range(count)]
-        subject.env.reset(seed=seed)
+        subject.info = info_of(subject.env.reset(seed=seed))
         self.saved: dict[int, bytes] = {}
         self._randoms: dict[int, bytes] = {}
         self._played: list[dict[str, Any]] = []
-        for step, action in enumerate(actions):
+        self._actions: list[Any] = []
+        for step in range(count):
             # Not before the first save point, without which there would be nothing to restore.
             if self.saved and time.monotonic() >= play_until:
                 break
             if step in save_points:
                 self.saved[step] = subject.save()
                 self._randoms[step] = subject.random_state()
-            self._played.append(subject.play(action))
+            # Of what the env says may be played now, if it does.
+            self._actions.append(sampled(space, subject.info))
+            self._played.append(subject.play(self._actions[-1]))
             step_done()
-        self._actions = actions[: len(self._played)]
         self.complete = len(self._actions) == count
         # One longer than `actions`: the last entry is the reset.
         self._played.append(subject.play_reset())

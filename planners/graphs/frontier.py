@@ -31,6 +31,7 @@ Heuristic = Callable[[Any], npt.ArrayLike]
 _WHICH = "which takes observations [L, *obs] and returns steps to a goal [L]"
 
 _SMALLEST = 1e-30  # probability of an action that a policy gives none
+_GOAL = b"goal"  # follows the key of a goal's state
 
 
 class Ahead(NamedTuple):
@@ -150,7 +151,7 @@ class FrontierSearch(Planner):
             request.needed_obs("a heuristic, an evaluator or state_key 'obs'")
         keys = state_keys(self.state_key, request.states, request.obs)
         kept = self._kept.take(request.env, request.batch)
-        rest = [_rest(one, key) for one, key in zip(kept, keys, strict=True)]
+        rest = [_rest(*one) for one in zip(kept, keys, request.masks(), strict=True)]
         searches = self._searches(request, keys, [b for b, one in enumerate(rest) if one is None])
         while self._expand(request, searches) and not request.clock.over:
             pass
@@ -190,7 +191,9 @@ class FrontierSearch(Planner):
         if not rows:
             return {}
         masks, found = request.masks(), {}
-        priors, _ = self._asked(rows_of(request.obs, rows), masks[rows])
+        # Without a policy nothing has to be seen.
+        obs = rows_of(request.obs, rows) if self._policy() else None
+        priors, _ = self._asked(obs, masks[rows])
         for i, b in enumerate(rows):
             root = Node(
                 state=request.states[b].copy(),
@@ -238,6 +241,9 @@ class FrontierSearch(Planner):
         on = np.flatnonzero(goal | ~(over | cut))
         if len(on):
             keys = state_keys(self.state_key, out.states[on], rows_of(out.obs, on))
+            # An ending can leave everything as it was, as an action does that hands a result in:
+            # the goal is another one than the state before it.
+            keys = [key + _GOAL if ends else key for key, ends in zip(keys, goal[on], strict=True)]
             parts = zip(*[pairs[i] for i in on], strict=True)
             rows, parents, played = (list(part) for part in parts)
             states, obs = out.states[on], rows_of(out.obs, on)
@@ -352,9 +358,15 @@ def _checked(said: npt.ArrayLike, count: int) -> Floats:
     return found
 
 
-def _rest(kept: Ahead | None, key: bytes) -> Ahead | None:
-    """Return what is left of a way if a state is its next one."""
-    if kept is None or len(kept.keys) < 2 or kept.keys[1] != key:
+def _rest(kept: Ahead | None, key: bytes, legal: npt.NDArray[np.bool_]) -> Ahead | None:
+    """Return what is left of a way if a state is its next one, and its next action is allowed.
+
+    Args:
+        kept: the way; None: there is none.
+        key: of the state.
+        legal: `[A]` the actions that may be played there.
+    """
+    if kept is None or len(kept.keys) < 2 or kept.keys[1] != key or not legal[kept.actions[1]]:
         return None
     # The first key was the state of the last plan; the move played there led to the second.
     return Ahead(kept.keys[1:], kept.actions[1:], kept.rewards[1:])

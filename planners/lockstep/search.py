@@ -6,7 +6,7 @@ import copy
 import functools
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -304,17 +304,24 @@ class Search:
 
     # Limits ---------------------------------------------------------------------
 
-    def allowance(self, cost: int | np.integer[Any]) -> npt.NDArray[np.int64]:
+    def allowance(
+        self, cost: int | npt.NDArray[np.int64], least: int | None = None
+    ) -> npt.NDArray[np.int64]:
         """Return how many simulations of at most `cost` steps each tree may begin, `[B]`.
 
+        Args:
+            cost: of all trees, or `[B]` of each.
+            least: what the first simulation may cost; None: as the others.
+
         Raises:
-            InvalidOption: the steps do not even pay for one.
+            InvalidOption: the steps do not even pay for the first.
         """
         # As `allowances` of kernels, which takes longer to compile than a plan.
-        limits, in_flight = self._limits(int(cost)), self._num_in_flight
+        first = int(np.max(cost)) if least is None else least
+        limits, in_flight = self._limits(first), self._num_in_flight
         left = limits.num_simulations - self.done - in_flight
         if limits.max_model_steps >= 0:
-            most = (limits.max_model_steps - self.costs.counts[0]) // limits.cost
+            most = (limits.max_model_steps - self.costs.counts[0]) // cost
             left = np.minimum(left, most - in_flight)
         return left
 

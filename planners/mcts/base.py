@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.final_action import highest, sampled
@@ -60,7 +61,7 @@ class TreeSearch(Planner):
             0 plays the most visited.
         capacity: most nodes per tree, the root included; at least 2. A search
             ends when its tree is full, and its plan says so. None means room
-            for all simulations, twice that with `keep_tree`; 10,000 if only
+            for all simulations, twice that with `keep_tree`; at most 10,000 if
             time bounds them.
         keep_tree: go on with the subtree of the state that came about, if it is
             in the tree, bit for bit. `reset` drops it.
@@ -100,7 +101,7 @@ class TreeSearch(Planner):
         self.temperature = self._number("temperature", 0.0, math.inf)
         self._checked_selection = self._selection()
         # Code is compiled for the memory of one search: that of some of its rows has none.
-        self._kept: KeptSearch[CompiledSearch] = KeptSearch(lambda _code, _rows: None)
+        self._kept: KeptSearch[CompiledSearch] = KeptSearch(_no_code)
 
     @abstractmethod
     def _selection(self) -> Selection:
@@ -146,18 +147,35 @@ class TreeSearch(Planner):
         self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
 
+    def _forget_options(self) -> None:
+        """Forget the search, whose memory and settings are those of other options."""
+        self._kept.clear()
+
     def _capacity(self, num_actions: int) -> int:
         """Return how many nodes a tree has room for."""
         if self.capacity is not None:
+            least = 1 + self._first_nodes(num_actions)
+            if self.capacity < least:
+                raise InvalidOption(
+                    f"{self._option('capacity')} must be at least {least}, the root and what "
+                    f"the first simulation adds to it; got {self.capacity}."
+                )
             return self.capacity
         if self.most_simulations == UNBOUNDED:
             most = _TIMED_CAPACITY
         else:
             most = 1 + self.most_simulations * self._nodes_per_simulation(num_actions)
+            if self.max_seconds is not None:
+                # More than time allows may have been asked for.
+                most = min(most, _TIMED_CAPACITY)
             if self.max_model_steps is not None:
                 most = min(most, 1 + self.max_model_steps * self._nodes_per_step())
         # Nodes that are kept and as many new ones; the root is among both.
         return 2 * most - 1 if self.keep_tree else most
+
+    def _first_nodes(self, num_actions: int) -> int:  # noqa: ARG002
+        """Return how many nodes the first step from the root adds at once."""
+        return 1
 
     def _nodes_per_step(self) -> int:
         """Return how many nodes a step of the model adds at most."""
@@ -192,6 +210,10 @@ class TreeSearch(Planner):
             self.rollout_policy,
         )
         return leaf_rater(rollouts, self.evaluator, num_actions)
+
+
+def _no_code(_code: CompiledSearch, _rows: npt.NDArray[np.intp]) -> None:
+    """Return what is kept of compiled code for some rows."""
 
 
 def tree_plans(search: Search, seconds: float) -> list[Plan]:

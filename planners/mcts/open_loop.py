@@ -92,9 +92,10 @@ class OpenLoopMCTS(BanditSearch):
     def _wave(self, search: Search) -> bool:
         """Choose, replay, rate and back up a wave; return False if there was none left."""
         tree, settings = search.tree, search.settings
-        # No walk of this wave goes further than one step beyond the deepest node.
-        cost = 1 + deepest(tree) + search.rater.most_steps
-        limits = np.minimum(settings.wave_size, search.allowance(cost))
+        least = 1 + search.rater.most_steps
+        # No walk of this wave goes further than one step beyond its tree's deepest node.
+        cost = least + deepest(tree)
+        limits = np.minimum(settings.wave_size, search.allowance(cost, least))
         rows, leaves = np.empty((2, max(0, int(limits.sum()))), np.int32)
         count = select_wave(tree, limits, settings.selection, search.halving, rows, leaves)
         if count == 0:
@@ -223,15 +224,15 @@ def _rated(
 
 
 @kernel
-def deepest(tree: Tree) -> int:
-    """Return the depth of the deepest node of all trees."""
-    most = 0
+def deepest(tree: Tree) -> Array:
+    """Return the depth of the deepest node of each tree, `[B]` int64."""
+    most = np.zeros(len(tree.size), np.int64)
     for b in range(len(tree.size)):
         depth = np.zeros(tree.size[b], np.int64)
         for n in range(1, tree.size[b]):
             # Parents come before their children.
             depth[n] = depth[tree.parent[b, n]] + 1
-            most = max(most, depth[n])
+            most[b] = max(most[b], depth[n])
     return most
 
 

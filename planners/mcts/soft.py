@@ -69,6 +69,7 @@ class SoftSearch(TreeSearch):
             temperature=np.full(batch, self.policy_temperature),
             value=np.zeros((batch, nodes)),
             entropy=np.zeros((batch, nodes)),
+            plain=np.zeros((batch, nodes)),
         )
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:

@@ -79,20 +79,30 @@ class STS(BanditSearch):
         """Return the children of every expansion: all where the first is the root's."""
         return num_actions + (self.num_expansions - 1) * self._width(num_actions)
 
+    def _first_nodes(self, num_actions: int) -> int:
+        """Return that the root is given all its children at once."""
+        return num_actions
+
     def _width(self, num_actions: int) -> int:
         """Return how many children a node below the root has at most."""
         return num_actions if self.num_children is None else min(self.num_children, num_actions)
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Return `_wave` of a search."""
-        return functools.partial(self._wave, search)
+        """Return `_wave` of a search, none of whose trees is stuck."""
+        return functools.partial(self._wave, search, np.zeros(len(search.done), np.bool_))
 
-    def _wave(self, search: Search) -> bool:
-        """Run a wave of simulations side by side; return False if there was none left."""
+    def _wave(self, search: Search, stuck: npt.NDArray[np.bool_]) -> bool:
+        """Run a wave of simulations side by side; return False if there was none left.
+
+        Args:
+            search: the search.
+            stuck: `[B]`, written: trees that no simulation of a wave has found room in. Nothing
+                is drawn for them from then on, as if the others were not there.
+        """
         tree, settings = search.tree, search.settings
         if self.num_children is not None:
             _complete_roots(search)
-        limits = np.minimum(settings.wave_size, self._allowance(search))
+        limits = np.where(stuck, 0, np.minimum(settings.wave_size, self._allowance(search)))
         room = int(limits.sum())
         rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
         rule = settings.selection, search.halving, self.num_children
@@ -112,7 +122,9 @@ class STS(BanditSearch):
         run = end_descent(tree, descent)
         observed(tree, rows, leaves)
         # Of those alone that found room for an expansion: the others were no simulations.
-        search.done += np.bincount(rows[descent.done], minlength=len(search.done))
+        done = np.bincount(rows[descent.done], minlength=len(search.done))
+        search.done += done
+        stuck |= done == 0
         return run > 0
 
     def _allowance(self, search: Search) -> npt.NDArray[np.int64]:

@@ -43,7 +43,9 @@ def starts_from(
         policy: what draws the actions.
     """
     obs = None if policy is None else rows_of(request.needed_obs("a rollout_policy"), rows)
-    legal = None if request.legal is None else request.legal[rows]
+    # Where the env says what later states allow, playouts have to go step by step from the first.
+    told = request.legal is not None or getattr(request.env, "tells_masks", False)
+    legal = request.masks()[rows] if told else None
     return Starts(rows, request.states[rows], obs, first, legal)
 
 

@@ -53,6 +53,7 @@ class Soft(NamedTuple):
     temperature: npt.NDArray[np.float64]  # [B]
     value: npt.NDArray[np.float64]  # [B, N] of what follows each node
     entropy: npt.NDArray[np.float64]  # [B, N] of the policies that follow, discounted
+    plain: npt.NDArray[np.float64]  # [B, N] of what follows each node, no entropy counted
 
 
 # A node ----------------------------------------------------------------------------------
@@ -60,7 +61,11 @@ class Soft(NamedTuple):
 
 @kernel_inline
 def unit(tree: Tree, b: int, soft: Soft) -> float:
-    """Return what a temperature of 1 is: a return of 1, or the spread of all in the tree."""
+    """Return what a temperature of 1 is: a return of 1, or the spread of all in the tree.
+
+    Of returns without entropy: the spread of those with it grows with the temperature, which
+    would grow with the spread, and so on.
+    """
     spread = np.float64(tree.q_high[b]) - np.float64(tree.q_low[b])
     return spread if soft.scale == SCALE_TREE and spread > 0.0 else 1.0
 
@@ -122,6 +127,7 @@ def write_policy(returns: Array, temperature: float, tsallis: bool) -> None:
 def set_value(tree: Tree, b: int, node: int, soft: Soft) -> None:
     """Write what follows a node is worth: by the actions with a return, or else its rating."""
     soft.value[b, node], soft.entropy[b, node] = tree.value[b, node], 0.0
+    soft.plain[b, node] = tree.value[b, node]
     returns = np.empty(tree.order.shape[1])
     if known_returns(tree, b, node, soft, returns) == 0:
         return
@@ -129,6 +135,7 @@ def set_value(tree: Tree, b: int, node: int, soft: Soft) -> None:
     policy = returns.copy()
     write_policy(policy, temperature, soft.rule == TSALLIS)
     largest, expected, shannon, below, squares = -np.inf, 0.0, 0.0, 0.0, 0.0
+    plain = 0.0
     for a in range(len(returns)):
         child = tree.children[b, node, a]
         if returns[a] == -np.inf:
@@ -137,16 +144,24 @@ def set_value(tree: Tree, b: int, node: int, soft: Soft) -> None:
         largest = max(largest, q)
         if policy[a] > 0.0:
             expected += policy[a] * q
+            plain += policy[a] * plain_return(tree, b, child, soft)
             shannon -= policy[a] * math.log(policy[a])
             squares += policy[a] * policy[a]
             below += policy[a] * tree.discount[b, child] * soft.entropy[b, child]
-    soft.entropy[b, node] = shannon + below
+    soft.entropy[b, node], soft.plain[b, node] = shannon + below, plain
     if soft.rule == LARGEST:
-        soft.value[b, node] = largest
+        # It counts no entropy itself.
+        soft.value[b, node] = soft.plain[b, node] = largest
     elif soft.rule == SHANNON:
         soft.value[b, node] = expected + temperature * shannon
     else:
         soft.value[b, node] = expected + temperature * (1.0 - squares) / 2.0
+
+
+@kernel_inline
+def plain_return(tree: Tree, b: int, node: int, soft: Soft) -> float:
+    """Return the reward of a node's edge and what follows it, no entropy counted."""
+    return tree.reward[b, node] + tree.discount[b, node] * soft.plain[b, node]
 
 
 @kernel_inline
@@ -300,8 +315,9 @@ def _settle(tree: Tree, b: int, node: int, soft: Soft) -> None:
     # Discount first: a terminated edge has discount 0, which hides what its node holds.
     q = tree.reward[b, node] + tree.discount[b, node] * soft.value[b, node]
     tree.q[b, node] = np.float32(q)
-    tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
-    tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
+    plain = np.float32(plain_return(tree, b, node, soft))
+    tree.q_low[b] = min(tree.q_low[b], plain)
+    tree.q_high[b] = max(tree.q_high[b], plain)
 
 
 @kernel

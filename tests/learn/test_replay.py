@@ -136,6 +136,15 @@ def test_weights_do_not_depend_on_the_room_that_is_left(capacity):
     assert by_row == {0: 1.0, 1: 0.5, 2: 0.25}
 
 
+def test_the_largest_weight_of_a_batch_is_1_whatever_else_is_there():
+    replay = PrioritizedReplay(8, seed=0, alpha=1, beta=1)
+    # A row of hardly any priority, which is never among those that are drawn here.
+    replay.add(rows(0, 3), priorities=[1e-12, 2.0, 8.0])
+    batch = replay.sample(10)
+    assert consistent(batch.samples) == [1] * 2 + [2] * 8
+    assert batch.weights.tolist() == [1.0] * 2 + [0.25] * 8
+
+
 def test_alpha_and_beta_are_exponents():
     replay = PrioritizedReplay(8, seed=0, alpha=0.5, beta=0)
     replay.add(rows(0, 2), priorities=[1.0, 9.0])
@@ -235,8 +244,7 @@ def test_tree_draws_the_row_whose_running_sum_exceeds_the_target(jit, rows):
     tree, masses = new_sum_tree(rows), np.arange(rows) % 3 + 0.5
     put(tree, np.arange(rows), masses)
     total = masses.sum()
-    assert tree.sums[ROOT] == total
-    assert tree.least[ROOT] == 0.5
+    assert tree[ROOT] == total
     targets = np.arange(0, total, 0.25)
     places = np.empty(len(targets), np.int64)
     pick(tree, targets, places)
@@ -251,7 +259,7 @@ def test_rows_without_mass_are_never_drawn_whatever_is_rounded(jit):
     masses[:3] = 1e-30, 1e30, 0.0
     masses[500:] = 0.0
     put(tree, np.arange(1000), masses)
-    total = tree.sums[ROOT]
+    total = tree[ROOT]
     # Beyond the sum as well: that is where rounding may lead.
     targets = np.concatenate([rng.random(2000) * total, np.nextafter(total, [0, 2 * total])])
     places = np.empty(len(targets), np.int64)
@@ -267,8 +275,7 @@ def test_tree_depends_on_the_masses_alone():
         assign(other, rng.integers(50, size=20), 1e9 * rng.random(20))
     for place in rng.permutation(50):
         assign(other, np.array([place]), masses[place : place + 1])
-    assert one.sums.tobytes() == other.sums.tobytes()
-    assert one.least.tobytes() == other.least.tobytes()
+    assert one.tobytes() == other.tobytes()
 
 
 # Saving -----------------------------------------------------------------------------------

@@ -29,6 +29,14 @@ def flat_optimizer(network: nn.Module, config: LearnerConfig) -> FlatOptimizer:
     return FlatOptimizer(network, config, **options)
 
 
+def _is_weight(name: str, parameter: nn.Parameter) -> bool:
+    """Return whether a parameter decays: no bias, and no scale of a normalisation.
+
+    These have one dimension; biases of critics side by side, as `Critics.biases`, have two.
+    """
+    return parameter.ndim > 1 and "biases" not in name.split(".")
+
+
 class FlatOptimizer:
     """Steps a network down a gradient, with its parameters joined into one vector.
 
@@ -49,11 +57,10 @@ class FlatOptimizer:
     """
 
     def __init__(self, network: nn.Module, config: OptimizerConfig, **options: Any) -> None:
-        learned = [p for p in network.parameters() if p.requires_grad]
+        learned = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
         decay = at(config.l2, 0)
-        # Biases, and the scales of normalisations, are one-dimensional, and do not decay.
-        decayed = [p for p in learned if p.ndim > 1] if decay else []
-        rest = [p for p in learned if p.ndim <= 1 or not decay]
+        decayed = [p for name, p in learned if decay and _is_weight(name, p)]
+        rest = [p for name, p in learned if not (decay and _is_weight(name, p))]
         self._parts = [_Part(parameters) for parameters in (decayed, rest) if parameters]
         self._parameters = [p for part in self._parts for p in part.parameters]
         groups: list[dict[str, Any]] = [

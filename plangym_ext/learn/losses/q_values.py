@@ -119,13 +119,18 @@ def rescaled(value: Any, epsilon: float = 1e-3) -> Any:
     Source: Pohlen et al. 2018, "Observe and look further: achieving consistent performance on
     Atari", section 3.2.
     """
-    return value.sign() * ((value.abs() + 1).sqrt() - 1) + epsilon * value
+    size = value.abs()
+    # sqrt(x + 1) - 1 without its difference, in which a small x loses its digits.
+    return value.sign() * (size / ((size + 1).sqrt() + 1)) + epsilon * value
 
 
 def unscaled(value: Any, epsilon: float = 1e-3) -> Any:
     """Return what `rescaled` makes `value` of; proposition A.2 there."""
-    root = (1 + 4 * epsilon * (value.abs() + 1 + epsilon)).sqrt()
-    return value.sign() * (((root - 1) / (2 * epsilon)) ** 2 - 1)
+    size = value.abs()
+    root = (1 + 4 * epsilon * (size + 1 + epsilon)).sqrt()
+    # ((root - 1) / (2 epsilon))^2 - 1 without its differences, in which a small x loses its digits.
+    above = 2 * size / (root + 1 + 2 * epsilon)
+    return value.sign() * above * (above + 2)
 
 
 def sequence_errors(errors: Any, learned: Any, eta: float) -> Any:

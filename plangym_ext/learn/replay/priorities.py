@@ -10,9 +10,31 @@ import numpy.typing as npt
 
 from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
-from plangym_ext.learn.replay.sum_tree import ROOT, assign, draw, new_sum_tree
+from plangym_ext.learn.replay.sum_tree import (
+    ROOT,
+    assign,
+    draw,
+    importance_weights,
+    masses_of,
+    new_sum_tree,
+)
 
 Places = npt.NDArray[np.int64]
+
+#: Priority of what was learned without an error: with 0 it would never be drawn again, and where
+#: rewards are rare that may be all there is.
+_LEAST = 1e-6
+#: Of a tree, for each place: as many leaves as the next power of two, and as many nodes.
+PLACE_BYTES = 4 * 8
+
+
+def of_errors(errors: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return the priorities `[N]`, all above 0, of rows with absolute errors `[N]`.
+
+    Source: Schaul et al. 2016, "Prioritized experience replay", section 3.3: a small constant
+    has rows drawn whose error is 0.
+    """
+    return np.maximum(np.asarray(errors, np.float64), _LEAST)
 
 
 @final
@@ -39,9 +61,7 @@ class Priorities:
     @property
     def masses(self) -> npt.NDArray[np.float64]:
         """`[count]` p^α of every place, a view; change it by the methods."""
-        # Leaves are the second half of the tree.
-        size = len(self._tree.sums) // 2
-        return self._tree.sums[size : size + self._count]
+        return masses_of(self._tree)[: self._count]
 
     def begin(self, places: Places, drawn: npt.NDArray[np.bool_]) -> None:
         """Give new places the highest priority, and a mass of 0 those that are not to be drawn.
@@ -78,7 +98,7 @@ class Priorities:
         Raises:
             ReplayEmpty: all masses are 0.
         """
-        total = self._tree.sums[ROOT]
+        total = self._tree[ROOT]
         if not total > 0:
             raise ReplayEmpty(
                 f"{self._where}: some step must have a positive priority; none has. Collect first."
@@ -90,14 +110,8 @@ class Priorities:
         return places
 
     def weights(self, places: Places, beta: float) -> npt.NDArray[np.float32]:
-        """Return `[N]` importance weights (p_min^α / p_i^α)^β.
-
-        The least positive priority of all counts, not that of the batch: so the largest weight
-        that could be drawn is 1, and a row's weight does not depend on those drawn with it.
-        """
-        # Masses are p^α already. The sum of all masses cancels.
-        found = (self._tree.least[ROOT] / self.masses[places]) ** beta
-        return found.astype(np.float32)
+        """Return `[N]` importance weights (p_min^α / p_i^α)^β of a draw; the largest is 1."""
+        return importance_weights(self._tree, places, beta)
 
     def state_dict(self) -> dict[str, Any]:
         """Return masses, a view, and the highest priority."""

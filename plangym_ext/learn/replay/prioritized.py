@@ -11,7 +11,13 @@ import numpy.typing as npt
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.sum_tree import ROOT, assign, draw, new_sum_tree
+from plangym_ext.learn.replay.sum_tree import (
+    ROOT,
+    assign,
+    draw,
+    importance_weights,
+    new_sum_tree,
+)
 from plangym_ext.learn.replay.uniform import Ring
 
 
@@ -20,8 +26,7 @@ class PrioritizedReplay(Replay):
     """The newest `capacity` rows; row i is drawn with probability p_i^α / Σ p^α.
 
     A batch of k is drawn from k equal parts of that sum, one row from each. The weights
-    are (p_min^α / p_i^α)^β, with the least positive priority of the rows that are there: so
-    the largest weight that could be drawn is 1, however full the buffer is.
+    are (p_min^α / p_i^α)^β, with the least priority of the batch: the largest weight is 1.
 
     Args:
         capacity: rows, at least 1. Memory is taken as rows come.
@@ -29,7 +34,7 @@ class PrioritizedReplay(Replay):
         alpha: α, 0 to 1: how much priorities matter; 0 is uniform.
         beta: β, 0 to 1: how far the weights undo it; 1 is all the way. May be assigned later.
 
-    Source: Schaul et al. 2016, "Prioritized experience replay", section 3.3.
+    Source: Schaul et al. 2016, "Prioritized experience replay", sections 3.3 and 3.4.
     """
 
     def __init__(self, capacity: int, *, seed: int, alpha: float = 0.6, beta: float = 0.4) -> None:
@@ -80,7 +85,7 @@ class PrioritizedReplay(Replay):
         """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         self._ring.check_filled()
-        total = self._tree.sums[ROOT]
+        total = self._tree[ROOT]
         if not total > 0:
             raise ReplayEmpty(
                 f"{self._name}: some row must have a positive priority; all {len(self)} have 0."
@@ -90,10 +95,8 @@ class PrioritizedReplay(Replay):
         parts = np.arange(batch_size) + self._rng.random(batch_size)
         places = np.empty(batch_size, np.int64)
         draw(self._tree, parts * (total / batch_size), places)
-        masses = self._tree.sums[len(self._tree.sums) // 2 + places]
-        # (1 / (N P(i)))^β over the largest of them, in which N and the sum cancel.
-        weights = (self._tree.least[ROOT] / masses) ** self.beta
-        return Batch(self._ring.take(places), places, weights.astype(np.float32))
+        weights = importance_weights(self._tree, places, self.beta)
+        return Batch(self._ring.take(places), places, weights)
 
     def all(self) -> dict[str, Any]:
         """Return copies of all rows; see `Replay.all`."""

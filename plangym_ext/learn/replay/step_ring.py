@@ -31,6 +31,7 @@ class RingOptions(NamedTuple):
     storage: Literal["local", "shared"] = "local"
     frames: bool = False  # whether each frame of a stack is kept once
     clip_reward: float | None = None  # largest absolute reward
+    besides: int = 0  # bytes of a step that are kept elsewhere, and count in the capacity
 
 
 @final
@@ -68,7 +69,7 @@ class StepRing:
                 f"{where}: with frames=True some observation must be a stack of images, "
                 f"[frames, height, width]; they are {form.obs}. Leave it at False."
             )
-        step_bytes = _STEP_BYTES + sum(map(WholeObs.step_bytes, action))
+        step_bytes = _STEP_BYTES + options.besides + sum(map(WholeObs.step_bytes, action))
         step_bytes += sum(kind.step_bytes(part) for kind, part in zip(kinds, obs, strict=True))
         self.length = steps_within(capacity, step_bytes) // self.envs
         if not self.length:
@@ -97,8 +98,14 @@ class StepRing:
 
     def _ring(self, shape: tuple[int, ...], dtype: Any) -> Ndarray:
         slots = (self.slots, self.envs)
-        array = Array(slots, dtype, feature_shape=shape, storage=self._options.storage)
-        return array.to_ndarray(copy=False)
+        storage = self._options.storage
+        try:
+            return Array(slots, dtype, feature_shape=shape, storage=storage).to_ndarray(copy=False)
+        except MemoryError as error:
+            raise InvalidSamples(
+                f"{self._where}: there is no memory for {self.length:,} steps of {self.envs} envs: "
+                f"{error}. Ask for a smaller capacity."
+            ) from None
 
     @property
     def cursor(self) -> int:

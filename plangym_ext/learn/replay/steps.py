@@ -10,7 +10,7 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.learn.replay.n_step_kernel import n_step_returns
-from plangym_ext.learn.replay.priorities import Places, Priorities
+from plangym_ext.learn.replay.priorities import PLACE_BYTES, Places, Priorities
 from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.step_form import StepForm
 from plangym_ext.learn.replay.step_ring import StepRing
@@ -35,7 +35,9 @@ class StepReplay(RingReplay):
             self._priorities.begin(places, drawn)
 
     def _make(self, form: StepForm) -> tuple[StepRing, Priorities | None]:
-        ring = StepRing(form, self.capacity, self._name, self._options)
+        besides = 0 if self.alpha is None else PLACE_BYTES
+        options = self._options._replace(besides=besides)
+        ring = StepRing(form, self.capacity, self._name, options)
         if self.alpha is None:
             return ring, None
         return ring, Priorities(ring.slots * ring.envs, self.alpha, self._name)

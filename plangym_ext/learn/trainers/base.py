@@ -20,6 +20,7 @@ from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.replay.base import Replay
+from plangym_ext.learn.replay.priorities import of_errors
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
@@ -294,7 +295,8 @@ class ReplayAlgorithm:
                     rows.append(self.trainer.update(batch.samples, batch.weights))
                     # Before the next draw: no row is added in between, so the indices still name
                     # the same rows.
-                    self.replay.update_priorities(batch.indices, self.trainer.errors)
+                    priorities = of_errors(self.trainer.errors)
+                    self.replay.update_priorities(batch.indices, priorities)
                     if progress is not None:
                         progress(done + 1)
         found: dict[str, float] = {"replay_rows": len(self.replay), "updates": self.updates}

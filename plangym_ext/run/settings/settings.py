@@ -88,7 +88,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         return _read_optional(kind, value, where)
     if origin is tuple:
-        parts = value.split(",") if isinstance(value, Text) else value
+        parts = _typed_list(value).split(",") if isinstance(value, Text) else value
         if isinstance(parts, list | tuple):
             inner = typing.get_args(kind)[0]
             return tuple(
@@ -105,6 +105,12 @@ def read(kind: Any, value: Any, where: str) -> Any:
         if found is not None:
             return found
     raise InvalidOption(f"settings: {where} must be {_called(kind)}; got {str(value)!r}.")
+
+
+def _typed_list(value: Text) -> str:
+    """Return what stands in brackets, if anything does: as Python, TOML and JSON write lists."""
+    whole = value.strip()
+    return whole[1:-1] if whole[:1] + whole[-1:] in ("[]", "()") else whole
 
 
 def _read_optional(kind: Any, value: Any, where: str) -> Any:

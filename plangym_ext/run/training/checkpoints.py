@@ -120,7 +120,7 @@ class Checkpoints:
         return found
 
 
-def read_checkpoint(path: Path, *, replay: bool = True) -> dict[str, Any]:
+def read_checkpoint(path: Path | str, *, replay: bool = True) -> dict[str, Any]:
     """Read a checkpoint.
 
     Args:
@@ -133,6 +133,7 @@ def read_checkpoint(path: Path, *, replay: bool = True) -> dict[str, Any]:
     """
     from plangym_ext.learn import tensor_file
 
+    path = Path(path)
     try:
         content = tensor_file.load(path)
     except FileNotFoundError:

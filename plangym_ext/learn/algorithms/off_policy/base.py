@@ -21,6 +21,7 @@ from plangym_ext.learn.networks.of_observations import shown as shown
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.replay.base import Batch
+from plangym_ext.learn.replay.priorities import of_errors
 from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.steps import StepReplay
 from plangym_ext.learn.sampling.collected import Collected, Progress
@@ -211,7 +212,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             for steps in self._draw(count - done):
                 updated = self._update(steps)
                 if self.config.prioritized and updated.errors is not None:
-                    self.replay.update_priorities(steps.indices, _array(updated.errors))
+                    errors = _array(updated.errors)
+                    self.replay.update_priorities(steps.indices, of_errors(errors))
                 self.updates += 1
                 self._owed -= 1
                 for name, number in updated.logged.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, final
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.base import Steps
 from plangym_ext.learn.algorithms.off_policy.config import C51Config, DQNConfig, QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
@@ -17,6 +18,7 @@ from plangym_ext.learn.losses.q_values import (
     weighted_mean,
 )
 from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.networks.noisy import has_noise
 from plangym_ext.learn.torch_extra import torch
 
 
@@ -64,6 +66,15 @@ class Rainbow(AtomsLearning):
 
     config_class: ClassVar[type[DQNConfig]] = RainbowConfig
     _needed = "QAgentConfig(returns='atoms', dueling=True, noisy=True)"
+
+    def _check_head(self) -> None:
+        super()._check_head()
+        # By default nothing but the noise explores.
+        if not has_noise(self.network) and self.config.exploration == 0.0:
+            raise InvalidOption(
+                f"Rainbow: the network has no noise, and exploration is 0: nothing would be tried. "
+                f"Make it with {self._needed}, or give RainbowConfig an exploration."
+            )
 
     def _fits(self, out: NetworkOutput) -> bool:
         heads: Any = getattr(self.network, "heads", None)

@@ -191,5 +191,7 @@ class RolloutAlgorithm(AgentAlgorithm):
 
 
 def means_of(logged: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean of each number over the updates of a round."""
+    """Return the mean of each number over the updates of a round; nothing where there was none."""
+    if not logged:
+        return {}
     return {name: sum(float(row[name]) for row in logged) / len(logged) for name in logged[0]}

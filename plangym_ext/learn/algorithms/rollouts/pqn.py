@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, final
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.rollouts.base import RolloutAlgorithm, means_of
 from plangym_ext.learn.algorithms.rollouts.config import PQNConfig
 from plangym_ext.learn.algorithms.rollouts.minibatches import check_minibatch, minibatches
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
 from plangym_ext.learn.losses.policies import value_loss
+from plangym_ext.learn.networks.noisy import has_noise
 from plangym_ext.learn.returns import td_lambda
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
@@ -32,7 +34,8 @@ class PQN(RolloutAlgorithm):
         seed: of the order in which rows are drawn.
 
     Raises:
-        InvalidOption: a recurrent network is to learn from single steps.
+        InvalidOption: a recurrent network is to learn from single steps, or one with noise, which
+            would never be drawn.
     """
 
     config_class = PQNConfig
@@ -44,6 +47,11 @@ class PQN(RolloutAlgorithm):
     ) -> None:
         super().__init__(network, config, seed=seed)
         check_minibatch(self)
+        if has_noise(network):
+            raise InvalidOption(
+                "PQN: the network must have no noise, which is not drawn here: it explores by "
+                "PQNConfig(exploration). Make it with QAgentConfig(noisy=False)."
+            )
 
     def prepare(self, agent: Any) -> None:
         """Set the agent's share of random actions; see `Algorithm.prepare`."""
