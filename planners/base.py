@@ -175,8 +175,8 @@ class Planner(ABC):
             NoLegalAction: a state allows nothing.
             WrongKind: the env has two players, and this planner plans for one.
         """
-        self._take_options()
         check_players(self, env)
+        self._take_options()
         self._check_observations(env)
         clock = Clock(self.max_seconds)
         masks = None if legal is None else np.asarray(legal, np.bool_)
@@ -190,11 +190,11 @@ class Planner(ABC):
             raise InvalidAnswer(f"{name}: {error}") from error
 
     def _take_options(self) -> None:
-        """Check the options again if one was assigned since the last plan."""
+        """Check the options again if one may have been assigned since that was done."""
         now = _values(self)
-        before = self._planned_with
+        before = self._planned_with or (None,) * len(now)
         # By identity: of arrays and functions there may be no other equality.
-        if before is not None and any(a is not b for a, b in zip(now, before, strict=True)):
+        if any(a is not b for a, b in zip(now, before, strict=True)):
             kept = self._kept
             self.__post_init__()
             self._kept = kept

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,13 @@ Row = TypeVar("Row")
 
 class Kept(ABC):
     """What is kept of the B rows of the last plan."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return that nothing is kept: what is belongs to an env of this process."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other.clear()
+        return vars(other)
 
     @abstractmethod
     def clear(self) -> None:

@@ -219,3 +219,48 @@ def test_heuristics_are_not_asked_about_what_is_known_already(models):
 
     plan = planned(BestFirst(heuristic=heuristic, wave_size=1), model)
     assert sum(asked) < 0.8 * plan.budget.model_steps
+
+
+@pytest.fixture
+def submit(models):
+    """Six cells in a row; in the last one action 2 hands in, which ends and changes nothing."""
+
+    class Submit(models.TableModel):
+        def step_batch(self, actions, states):
+            out = super().step_batch(actions, states)
+            return out._replace(terminateds=(self.index(states) == 5) & (actions == 2))
+
+    cells = np.arange(6)
+    successor = np.stack([np.maximum(cells - 1, 0), np.minimum(cells + 1, 5), cells], axis=1)
+    reward = np.zeros((6, 3))
+    reward[5, 2] = 1.0
+    return Submit(successor, reward)
+
+
+@pytest.mark.parametrize("planner", [BestFirst, LevinTS, PHS])
+@pytest.mark.parametrize("key", ["state", "obs"])
+def test_a_goal_may_look_like_the_state_before_it(submit, planner, key):
+    plan = planned(planner(wave_size=1, state_key=key), submit)
+    assert plan.actions.tolist() == [1, 1, 1, 1, 1, 2]
+    assert plan.value == pytest.approx(0.99**5)
+
+
+@pytest.mark.parametrize("planner", [BestFirst, LevinTS, PHS])
+def test_a_way_is_left_where_its_next_action_is_not_allowed(models, planner):
+    # Two ways to the goal: by 1 and 3, or by 2 and 3.
+    successor = np.array([[1, 2], [0, 3], [3, 3], [3, 4], [4, 4]])
+    model = models.TableModel(successor, (successor == 4).astype(float), terminated=[4])
+    kept = planner()
+    first = planned(kept, model)
+    after = int(model.successor[0, first.action])
+    legal = np.ones(2, bool)
+    legal[first.actions[1]] = False
+    state, obs = model.state(after), np.full(1, after, np.float32)
+    assert legal[kept.plan(model, state, rng=0, obs=obs, legal=legal).action]
+
+
+@pytest.mark.parametrize("planner", [BestFirst, LevinTS, PHS])
+def test_nothing_has_to_be_seen_where_nothing_asks(models, planner):
+    model, _ = graph(models, 0)
+    plan = planner().plan(model, model.state(0), rng=0)
+    np.testing.assert_array_equal(plan.actions, planned(planner(), model).actions)

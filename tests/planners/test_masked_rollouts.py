@@ -116,3 +116,20 @@ def test_a_taxi_is_never_asked_for_what_it_cannot_do():
                 env.set_state(row)
                 square = env.gym_env.unwrapped.s
                 assert env.gym_env.unwrapped.action_mask(square)[action] == 1
+
+
+@pytest.mark.parametrize("planner", [BanditShooting(30), DiscreteShooting(30)], ids=str)
+def test_masks_of_later_states_are_heeded_where_all_is_allowed_at_first(masked, planner):
+    model, mask = masked
+    mask[0] = True
+    model.tells_masks = True
+    wanted = planner.plan(model, model.state(0), rng=0, legal=np.ones(3, bool))
+    plan = planner.plan(model, model.state(0), rng=0)
+    np.testing.assert_array_equal(plan.q, wanted.q)
+
+
+@pytest.mark.parametrize("options", [{}, {"backend": "serial"}, {"n_workers": 1}], ids=str)
+def test_envs_say_whether_they_tell_masks(options):
+    for name, tells in (("Taxi-v4", True), ("CartPole-v1", False)):
+        with plangym_ext.make(name, **options) as env:
+            assert env.tells_masks is tells

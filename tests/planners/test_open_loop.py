@@ -112,3 +112,23 @@ def test_no_states_are_kept_and_steps_are_bounded(models):
         OpenLoopMCTS(keep_tree=True)
     with pytest.raises(InvalidOption, match="resample must be a function of states or None; got 3"):
         OpenLoopMCTS(resample=3)
+
+
+def test_limits_of_steps_are_those_of_each_row_alone(models):
+    # Rows of different depths: what one may begin does not depend on how deep another is.
+    model = models.random_mdp(3, states=400)
+    planner = OpenLoopMCTS(max_model_steps=31, rollout_depth=0, wave_size=2)
+    states = np.stack([model.state(i) for i in range(8)])
+    together = planner.plan_batch(model, states, rngs=[np.random.default_rng(i) for i in range(8)])
+    for i, plan in enumerate(together):
+        alone = planner.plan(model, states[i], rng=i)
+        np.testing.assert_array_equal(plan.visits, alone.visits)
+        assert plan.budget.model_steps == alone.budget.model_steps
+
+
+def test_the_least_that_pays_for_a_simulation_is_enough(models):
+    model = models.random_mdp(3, states=400)
+    plan = OpenLoopMCTS(max_model_steps=9, rollout_depth=8).plan(model, model.state(0), rng=0)
+    assert 0 < plan.budget.model_steps <= 9
+    with pytest.raises(InvalidOption, match="max_model_steps must be at least 9"):
+        OpenLoopMCTS(max_model_steps=8, rollout_depth=8).plan(model, model.state(0), rng=0)

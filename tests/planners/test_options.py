@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -106,3 +108,38 @@ def test_the_tree_comes_with_the_plan_on_request(models):
         assert tree.visits[child].sum() == plan.visits[a]
     assert MCTS(20).plan(model, model.state(0), rng=0).tree is None
     np.testing.assert_allclose(plan.weights, plan.visits / 20)
+
+
+def test_an_option_that_is_assigned_counts_from_the_next_plan_on(models):
+    model = models.random_mdp(1, states=400)
+    planner = MCTS(8, keep_tree=True)
+    for count, constant in ((8, 2.5), (50, 2.5), (50, 0.1), (8, 2.5)):
+        planner.num_simulations, planner.c_puct = count, constant
+        plan = planner.plan(model, model.state(0), rng=0)
+        wanted = MCTS(count, c_puct=constant, keep_tree=True).plan(model, model.state(0), rng=0)
+        np.testing.assert_array_equal(plan.visits, wanted.visits)
+    planner.num_simulations = 0
+    with pytest.raises(InvalidOption, match="num_simulations must be an integer >= 1; got 0"):
+        planner.plan(model, model.state(0), rng=0)
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_planners_can_be_pickled(name):
+    planner = load_planner(name)(16)
+    again = pickle.loads(pickle.dumps(planner))
+    options = [option.name for option in options_of(type(planner))]
+    assert [getattr(again, n) for n in options] == [getattr(planner, n) for n in options]
+
+
+def test_what_was_kept_is_not_pickled(models):
+    model = models.random_mdp(1, states=400)
+    planner = MCTS(16, keep_tree=True)
+    first = planner.plan(model, model.state(0), rng=0)
+    again = pickle.loads(pickle.dumps(planner)).plan(model, model.state(0), rng=0)
+    np.testing.assert_array_equal(again.visits, first.visits)
+
+
+def test_more_simulations_than_time_allows_take_no_memory_for_them(models):
+    model = models.random_mdp(1, states=400)
+    planner = MCTS(10**9, max_seconds=0.02, rollout_depth=0)
+    assert planner.plan(model, model.state(0), rng=0).visits.sum() > 0

@@ -194,3 +194,22 @@ def test_options_are_checked():
     with pytest.raises(InvalidOption, match="target_entropy"):
         ANTS(8, target_entropy=1.5)
     assert BTS.rule == DENTS.rule == LARGEST
+
+
+@pytest.mark.parametrize("planner", [MENTS, TENTS])
+@pytest.mark.parametrize("temperature", [0.3, 1.0])
+def test_the_spread_is_that_of_returns_without_entropy(models, planner, temperature):
+    # One with it would grow with the temperature that it is the unit of, and so on.
+    wrong = 0
+    for seed in range(12):
+        model = full_tree(models, seed, depth=4)
+        options = {"value_scale": "tree", "policy_temperature": temperature, "epsilon": 0.2}
+        plan, _ = search(planner, model, 400, **options)
+        below = [exact(model, s, None, 0.9) for s in model.successor[0]]
+        best = model.reward[0] + 0.9 * np.array(below)
+        # Rewards are of [-1, 1]: so far apart may returns be, and four policies have entropy.
+        most = sum(0.9**k for k in range(4))
+        assert abs(plan.value) <= most * (1 + temperature * 2 * most * np.log(3))
+        wrong += best[plan.action] < best.max()
+    # Of values with entropy another action may be the best.
+    assert wrong <= (2 if temperature < 1 else 6)

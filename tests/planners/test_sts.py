@@ -252,3 +252,22 @@ def test_steps_of_drawn_expansions_are_never_exceeded_and_nearly_used(models):
 def test_how_many_children_are_drawn_is_checked(wrong):
     with pytest.raises(InvalidOption, match="num_children"):
         STS(num_children=wrong)
+
+
+def test_nothing_is_drawn_for_a_tree_that_is_full(models):
+    # Rows fill up at different times, as episodes end in it; the others' waves go on.
+    model = models.random_mdp(3)
+    planner = STS(20, num_children=2, capacity=12, rollout_depth=3, num_expansions=3, wave_size=1)
+    states = np.stack([model.state(i) for i in np.flatnonzero(~(model.over | model.cut))[:8]])
+    rngs = [np.random.default_rng(i) for i in range(8)]
+    assert any(plan.full for plan in planner.plan_batch(model, states, rngs=rngs))
+    for i, rng in enumerate(rngs):
+        alone = np.random.default_rng(i)
+        planner.plan(model, states[i], rng=alone)
+        assert alone.bit_generator.state == rng.bit_generator.state
+
+
+def test_the_root_and_its_children_must_fit(models):
+    model = models.random_mdp(4)
+    with pytest.raises(InvalidOption, match=r"STS: capacity must be at least 4.*got 3"):
+        STS(4, capacity=3).plan(model, model.state(0), rng=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.planners import MCTS, STS, GraphSearch, RolloutIW
 from plangym_ext.planners.evaluators import from_prior, from_q, from_value
 from plangym_ext.planners.trees.rules import SCALE_NONE, uct_action
@@ -126,6 +127,11 @@ def test_evaluators_of_other_functions_by_hand():
     np.testing.assert_allclose(prior[1], [0.25, 0.75])
     prior, _ = from_q(q_function, policy=lambda obs: [[1, 0], [0, 1]])(obs)
     assert prior == [[1, 0], [0, 1]]
+    for wrong in (0, -1.0, np.nan):
+        with pytest.raises(InvalidOption, match="from_q: temperature"):
+            from_q(q_function, temperature=wrong)
+    with pytest.raises(InvalidAnswer, match=r"from_q: .* Q values \[L, A\].*got shape \(2,\)"):
+        from_q(lambda obs: obs[:, 0])(obs)
 
 
 @pytest.mark.parametrize("planner", [MCTS(12, keep_tree=True), STS(4, keep_tree=True)])

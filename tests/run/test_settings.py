@@ -111,6 +111,7 @@ def test_typed_text_is_read_as_the_kind_that_is_wanted():
         "rounds": Text("7"),
         "trainer.l2": Text("1e-3"),
         "network.hidden": Text("32,16"),
+        "network.channels": Text("[8, 4]"),
         "env.frameskip": Text("none"),
         "env.trust": Text("true"),
         "env.id": Text("5"),
@@ -121,6 +122,7 @@ def test_typed_text_is_read_as_the_kind_that_is_wanted():
     }
     config = compose([nested(typed)])
     assert (config.rounds, config.trainer.config.l2, config.network.hidden) == (7, 1e-3, (32, 16))
+    assert config.network.channels == (8, 4)
     assert (config.env.frameskip, config.env.trust, config.env.id) == (None, True, "5")
     assert config.env.kwargs == {"n": 5, "dim": [6, 6], "word": "abc"}
     assert config.evaluation.planner == {"temperature": 0.5}

@@ -82,7 +82,21 @@ class StepRing:
         # before its own step.
         self.slots = self.length + max(stacks, default=1)
         self.count = self.num_valid = 0
-        memory = self.slots, self.envs, options.storage
+        try:
+            self._take_memory(kinds, obs, action)
+        except MemoryError as error:
+            raise InvalidSamples(
+                f"{where}: there is no memory for {self.length:,} steps of {self.envs} envs: "
+                f"{error}. Ask for a smaller capacity."
+            ) from None
+        self._finals = KeptRows(obs)
+        #: Which actions could be played; None until a fragment tells.
+        self._legal: WholeObs | None = None
+        self.steps = StepArrays(self._reward, self._terminated, self._final)
+
+    def _take_memory(self, kinds: list[Any], obs: list[Part], action: list[Part]) -> None:
+        """Make the arrays."""
+        memory = self.slots, self.envs, self._options.storage
         self._obs = [kind(part, *memory) for kind, part in zip(kinds, obs, strict=True)]
         self._actions = [self._ring(shape, dtype) for shape, dtype in action]
         self._reward = self._ring((), np.float32)
@@ -91,21 +105,11 @@ class StepRing:
         self._final = self._ring((), np.int64)
         # A serial of `_finals`, which begins at 0; -1 for steps that ended nothing.
         self._final.fill(-1)
-        self._finals = KeptRows(obs)
-        #: Which actions could be played; None until a fragment tells.
-        self._legal: WholeObs | None = None
-        self.steps = StepArrays(self._reward, self._terminated, self._final)
 
     def _ring(self, shape: tuple[int, ...], dtype: Any) -> Ndarray:
         slots = (self.slots, self.envs)
-        storage = self._options.storage
-        try:
-            return Array(slots, dtype, feature_shape=shape, storage=storage).to_ndarray(copy=False)
-        except MemoryError as error:
-            raise InvalidSamples(
-                f"{self._where}: there is no memory for {self.length:,} steps of {self.envs} envs: "
-                f"{error}. Ask for a smaller capacity."
-            ) from None
+        array = Array(slots, dtype, feature_shape=shape, storage=self._options.storage)
+        return array.to_ndarray(copy=False)
 
     @property
     def cursor(self) -> int:

@@ -400,3 +400,30 @@ def test_a_gradient_that_is_not_finite_is_refused():
 def test_settings_that_cannot_be_are_refused(options, message):
     with pytest.raises(InvalidOption, match=message):
         DQNConfig(**options)
+
+
+# Priorities ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [DQN, C51])
+def test_what_is_learned_without_an_error_can_be_drawn_again(kind):
+    # Heads begin at 0, and no reward has come: all errors are 0.
+    venv = make_vec("FrozenLake-v1", 4, is_slippery=False, autoreset_mode="same_step")
+    options = {"prioritized": True, "updates_per_step": 1.0, "exploration": 1.0}
+    network = ATOMS if kind is C51 else {}
+    agent, algorithm = made(venv, kind=kind, network=network, learning_starts=8, **options)
+    with SerialSampler(venv, agent, 4, seed=0) as sampler:
+        rounds(sampler, agent, algorithm, 6)
+        assert algorithm.updates > 40
+        masses = algorithm.replay.state_dict()["priorities"]["masses"]
+        assert (masses[: len(algorithm.replay)] > 0).all()
+
+
+def test_rainbow_without_noise_has_to_explore():
+    venv = make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step")
+    quiet = {**ATOMS, "dueling": True}
+    with venv:
+        with pytest.raises(InvalidOption, match="no noise, and exploration is 0"):
+            made(venv, kind=Rainbow, network=quiet)
+        made(venv, kind=Rainbow, network=quiet, exploration=0.1)
+        made(venv, kind=Rainbow, network={**quiet, "noisy": True})

@@ -16,6 +16,7 @@ from plangym_ext.learn import (  # noqa: E402
     AgentConfig,
     PQNConfig,
     QAgent,
+    QAgentConfig,
     Schedule,
     SerialSampler,
     make_agent_network,
@@ -112,6 +113,10 @@ def test_exploration_follows_the_steps_that_were_taken():
 def test_what_cannot_be_learned_from_is_refused():
     with pytest.raises(InvalidOption, match=r"needs minibatch='env', .* Set PQNConfig"):
         PQN(made("lstm"))
+    spaces = made().observation_space, made().action_space
+    noisy = make_agent_network(*spaces, QAgentConfig(noisy=True, layer_norm=True), seed=0)
+    with pytest.raises(InvalidOption, match="PQN: the network must have no noise"):
+        PQN(noisy)
     with pytest.raises(InvalidOption, match="PQNConfig: trace must be a finite number"):
         PQNConfig(trace=1.5)
     network = made()

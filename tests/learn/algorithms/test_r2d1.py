@@ -121,3 +121,13 @@ def test_networks_that_carry_nothing_are_refused():
             made(venv, network={"recurrent": "none"})
         with pytest.raises(InvalidOption, match="must have a Q head"):
             made(venv, network={"heads": ("value",)})
+
+
+def test_previous_rewards_are_learned_from_as_they_were_shown():
+    venv = make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step")
+    with venv:
+        sees = {"previous_reward": True}
+        made(venv, network=sees)
+        made(venv, clip_reward=1.0)
+        with pytest.raises(InvalidOption, match=r"R2D1: with clip_reward .* previous rewards"):
+            made(venv, network=sees, clip_reward=1.0)

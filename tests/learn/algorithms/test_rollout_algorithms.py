@@ -230,6 +230,18 @@ def test_epochs_end_where_the_policy_has_moved_too_far():
     assert updates(1e-9) == 1
 
 
+def test_a_round_whose_first_minibatch_is_too_far_makes_no_update():
+    network = Table()
+    algorithm = PPO(network, PPOConfig(learning_rate=0.1, batch_size=6, target_kl=1e-9))
+    algorithm.take(collected(network))
+    with torch.no_grad():  # as where a layer draws, such as a dropout
+        for parameter in network.parameters():
+            parameter += torch.linspace(0.0, 3.0, parameter.numel()).view_as(parameter)
+    found = algorithm.train()
+    assert algorithm.updates == 0
+    assert "train/loss" not in found
+
+
 def test_numbers_follow_their_schedules():
     schedule = Schedule(start=0.4, end=0.1, over=2)
     network = Table()

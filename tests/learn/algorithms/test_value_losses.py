@@ -172,6 +172,11 @@ def test_values_are_rescaled_and_back():
     assert float(small[4]) == pytest.approx(2 + 0.008)
     assert float(small[0]) == pytest.approx(1 - 301**0.5 - 0.3)
     torch.testing.assert_close(unscaled(small), value)
+    # In float32, too, where the formula as it is written loses the digits of small returns.
+    tiny = torch.logspace(-6, 3, 40)
+    exact = rescaled(tiny.double())
+    torch.testing.assert_close(rescaled(tiny), exact.float(), rtol=1e-6, atol=0)
+    torch.testing.assert_close(unscaled(exact.float()), tiny, rtol=2e-6, atol=0)
 
 
 def test_priorities_of_sequences():

@@ -228,6 +228,11 @@ def test_capacity_in_bytes():
         replay.add(fragment(streams, 5))
     assert len(replay) == 1000 // 32 // 2 * 2
     assert steps_within("1.5GiB", 1 << 20) == 1536
+    # With priorities 32 more, of the tree that they are drawn by.
+    prioritized = StepReplay("1kB", n_steps=1, seed=0, alpha=0.6)
+    for _ in range(10):
+        prioritized.add(fragment(streams, 5))
+    assert len(prioritized) == 1000 // 64 // 2 * 2
     assert steps_within(checked_capacity("x", 77), 5) == 77
 
 
@@ -249,3 +254,8 @@ def test_what_does_not_fit_is_refused_and_nothing_is_added():
         StepReplay(5).sample(1)
     with pytest.raises(InvalidSamples, match="hold a step of 2 envs"):
         StepReplay(1).add(fragment(streams, 1))
+
+
+def test_a_capacity_that_no_machine_has_is_refused():
+    with pytest.raises(InvalidSamples, match=r"no memory for [0-9,]+ steps of 2 envs"):
+        StepReplay(10**14).add(fragment(streams_of(LONG, LONG), 5))

@@ -185,7 +185,7 @@ def test_ctrl_c_ends_the_round_and_the_run_goes_on(tmp_path):
         pytest.raises(KeyboardInterrupt),
     ):
         runner.run()
-    assert read_checkpoint(runner.newest_checkpoint)["round"] == 3
+    assert read_checkpoint(str(runner.newest_checkpoint))["round"] == 3
     with Runner(config, tmp_path / "broken", resume=True) as runner:
         runner.run()
     assert weights(runner.network) == weights(whole.network)
