@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import OneEnvPerProcess
-from plangym_ext.states.round_trip import RoundTrip, Subject, check_round_trip
+from plangym_ext.states.trials.round_trip import RoundTrip, Subject, check_round_trip
 
 
 @dataclass(frozen=True)

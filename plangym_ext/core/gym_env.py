@@ -28,7 +28,7 @@ from plangym_ext.states.late_state import first_codec
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.reseeding import generator_words, reseed
-from plangym_ext.states.sampling import info_of, sampled
+from plangym_ext.states.trials.sampling import info_of, sampled
 
 
 class GymEnv(LocalStepper, PlanEnv):

@@ -15,11 +15,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.states.choice import choose_codec
 from plangym_ext.states.codec import StateCodec, layers, with_recorder
 from plangym_ext.states.extra_fields import plain_fields
 from plangym_ext.states.families import family_of
 from plangym_ext.states.live_state import LiveState
+from plangym_ext.states.trials.choice import choose_codec
 
 
 @dataclass(frozen=True)

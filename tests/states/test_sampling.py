@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 
 import plangym_ext
-from plangym_ext.states.sampling import info_of, sampled
+from plangym_ext.states.trials.sampling import info_of, sampled
 
 
 class Strict(gym.Env):

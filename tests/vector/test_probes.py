@@ -17,7 +17,7 @@ from gymnasium.wrappers import TimeLimit
 
 import plangym_ext
 from plangym_ext.errors import IncompleteState, WorkerDied
-from plangym_ext.states import choice
+from plangym_ext.states.trials import choice
 
 COUNTS = {"made": 0, "reset": 0, "step": 0, "closed": 0}
 

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.core.check_env import check_env
     from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.registry import find_spec
-    from plangym_ext.states.choice import check_way
+    from plangym_ext.states.trials.choice import check_way
 
     import_modules(options, [options.env])
     arguments = {"state": options.state, **env_arguments(options)}

@@ -19,7 +19,7 @@ from plangym_ext.arrays.spaces import own_copy
 from plangym_ext.core.gym_env import made_env
 from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
 from plangym_ext.states.late_state import LateState
-from plangym_ext.states.round_trip import FOUR_VALUES, wrong_step
+from plangym_ext.states.trials.round_trip import FOUR_VALUES, wrong_step
 from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.results import IN_MEMORY, Reply

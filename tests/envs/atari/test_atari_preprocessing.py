@@ -12,7 +12,7 @@ from same_results import assert_same
 import plangym_ext
 from plangym_ext.errors import ForeignState
 from plangym_ext.registry import find_spec, make_gym
-from plangym_ext.states.round_trip import Subject, check_round_trip
+from plangym_ext.states.trials.round_trip import Subject, check_round_trip
 
 gym.register_envs(ale_py)
 pytest.importorskip("cv2")

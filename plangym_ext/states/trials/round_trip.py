@@ -24,7 +24,7 @@ from plangym_ext.errors import WrongKind
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.random_bytes import RANDOM_TYPES, random_bytes
-from plangym_ext.states.sampling import info_of, sampled
+from plangym_ext.states.trials.sampling import info_of, sampled
 
 #: What Python says where four values of a step are unpacked as five.
 FOUR_VALUES = "not enough values to unpack (expected 5, got 4)"

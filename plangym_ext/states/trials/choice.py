@@ -9,7 +9,7 @@ import gymnasium as gym
 
 from plangym_ext.errors import IncompleteState, UnknownName, suggestion
 from plangym_ext.states.codec import METHODS, StateCodec, candidate_methods, with_recorder
-from plangym_ext.states.round_trip import RoundTrip, Subject, check_round_trip
+from plangym_ext.states.trials.round_trip import RoundTrip, Subject, check_round_trip
 
 #: What the check at construction plays; `check_env` and the doctor play more. It is not
 #: the episode that the codec was built in, so it meets what a reset draws anew.

@@ -15,7 +15,7 @@ def sampled(space: spaces.Space[Any], info: Any) -> Any:
         space: of the actions; its generator is advanced.
         info: of the last step or reset; with "action_mask" it says what may be played.
     """
-    mask = info.get("action_mask") if isinstance(info, dict) else None
+    mask: Any = info.get("action_mask") if isinstance(info, dict) else None
     if not isinstance(space, spaces.Discrete) or np.shape(mask) != (int(space.n),):
         return space.sample()
     legal = np.asarray(mask).astype(bool)
