@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidAnswer, InvalidOption
 
 
 def check_actions(space: Any) -> None:
@@ -73,6 +73,21 @@ def seen_weights(seen: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     Source: Ecoffet et al. 2021, "First return, then explore", Methods, without domain knowledge.
     """
     return 1.0 / np.sqrt(seen + 1.0)
+
+
+def checked_weights(weights: Any, count: int) -> npt.NDArray[np.float64]:
+    """Return the weights `[N]` that a function has given to so many cells.
+
+    Raises:
+        InvalidAnswer: they are other than `[N]` finite numbers, not negative and not all 0.
+    """
+    found = np.asarray(weights, np.float64)
+    if found.shape != (count,) or not (np.isfinite(found) & (found >= 0)).all() or not found.any():
+        raise InvalidAnswer(
+            f"weights: must return {(count,)} finite numbers >= 0, not all 0, one per cell; got "
+            f"shape {found.shape}, {found.ravel()[:3]}..."
+        )
+    return found
 
 
 def drawn_by(

@@ -18,6 +18,7 @@ from plangym_ext.explore.archive import Archive
 from plangym_ext.explore.cells import Cells, cells_for, cells_named
 from plangym_ext.explore.drawing import (
     check_actions,
+    checked_weights,
     drawn_by,
     random_actions,
     resampled,
@@ -249,12 +250,15 @@ class GoExplore:
 
     def _fitness(self, places: Places) -> npt.NDArray[np.float64]:
         """Return how likely particles are multiplied, `[B]`."""
-        return np.where(places.ended, 0.0, self._weights(self.archive.seen[places.cell]))
+        seen = self.archive.seen[places.cell]
+        return np.where(places.ended, 0.0, checked_weights(self._weights(seen), len(seen)))
 
     def _from_cells(self, count: int) -> Places:
         """Return places of cells that are drawn."""
         # Nothing begins where an episode is over.
-        weights = np.where(self.archive.ended, 0.0, self._weights(self.archive.seen))
+        seen = self.archive.seen
+        weights = checked_weights(self._weights(seen), len(seen))
+        weights = np.where(self.archive.ended, 0.0, weights)
         cells = drawn_by(weights, count, self.rng)
         self.archive.choose(cells)
         return self.archive.places(cells)

@@ -159,7 +159,7 @@ class GraphReader:
         return next(self._ops)
 
     def _get_big(self) -> int:
-        return int(self._text())
+        return int(self._text(), 0)
 
     def _get_float(self) -> float:
         return next(self._floats)

@@ -335,7 +335,8 @@ class GraphWriter:
         if -(2**31) <= value < 2**31:
             self._ops += (_INT, value)
         else:
-            self._ops += (_BIG, self._text(str(value)))
+            # Not in decimals: of more than some thousands Python makes no text.
+            self._ops += (_BIG, self._text(hex(value)))
 
     def _put_float(self, value: float) -> None:
         self._ops.append(_FLOAT)

@@ -216,7 +216,7 @@ class SnapshotPart(StatePart):
         if not self._pickles:
             try:
                 return self._checked(_GRAPH + self._graph(learns=learns))
-            except NotPlain as error:
+            except (NotPlain, RecursionError) as error:  # a list of nodes is as deep as it is long
                 reason = str(error)
                 # From then on: two kinds of states would make equal ones differ in bytes,
                 # which those of a pickle may do anyhow.

@@ -46,10 +46,14 @@ class PendingCalls:
         """Name of the call that was begun first; "" if there is none."""
         return self._begun[0].name if self._begun else ""
 
-    def check_idle(self, where: str) -> None:
-        """Refuse another call before this one was waited for, and all calls once closed."""
+    def check_open(self, where: str) -> None:
+        """Refuse all calls once closed."""
         if self._closed:
             raise VectorClosed(f"{where}: this vector env is closed. Make a new one.")
+
+    def check_idle(self, where: str) -> None:
+        """Refuse another call before this one was waited for, and all calls once closed."""
+        self.check_open(where)
         if self._begun:
             name = self._begun[0].name
             asked = f"{where}_async" if where in _BEGUN_BY_ASYNC else where

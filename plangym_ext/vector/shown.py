@@ -6,6 +6,7 @@ one dict of arrays with masks.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,7 +86,13 @@ class ObsBuffer:
         """Return a function of a row and an observation that keeps it."""
         layout = self.layout
         if layout is None:
-            return self._values.__setitem__
+            values = self._values
+
+            def keep(row: int, obs: Any) -> None:
+                # An env may go on writing into what it has shown; arrays are copied anyhow.
+                values[row] = copy.deepcopy(obs)
+
+            return keep
         if self.strict:
             return ObsWriter(layout).into(self._leaves)
         if not layout.is_flat:

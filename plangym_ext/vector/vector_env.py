@@ -222,6 +222,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def observations(self) -> Any:
         """Return observations `[n, *obs]`: what every sub-env shows now."""
+        self._pending.check_open("observations")
         return self._backend.obs.batch(copy=self.copy)
 
     # Step ---------------------------------------------------------------------------
@@ -292,6 +293,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Raises:
             ValueError, UnknownName, TypeError: as `step`.
         """
+        self._pending.check_open("step_out")
         num_rows = self.num_envs if num_rows is None else num_rows
         if type(out) is StepOut:
             if out.num_rows == num_rows and out.owner is self._backend.obs:

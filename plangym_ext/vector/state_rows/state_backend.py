@@ -26,6 +26,8 @@ from plangym_ext.vector.state_rows.native_results import ALL_FRESH, NativeResult
 from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
 
 _COUNTS = ("n_step", "dt")
+#: What an env may write into after it has given it away.
+_CHANGEABLE = (np.ndarray, np.random.Generator, list, dict, set, tuple)
 
 
 class StateBackend(VectorBackend):
@@ -330,13 +332,21 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[Any]:
         """See `VectorBackend`."""
+        if name == "set_wrapper_attr" and len(args) == 2 and not kwargs:
+            # By the other way, which refuses what states do not hold: it would act on nothing.
+            self.set_attr(rows, args[0], [args[1]] * len(rows))
+            return [True] * len(rows)
         self._kept.forget()
         found, moved, states = [], [], []
         for row in rows:
             self._visit(row)
             env = self._gym_env
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
-            found.append(value(*args, **kwargs) if callable(value) else value)
+            before = _numbers(env)
+            given = value(*args, **kwargs) if callable(value) else value
+            self._check_held(row, before)
+            # One env is brought to row after row: what it gave for one is changed by the next.
+            found.append(copy.deepcopy(given) if isinstance(given, _CHANGEABLE) else given)
             # What is only read moves nothing, and a row that was never reset has no state.
             if callable(value) and not self._kept.fresh[row]:
                 moved.append(row)
@@ -345,6 +355,32 @@ class StateBackend(VectorBackend):
             self._kept.reach_each(moved, states, None)
             self.keep(self.note)
         return found
+
+    def _check_held(self, row: int, before: dict[str, Any]) -> None:
+        """Refuse what a call has set that states do not hold: no row would be stepped with it.
+
+        Args:
+            row: that the call was for.
+            before: `_numbers` of the env proper before it.
+
+        Raises:
+            ValueError: it has; the env proper is as it was.
+        """
+        env = self._gym_env
+        if self._kept.fresh[row] or _numbers(env) == before:
+            return
+        state = self._env.get_state()
+        self._visit(row)
+        lost = {name for name, value in _numbers(env).items() if before.get(name) != value}
+        for name in lost & set(before):
+            setattr(env.unwrapped, name, before[name])
+        if lost:
+            raise ValueError(
+                f"call: it has set {', '.join(sorted(lost))}, which is not part of a state, and the "
+                f"{self._env.backend} backend keeps nothing else for each row. Use "
+                f"backend='serial' or 'process'."
+            )
+        self._env.set_state(state)
 
     def finish_call(self, call: list[Any], timeout: float | None) -> list[Any]:  # noqa: ARG002
         """Return what each env gave, which was done at once."""
@@ -374,7 +410,7 @@ class StateBackend(VectorBackend):
             self._gym_env.set_wrapper_attr(name, value)
             state = self._env.get_state()
             # The state has not changed although the attribute has: so states do not hold it.
-            if np.array_equal(state, self._sealed([row])[0]) and before is not value:
+            if np.array_equal(state, self._sealed([row])[0]) and not _equal(before, value):
                 self._gym_env.set_wrapper_attr(name, before)
                 raise ValueError(
                     f"set_attr: {name!r} is not part of a state, and the {self._env.backend} "
@@ -407,6 +443,22 @@ class StateBackend(VectorBackend):
     def close(self) -> None:
         """See `VectorBackend`."""
         self._env.close()
+
+
+def _numbers(env: Any) -> dict[str, Any]:
+    """Return the plain attributes of an env proper by name; those of its own use left out."""
+    found = vars(env.unwrapped).items()
+    return {n: v for n, v in found if type(v) in (bool, int, float, str) and not n.startswith("_")}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Return whether two values of an attribute are the same, arrays by their numbers."""
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(np.array_equal(one, other))
+    except (TypeError, ValueError):  # values of a kind that numpy makes no array of
+        return False
 
 
 def _index(rows: Sequence[int]) -> Any:
