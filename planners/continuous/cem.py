@@ -29,7 +29,8 @@ class CEM(Shooting):
             space is [-1, 1].
         elite_fraction: share of a round's sequences that the next is fitted to; two
             at least.
-        momentum: share of the old distribution in the new one, in [0, 1).
+        momentum: share of the old distribution in the new one, in [0, 1]; with 1 it
+            stays as it is.
 
     Source: Rubinstein 1999; for control Kobilarov 2012, "Cross-entropy motion
     planning"; constants as in Pinneri et al. 2020, table S1.

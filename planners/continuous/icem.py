@@ -32,7 +32,8 @@ class ICEM(Shooting):
         keep_fraction: share of the elites that stay candidates.
         decay: each round has this times fewer sequences than the one before, but at
             least twice `num_elites`.
-        momentum: share of the old distribution in the new one, in [0, 1).
+        momentum: share of the old distribution in the new one, in [0, 1]; with 1 it
+            stays as it is.
 
     Source: Pinneri et al. 2020, "Sample-efficient cross-entropy method for real-time
     planning", algorithm 1; constants as in the authors' repository, martius-lab/iCEM,
@@ -63,10 +64,13 @@ class ICEM(Shooting):
     def _counts(self, total: int) -> list[int]:
         """Shrink the rounds from one to the next."""
         rounds = max(1, min(self.iterations, total // (2 * self.num_elites)))
-        shares = self.decay ** -np.arange(rounds)
-        counts = np.maximum(
-            (total * shares / shares.sum()).astype(int), min(total // rounds, 2 * self.num_elites)
-        )
+        shares, least = self.decay ** -np.arange(rounds), min(total // rounds, 2 * self.num_elites)
+        shares /= shares.sum()
+        counts = np.maximum((total * shares).astype(int), least)
+        if counts[1:].sum() > total - counts[1:].max(initial=0):
+            # The least sizes have taken so much that the first round would be smaller than others:
+            # only what is above them is shared out.
+            counts = least + ((total - rounds * least) * shares).astype(int)
         # What rounding left over, or what the least sizes took, is the first round's.
         counts[0] += total - counts.sum()
         return [int(count) for count in counts]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -13,14 +15,18 @@ from plangym_ext.learn import (
     Agent,
     AgentConfig,
     AgentPlanner,
+    EvaluationSampler,
     GeneratorNoise,
     PlannerAgent,
+    QAgent,
+    QAgentConfig,
     RandomAgent,
+    SerialSampler,
     check_agent,
     make_agent_network,
 )
 from plangym_ext.learn.agents.inputs import Inputs, first_inputs
-from plangym_ext.planners import MCTS, play
+from plangym_ext.planners import ICEM, MCTS, play
 
 
 class Recorder(Agent):
@@ -133,3 +139,58 @@ def test_a_planner_plays_the_envs_of_a_vector_env():
             assert agent.as_planner() is agent.planner
         finally:
             venv.close()
+
+
+def planner_venv(num):
+    return plangym_ext.make_vec("CartPole-v1", num, autoreset_mode="same_step")
+
+
+@pytest.mark.parametrize(("num_envs", "count"), [(2, 2), (5, 2), (2, 4)])
+def test_a_planner_is_evaluated_in_its_own_states_however_many_envs_there_are(num_envs, count):
+    with plangym_ext.make("CartPole-v1") as model:
+        venv = planner_venv(num_envs)
+        agent = PlannerAgent(MCTS(16, keep_tree=True), model, venv)
+        with EvaluationSampler(venv, agent, count, seed=0, max_steps=60) as sampler:
+            assert sampler.evaluate().episodes["length"].tolist() == [60] * count
+
+
+@pytest.mark.parametrize("planner", [MCTS(6, keep_tree=True), ICEM(8, horizon=4, num_elites=2)])
+def test_a_sampler_with_a_planner_goes_on_bit_for_bit(planner):
+    name = "CartPole-v1" if isinstance(planner, MCTS) else "Pendulum-v1"
+    with plangym_ext.make(name) as model:
+
+        def begun():
+            venv = plangym_ext.make_vec(name, 2, autoreset_mode="same_step")
+            return SerialSampler(venv, PlannerAgent(copy.deepcopy(planner), model, venv), 4)
+
+        with begun() as sampler:
+            sampler.collect()
+            saved = copy.deepcopy(sampler.state_dict())
+            wanted = np.array(sampler.collect().data["action"])
+        with begun() as sampler:
+            sampler.load_state_dict(saved)
+            np.testing.assert_array_equal(np.array(sampler.collect().data["action"]), wanted)
+
+
+def test_some_rows_of_a_vector_env_are_not_planned_for():
+    with plangym_ext.make("CartPole-v1") as model:
+        venv = planner_venv(3)
+        try:
+            obs, _ = venv.reset(seed=0)
+            noise = GeneratorNoise(np.random.default_rng(0).spawn(2))
+            inputs = first_inputs(obs[:2], venv.single_action_space, 2, noise=noise)
+            with pytest.raises(InvalidOption, match=r"all 3 rows of its vector env .* for 2"):
+                PlannerAgent(MCTS(8), model, venv).step(inputs, None)
+        finally:
+            venv.close()
+
+
+def test_the_value_of_q_values_is_that_of_what_may_be_played():
+    with plangym_ext.make("CartPole-v1") as env:
+        state, obs, _ = env.reset(seed=0)
+        config = QAgentConfig(hidden=(8,), init="orthogonal")
+        network = make_agent_network(env.observation_space, env.action_space, config, seed=0)
+        planner = QAgent(network).as_planner()
+        for legal in ([True, False], [False, True]):
+            plan = planner.plan(env, state, rng=0, obs=obs, legal=np.array(legal))
+            assert plan.value == pytest.approx(plan.q[legal.index(True)])

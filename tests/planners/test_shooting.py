@@ -373,3 +373,20 @@ def test_pendulum_is_brought_up(cls):
             actions = rng.uniform(-2, 2, (70, 1)).astype(np.float32)
             chance.append(sum(env.step(action).reward for action in actions))
     assert np.mean(found) > np.mean(chance) + 150
+
+
+@pytest.mark.parametrize(
+    ("total", "options"),
+    [
+        (32, {"iterations": 8, "num_elites": 2, "decay": 2.0}),
+        (36, {"iterations": 9, "num_elites": 2, "decay": 1.5}),
+        (160, {"iterations": 8, "decay": 1.5}),
+        (128, {"iterations": 6}),
+    ],
+)
+def test_rounds_of_icem_never_grow_and_have_enough_for_their_elites(total, options):
+    planner = ICEM(**options)
+    counts = planner._counts(total)
+    assert sum(counts) == total
+    assert min(counts) >= min(total // len(counts), 2 * planner.num_elites)
+    assert counts == sorted(counts, reverse=True)

@@ -327,3 +327,27 @@ def test_values_that_a_kernel_does_not_judge_are_those_of_the_env(told, mode):
     theirs = SyncVectorEnv([functools.partial(Told, bad_at=3)] * 4, autoreset_mode=mode)
     with plangym_ext.make_vec(name, 4, autoreset_mode=mode, invalid="off", bad_at=3) as ours:
         assert_equal_plays(ours, theirs, 30)
+
+
+def test_what_rows_give_is_theirs_whatever_row_comes_next():
+    with plangym_ext.make_vec("Hopper-v5", 3, backend="mujoco") as venv:
+        obs, _ = venv.reset(seed=0)
+        found = venv.call(lambda env: env.unwrapped.data.qpos)
+        np.testing.assert_allclose([qpos[1] for qpos in found], obs[:, 0])
+
+
+def test_a_call_that_sets_what_states_do_not_hold_is_refused():
+    def lighter(env):
+        env.unwrapped.gravity = 1.0
+
+    with plangym_ext.make_vec("CartPole-v1", 2, backend="kernel") as venv:
+        venv.reset(seed=0)
+        with pytest.raises(ValueError, match=r"call: it has set gravity, .* backend='serial'"):
+            venv.call(lighter)
+        with pytest.raises(ValueError, match="'gravity' is not part of a state"):
+            venv.call("set_wrapper_attr", "gravity", 5.0)
+        assert venv.get_attr("gravity") == (9.8, 9.8)
+        state = np.array([0.1, 0.0, 0.0, 0.0])
+        for _ in range(2):  # the second time it is there already
+            venv.set_attr("state", [state, state])
+        assert venv.get_attr("state")[0].tolist() == state.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import random
@@ -18,6 +19,7 @@ from gymnasium.wrappers import TimeLimit
 import plangym_ext
 from plangym_ext.errors import IncompleteState, WorkerDied
 from plangym_ext.states.trials import choice
+from plangym_ext.vector.errors import VectorClosed
 
 COUNTS = {"made": 0, "reset": 0, "step": 0, "closed": 0}
 
@@ -468,3 +470,70 @@ def test_the_checker_plays_envs_that_end_at_once(mode):
     with plangym_ext.make_vec(Brief, 3, autoreset_mode=mode) as venv:
         report = plangym_ext.check_vector_env(venv)
         assert report.ok, str(report)
+
+
+class Chain(gym.Env):
+    """Holds a list of nodes that is as deep as the episode is long, or a state that fails."""
+
+    observation_space = spaces.Box(0, 1e9, (1,), np.float64)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, kind="chain"):
+        self.kind = kind
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.node = 0, []
+        return np.zeros(1), {}
+
+    def step(self, action):
+        self.t += 1
+        if self.kind == "chain":
+            self.node = [self.node] * 1
+        elif self.kind == "large" and self.t == 70:
+            self.number = 10**5000
+        return np.full(1, self.t), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("n_workers", [None, 1])
+@pytest.mark.parametrize("kind", ["chain", "large"])
+def test_a_state_that_cannot_be_captured_costs_no_step(kind, n_workers):
+    constructors = [functools.partial(Chain, kind)] * 2
+    with plangym_ext.make_vec(constructors, n_workers=n_workers) as venv:
+        venv.reset(seed=0)
+        for t in range(1500):
+            obs, *_ = venv.step(np.zeros(2, int))
+            assert (obs == t + 1).all()
+
+
+class Scribbling(gym.Env):
+    """Shows a graph into which it goes on writing."""
+
+    observation_space = spaces.Graph(spaces.Box(0, 99, (1,)), None)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.nodes = np.zeros((2, 1), np.float32)
+        return spaces.GraphInstance(self.nodes, None, None), {}
+
+    def step(self, action):
+        self.nodes += 1
+        return spaces.GraphInstance(self.nodes, None, None), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize("options", [{"backend": "serial"}, {"n_workers": 1}], ids=str)
+def test_what_was_shown_is_not_written_into(options):
+    with plangym_ext.make_vec(Scribbling, 2, **options) as venv:
+        shown = [venv.reset(seed=0)[0], *(venv.step(np.zeros(2, int))[0] for _ in range(3))]
+        assert [graphs[0].nodes[0, 0] for graphs in shown] == [0, 1, 2, 3]
+
+
+def test_nothing_is_shown_after_closing():
+    venv = plangym_ext.make_vec(Counted, 2)
+    venv.reset(seed=0)
+    venv.close()
+    with pytest.raises(VectorClosed, match="observations: this vector env is closed"):
+        venv.observations()
+    with pytest.raises(VectorClosed, match="step_out: this vector env is closed"):
+        venv.step_out({"rewards": np.zeros(2)})

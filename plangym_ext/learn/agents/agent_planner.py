@@ -13,6 +13,7 @@ from plangym_ext.arrays.nested import num_rows, rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs, zeros_of
 from plangym_ext.learn.agents.modes import Mode, checked_mode
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.kept import Kept
@@ -70,7 +71,7 @@ class AgentPlanner(Planner):
         # After the agent has acted: a step that ended in an error leaves nothing to go on from.
         self._kept.put(acted.carry, acted.action)
         cost = Budget(evaluator_rows=1, seconds=request.clock.seconds / request.batch)
-        rows = [_told(acted.info, b) for b in range(request.batch)]
+        rows = [_told(acted.info, b, request.legal) for b in range(request.batch)]
         return [
             Plan(action=rows_of(acted.action, b), budget=cost, **row) for b, row in enumerate(rows)
         ]
@@ -173,12 +174,18 @@ class _KeptSteps(Kept):
             self._first[which] = True
 
 
-def _told(info: dict[str, Any], row: int) -> dict[str, Any]:
-    """Return the fields of one plan that the infos of a step tell."""
+def _told(info: dict[str, Any], row: int, legal: Any) -> dict[str, Any]:
+    """Return the fields of one plan that the infos of a step tell.
+
+    Args:
+        info: of all rows.
+        row: which of them.
+        legal: `[B, A]` what may be played; None: everything.
+    """
     q, weights, value = (info.get(name) for name in ("q", "probabilities", "value"))
     if value is None:
         # Long enough to be indexed by the row.
-        value = np.full(row + 1, np.nan) if q is None else q.max(axis=1)
+        value = np.full(row + 1, np.nan) if q is None else masked(q, legal).max(axis=1)
     return {
         "value": float(value[row]),
         "q": None if q is None else q[row].astype(np.float64),

@@ -71,7 +71,9 @@ class EvaluatorAgent(Agent):
         if out.value is None and out.q is None:
             return super().value(inputs, carry)
         # Of Q values alone the best is what a state is worth.
-        return out.q.max(axis=1) if out.value is None else out.value
+        if out.value is None:
+            return masked(out.q, inputs.legal).max(axis=1)
+        return out.value
 
     def _distribution(self) -> Distribution:
         """Return what the numbers of the head describe."""

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.errors import ResetNeeded
-from plangym_ext.learn.agents.agent import Acted, Agent
+from plangym_ext.errors import InvalidOption, ResetNeeded
+from plangym_ext.learn.agents.agent import Acted, Agent, Mode
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.episode import PlayableEnv
@@ -36,47 +36,63 @@ class PlannerAgent(Agent):
     "model_steps" `[B]` int64, and "weights" `[B, A]` float32 if the planner gives any.
 
     Args:
-        planner: of any kind; it keeps what it keeps from step to step, and forgets the rows
-            in which an episode begins.
+        planner: of any kind; it keeps what it keeps from step to step, forgets the rows in which
+            an episode begins, and all of them at `set_mode`: a fragment that is played again, or
+            after a checkpoint, is the same.
         model: what it steps, such as `plangym_ext.make` returns for the same env. It is reset
             if a step is asked for before the vector env is.
-        venv: where it is played; row i of the agent is row `inputs.noise.rows[i]` of it.
+        venv: where it is played, all of its rows at once.
     """
 
     def __init__(self, planner: Planner, model: PlayableEnv, venv: StatefulEnvs) -> None:
         self.planner, self._model, self._venv = planner, model, venv
         self._layout = SpaceLayout(model.action_space)
-        self._rows: Any = None
+        self._num_rows = 0
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode, and forget what the planner keeps; see `Agent.set_mode`."""
+        super().set_mode(mode)
+        self.planner.reset()
+        self._num_rows = 0
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
         """Plan for B rows; see `Agent.step`."""
         noise = needed_noise(inputs, type(self).__name__)
         # A seed per row of 53 bits, as many as a uniform number has.
         seeds = (noise.uniform()[:, 0] * 2.0**53).astype(np.uint64)
-        rows = np.asarray(noise.rows)
-        if self._rows is None or not np.array_equal(rows, self._rows):
+        if len(seeds) != self._num_rows:
             # Other rows than before: trees by position would be those of other games.
             self.planner.reset()
         elif np.any(inputs.first):
             self.planner.forget_rows(np.flatnonzero(inputs.first))
-        self._rows = rows
+        self._num_rows = len(seeds)
         plans = self.planner.plan_batch(
             self._model,
-            self._states(rows),
+            self._states(len(seeds)),
             rngs=[np.random.default_rng(seed) for seed in seeds],
             obs=inputs.obs,
             legal=inputs.legal,
         )
         return Acted(self._layout.stack([plan.action for plan in plans]), _told(plans), carry)
 
-    def _states(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-        """Return `[B, S]`: where the rows of the vector env are."""
+    def _states(self, count: int) -> npt.NDArray[np.uint8]:
+        """Return `[B, S]`: where the rows of the vector env are.
+
+        Raises:
+            InvalidOption: these are some of its rows; there is no telling which.
+        """
         try:
-            return self._venv.get_states()[rows]
+            states = self._venv.get_states()
         except ResetNeeded:
             # Before the first reset only an example step is asked for, as by `check_agent`.
             state, _, _ = self._model.reset(seed=0)
-            return np.repeat(state[None], len(rows), axis=0)
+            return np.repeat(state[None], count, axis=0)
+        if len(states) != count:
+            raise InvalidOption(
+                f"PlannerAgent: it plays all {len(states)} rows of its vector env at once; it was "
+                f"asked for {count}."
+            )
+        return states
 
     def as_planner(self) -> Planner:
         """Return the planner itself."""

@@ -15,7 +15,8 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.check import check_agent
 from plangym_ext.learn.agents.inputs import Inputs, example_inputs
-from plangym_ext.learn.sampling.actors.infos import GAME_OVER, info_column, missing_info
+from plangym_ext.learn.sampling.actors.endings import games_going_on
+from plangym_ext.learn.sampling.actors.infos import info_column, missing_info
 from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import RowSpaces, check_vector_env
@@ -142,6 +143,11 @@ class _Evaluation:
         }
         self._begun = self.steps = 0
         self.live = np.arange(min(rows, num_episodes))
+        spare = np.arange(len(self.live), rows)
+        if len(spare):
+            # Never played, but there, for an agent that looks at the states of all rows.
+            obs, _ = venv.reset_some(spare, seed=row_seeds(seed, spare))
+            self._show(spare, obs)
         self._begin(self.live)
 
     def _begin(self, rows: Ndarray) -> None:
@@ -198,7 +204,7 @@ class _Evaluation:
         # is to know.
         self._forget(live[ended])
         cut = np.zeros_like(ended) if limit is None else table["length"][episodes] >= limit
-        over = (ended & ~_going_on(infos, ended)) | cut
+        over = (ended & ~games_going_on(infos, ended)) | cut
         if not over.any():
             return
         # An episode that was cut here was not terminated, whatever the limit was.
@@ -221,9 +227,3 @@ class _Evaluation:
                     raise missing_info(name, last, "episode_fields")
                 column = self.table.setdefault(name, np.zeros(self._count, values.dtype))
                 column[self._episode[self.live[entry]]] = values[entry]
-
-
-def _going_on(infos: Any, ended: Ndarray) -> Ndarray:
-    """Return `[k]` bool, which endings are those of a life and not of the game."""
-    over, known = info_column(infos.get("final_info", {}), GAME_OVER)
-    return np.zeros_like(ended) if over is None else known & ~over.astype(bool)

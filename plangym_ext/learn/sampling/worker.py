@@ -314,7 +314,9 @@ class WorkerSampler(PastSampler):
         """
         known = {**self._past.state_dict(), "taken": self._taken}
         if self._flight is None or self._states is None:
-            return {"rows": joined_states(self._ask("state")), **known}
+            # Workers are where these states say: nothing is brought back before they go on.
+            self._states, self._away = self._ask("state"), set()
+            return {"rows": joined_states(self._states), **known}
         flight = {"version": self._flight.version, "weights": self._exchange.given()}
         return {"rows": joined_states(self._states), **known, "flight": flight}
 

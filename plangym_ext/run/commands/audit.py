@@ -98,6 +98,10 @@ def run(options: argparse.Namespace) -> int:
             from plangym_ext.core.state_set import StateSet
 
             states = StateSet.load(options.starts, trained.env)
+            if len(states) < 2:
+                raise InvalidOption(
+                    f"{options.starts}: it holds {len(states)} states; an audit needs 2 or more."
+                )
         audit = audit_values(
             trained.env,
             player,

@@ -154,6 +154,10 @@ def _played(
     from plangym_ext.run.evaluating.contest import told
 
     count = options.episodes or (_EPISODES if starts is None else len(starts))
+    if count == 1:
+        raise InvalidOption(
+            f"{options.starts}: it holds one state; an interval of differences needs 2 or more."
+        )
     found, line = {}, ProgressLine()
     for name in contest.players:
         found[name] = contest.play(

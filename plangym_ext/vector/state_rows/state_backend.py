@@ -376,8 +376,8 @@ class StateBackend(VectorBackend):
             setattr(env.unwrapped, name, before[name])
         if lost:
             raise ValueError(
-                f"call: it has set {', '.join(sorted(lost))}, which is not part of a state, and the "
-                f"{self._env.backend} backend keeps nothing else for each row. Use "
+                f"call: it has set {', '.join(sorted(lost))}, which is not part of a state, and "
+                f"the {self._env.backend} backend keeps nothing else for each row. Use "
                 f"backend='serial' or 'process'."
             )
         self._env.set_state(state)

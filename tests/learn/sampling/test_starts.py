@@ -282,3 +282,16 @@ def test_mistakes_are_named():
         pytest.raises((ForeignState, ValueError)),
     ):
         other.collect()
+
+
+def test_random_steps_beyond_an_ending_leave_the_stored_state():
+    states = cartpole_states()
+    venv = make_vec("CartPole-v1", 24, autoreset_mode="same_step")
+    options = {"starts": StoredStarts(states, share=1.0), "random_steps": 60}
+    with SerialSampler(venv, RandomAgent(venv.single_action_space), 60, **options) as sampler:
+        found = sampler.collect()
+        row, start = found.episodes["row"], found.episodes["start"]
+        first_of_row = np.unique(row, return_index=True)[1]
+        # Random episodes end within some twenty steps: some rows are in their second one.
+        assert (start[first_of_row] == -1).any()
+        assert (np.delete(start, first_of_row) >= 0).all()

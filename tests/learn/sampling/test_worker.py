@@ -21,6 +21,7 @@ from sampling_envs import (
     oracle_venv,
 )
 
+from plangym_ext import make_vec
 from plangym_ext.errors import (
     InvalidAnswer,
     InvalidOption,
@@ -235,3 +236,20 @@ def test_more_workers_than_rows_are_not_started():
         assert len(sampler.worker_pids) == 2
         sampler.close()
         sampler.close()
+
+
+@pytest.mark.parametrize("recover", [True, False])
+def test_saving_changes_nothing(recover):
+    def fragments(saves):
+        options = {"n_workers": 2, "recover": recover}
+        agent = RandomAgent(make_vec("CartPole-v1", 1).single_action_space)
+        with WorkerSampler(cartpole_rows, agent, STEPS, ROWS, **options) as sampler:
+            found = []
+            for version in range(3):
+                found.append(copied(sampler.collect(version=version).data))
+                if saves:
+                    sampler.state_dict()
+            return found
+
+    for one, other in zip(fragments(saves=True), fragments(saves=False), strict=True):
+        assert_same(one, other)

@@ -11,6 +11,7 @@ from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.learn.agents.inputs import first_inputs
 from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.sampling.actors.columns import Columns
+from plangym_ext.learn.sampling.actors.endings import games_going_on
 from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
 from plangym_ext.learn.sampling.actors.restarts import Restarts
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
@@ -73,6 +74,9 @@ def begin_episodes(
         inputs = first_inputs(columns.obs[-1], space, len(rows), noise=noise, legal=legal)
         action, _, _ = agent.step(inputs, None)
         infos = _random_step(venv, columns, sums, live, action)
+        # The next episodes began by a reset, wherever these did.
+        ended = columns.first[-1, live]
+        restarts.leave(live[ended & ~games_going_on(infos, ended)])
         if legal is not None:
             told = legal_actions(infos, space, len(live))
             legal[live] = True if told is None else told

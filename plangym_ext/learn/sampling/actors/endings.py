@@ -75,3 +75,14 @@ class Endings:
         }
         assert all(len(column) == count for column in found.values())
         return found
+
+
+def games_going_on(infos: Any, ended: Ndarray) -> Ndarray:
+    """Return `[k]` bool, which endings are those of a life and not of the game.
+
+    Args:
+        infos: of a step of k rows.
+        ended: `[k]` bool.
+    """
+    over, known = info_column(infos.get("final_info", {}), GAME_OVER)
+    return np.zeros_like(ended) if over is None else known & ~over.astype(bool)

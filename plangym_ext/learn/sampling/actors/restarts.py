@@ -75,6 +75,11 @@ class Restarts:
         if self.start is not None:
             self._begin(np.arange(len(self.start)), steps, self._columns.obs[-1], legal)
 
+    def leave(self, rows: Ndarray) -> None:
+        """Note that the episodes of some rows have begun by a reset, from no stored state."""
+        if self.start is not None:
+            self.start[rows] = -1
+
     def add(self, t: int, going_on: Ndarray, steps: Ndarray) -> None:
         """Note which episodes have ended in step t, and begin the next ones.
 
