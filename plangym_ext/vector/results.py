@@ -49,6 +49,8 @@ class Reply(NamedTuple):
             restored, this call included; see `ResultChecksum`. None if the call shows nothing.
         forms: forms of infos that the process which sends it has numbered, from the first on
             that the other one did not know, and the number of that; see `InfoForms`.
+        attributes: by row and name, what a method that was called has set, to be set again in a
+            process that is started anew; None: nothing.
     """
 
     infos: Sequence[tuple[int, dict[str, Any]]] = ()
@@ -60,3 +62,4 @@ class Reply(NamedTuple):
     shown: tuple[np.ndarray, ...] | None = None
     checksum: int | None = None
     forms: tuple[int, tuple[Any, ...]] | None = None
+    attributes: dict[tuple[int, str], Any] | None = None

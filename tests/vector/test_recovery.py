@@ -322,3 +322,32 @@ def test_the_limit_is_for_one_row_not_for_all_of_a_worker():
         venv.reset(seed=0)
         venv.set_attr("seconds", 0.6)  # 2.4 s for the four
         assert venv.step(zeros())[0][:, 0].tolist() == [1] * 4
+
+
+class Curriculum(gym.Wrapper):
+    """Sets what the simulator is made with, by a method."""
+
+    def lighter(self, gravity):
+        self.unwrapped.gravity = gravity
+
+
+@pytest.mark.parametrize("killed_at", [2, 62, 63, 64, 70])
+def test_what_a_method_has_set_outlives_its_worker(killed_at):
+    # States are captured after so many steps; they do not hold what CartPole is made with.
+    def constructor():
+        return Curriculum(gym.make("CartPole-v1"))
+
+    with (
+        plangym_ext.make_vec(constructor, 2, n_workers=1) as venv,
+        plangym_ext.make_vec(constructor, 2, backend="serial") as plain,
+    ):
+        for one_venv in (venv, plain):
+            one_venv.reset(seed=0)
+            one_venv.step(zeros(2))
+            one_venv.call("lighter", 1.0)
+        for t in range(75):
+            if t == killed_at:
+                os.kill(venv.worker_pids[0], signal.SIGKILL)
+            actions = np.array([t % 2, (t + 1) % 2])
+            assert_same(venv.step(actions), plain.step(actions), f"step {t}")
+        assert venv.get_attr("gravity") == (1.0, 1.0)

@@ -92,7 +92,7 @@ class StepMessages:
     def answer(self, asked: StepRequest, reply: Reply) -> bytes | Reply:
         """Return the message for a reply of `EnvRows.step`; or a reply, to be sent otherwise."""
         rows, known = asked.rows, asked.forms
-        infos, finals, obs, _, _, states, shown, checksum, _ = reply
+        infos, finals, obs, _, _, states, shown, checksum, *_ = reply
         # Triples: k, the row in the vector env, and the number of the form.
         numbers: list[int] = []
         plain = obs is None and states is None and shown is None

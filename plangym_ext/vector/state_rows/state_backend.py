@@ -24,6 +24,7 @@ from plangym_ext.vector.shown import ObsBuffer
 from plangym_ext.vector.state_rows.kept_states import KeptStates
 from plangym_ext.vector.state_rows.native_results import ALL_FRESH, NativeResults
 from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
+from plangym_ext.vector.sub_envs.plain_attributes import plain_attributes
 
 _COUNTS = ("n_step", "dt")
 #: What an env may write into after it has given it away.
@@ -342,7 +343,7 @@ class StateBackend(VectorBackend):
             self._visit(row)
             env = self._gym_env
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
-            before = _numbers(env)
+            before = plain_attributes(env)
             given = value(*args, **kwargs) if callable(value) else value
             self._check_held(row, before)
             # One env is brought to row after row: what it gave for one is changed by the next.
@@ -361,17 +362,17 @@ class StateBackend(VectorBackend):
 
         Args:
             row: that the call was for.
-            before: `_numbers` of the env proper before it.
+            before: `plain_attributes` of the env proper before it.
 
         Raises:
             ValueError: it has; the env proper is as it was.
         """
         env = self._gym_env
-        if self._kept.fresh[row] or _numbers(env) == before:
+        if self._kept.fresh[row] or plain_attributes(env) == before:
             return
         state = self._env.get_state()
         self._visit(row)
-        lost = {name for name, value in _numbers(env).items() if before.get(name) != value}
+        lost = {name for name, value in plain_attributes(env).items() if before.get(name) != value}
         for name in lost & set(before):
             setattr(env.unwrapped, name, before[name])
         if lost:
@@ -443,12 +444,6 @@ class StateBackend(VectorBackend):
     def close(self) -> None:
         """See `VectorBackend`."""
         self._env.close()
-
-
-def _numbers(env: Any) -> dict[str, Any]:
-    """Return the plain attributes of an env proper by name; those of its own use left out."""
-    found = vars(env.unwrapped).items()
-    return {n: v for n, v in found if type(v) in (bool, int, float, str) and not n.startswith("_")}
 
 
 def _equal(one: Any, other: Any) -> bool:

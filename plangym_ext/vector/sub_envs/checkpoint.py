@@ -85,10 +85,10 @@ class Checkpoint:
         """
         name, states = call.name, reply.states
         if states:
-            attributes = self._attributes_after(call)
+            attributes = self._attributes_after(call, reply)
             return Checkpoint(tuple(states), True, shown, attributes=attributes, moved=True)
         if not self.captures:
-            attributes = self.attributes if name == "step" else self._attributes_after(call)
+            attributes = self.attributes if name == "step" else self._attributes_after(call, reply)
             moved = self.moved or name not in ("call", "set_attr")
             return Checkpoint(self.states, False, self.shown, attributes=attributes, moved=moved)
         if states is None:
@@ -102,14 +102,16 @@ class Checkpoint:
                 self.states, True, shown, self.calls, count, self.attributes, True, checksum
             )
         # They turned out not to be capturable.
-        attributes = self._attributes_after(call)
+        attributes = self._attributes_after(call, reply)
         return Checkpoint(self.states, False, attributes=attributes, moved=True)
 
-    def _attributes_after(self, call: RowCall) -> dict[tuple[int, str], Any]:
+    def _attributes_after(self, call: RowCall, reply: Reply) -> dict[tuple[int, str], Any]:
         found = self.attributes
         for done, arguments in (*self.recorded(), call[:2]):
             if done == "set_attr":
                 rows, name, values = arguments
                 new = {(row, name): value for row, value in zip(rows, values, strict=True)}
                 found = {**found, **new}
-        return found
+        # What a method has set, which is set again without it. States are captured after such a
+        # call, so there is none among those that are recorded.
+        return {**found, **reply.attributes} if reply.attributes else found

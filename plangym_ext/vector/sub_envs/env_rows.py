@@ -25,6 +25,7 @@ from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.sub_envs.checksum import ResultChecksum
+from plangym_ext.vector.sub_envs.plain_attributes import plain_attributes
 from plangym_ext.vector.sub_envs.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.sub_envs.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
@@ -299,14 +300,23 @@ class EnvRows:
         """
         begun = time.perf_counter()
         found, moved = [], False
+        changed: dict[tuple[int, str], Any] = {}
         for row in self._moved(rows):
             env = self.envs[row]
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
             if callable(value):
+                before = plain_attributes(env)
                 moved, value = True, value(*args, **kwargs)
+                after = plain_attributes(env).items()
+                if own := {name: held for name, held in after if before.get(name) != held}:
+                    changed |= {(row, UNWRAPPED + name): held for name, held in own.items()}
+                    # States tell what the env that they are of is made with.
+                    self._identify(row)
             found.append(value)
-        states = self._captured(capture, begun, len(rows)) if moved else None
-        return Reply(values=found, moved=moved, states=states)
+        # At once where something was set: states may not hold it, so that it has to be set again
+        # before what comes after this call is played again, and not before what came before.
+        states = self._captured(capture, begun, len(rows), due=bool(changed)) if moved else None
+        return Reply(values=found, moved=moved, states=states, attributes=changed or None)
 
     def set_attr(
         self, rows: Rows, name: str, values: Sequence[Any], capture: bool | None = True
@@ -409,7 +419,12 @@ class EnvRows:
         return state
 
     def _captured(
-        self, capture: bool | None, begun: float | None = None, num_rows: int = 0
+        self,
+        capture: bool | None,
+        begun: float | None = None,
+        num_rows: int = 0,
+        *,
+        due: bool = False,
     ) -> list[np.ndarray | None] | None:
         """Return all states if they are wanted.
 
@@ -417,9 +432,10 @@ class EnvRows:
             capture: as for `reset`.
             begun: when the call began that is over now.
             num_rows: how many rows it was for.
+            due: whether they are wanted, whatever they cost.
         """
         share = num_rows / len(self.envs)
-        due = begun is not None and self._pace.note(time.perf_counter() - begun, share)
+        due |= begun is not None and self._pace.note(time.perf_counter() - begun, share)
         if capture is False or (capture is None and not due):
             return None
         # A row that was stepped before its first reset has no state; a later call will capture.
