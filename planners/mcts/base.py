@@ -36,6 +36,8 @@ SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
 CHOICES = ("visits", "value", "branch")
 # Nodes of a tree that only time bounds.
 _TIMED_CAPACITY = 10_000
+# The same where a number of simulations is given too.
+_MOST_TIMED = 1_000_000
 
 
 @dataclass(eq=False, kw_only=True)
@@ -61,8 +63,8 @@ class TreeSearch(Planner):
             0 plays the most visited.
         capacity: most nodes per tree, the root included; at least 2. A search
             ends when its tree is full, and its plan says so. None means room
-            for all simulations, twice that with `keep_tree`; at most 10,000 if
-            time bounds them.
+            for all simulations, twice that with `keep_tree`; 10,000 if only
+            time bounds them, and a million if time does, too.
         keep_tree: go on with the subtree of the state that came about, if it is
             in the tree, bit for bit. `reset` drops it.
         return_tree: put the nodes of the search into the plan.
@@ -166,8 +168,8 @@ class TreeSearch(Planner):
         else:
             most = 1 + self.most_simulations * self._nodes_per_simulation(num_actions)
             if self.max_seconds is not None:
-                # More than time allows may have been asked for.
-                most = min(most, _TIMED_CAPACITY)
+                # More than any time allows may have been asked for.
+                most = min(most, _MOST_TIMED)
             if self.max_model_steps is not None:
                 most = min(most, 1 + self.max_model_steps * self._nodes_per_step())
         # Nodes that are kept and as many new ones; the root is among both.
