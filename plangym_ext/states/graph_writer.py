@@ -98,13 +98,16 @@ class Tag(IntEnum):
 
 # Windows, surfaces and clocks show the state; they are no part of it.
 _DRAWING_MODULES = ("pygame", "pyglet", "OpenGL", "glfw", "matplotlib", "moviepy", "cv2")
+# Rectangles and vectors of such a module are data: a game may keep its players in them.
+_DATA_MODULES = ("pygame.rect", "pygame.math", "pygame.color", "pygame.mask")
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 
 @functools.cache
 def is_drawing(kind: Any) -> bool:
     """Return whether instances of a class only show things."""
-    return str(kind.__module__).partition(".")[0] in _DRAWING_MODULES
+    module = str(kind.__module__)
+    return module.partition(".")[0] in _DRAWING_MODULES and module not in _DATA_MODULES
 
 
 @functools.cache

@@ -295,3 +295,30 @@ def test_a_snapshot_that_grows_large_is_refused_in_the_step_that_makes_it_so():
         # megabyte each leaves no room for anything else.
         with pytest.raises(IncompleteState, match=r"at most 16,777,216.*Logged\.log"):
             env.step(0, return_state=True)
+
+
+class Rectangles(Base):
+    """A game whose player is a rectangle, and its speed a vector."""
+
+    def _begin(self):
+        pygame = pytest.importorskip("pygame")
+        self.player, self.speed = pygame.Rect(0, 0, 10, 10), pygame.Vector2(1, 0)
+
+    def _move(self, action):
+        self.speed.x += action
+        self.player.x += int(self.speed.x)
+
+    def _value(self):
+        return self.player.x
+
+
+@pytest.mark.parametrize("state", ["auto", "snapshot"])
+def test_rectangles_and_vectors_of_pygame_are_state(state):
+    pytest.importorskip("pygame")
+    with GymEnv(Rectangles, state=state) as env:
+        report = plangym_ext.check_env(env, num_steps=40)
+        assert report.exact, report
+        saved, *_ = env.reset(seed=0)
+        wanted = [env.step(2).obs[0] for _ in range(9)]
+        env.set_state(saved)
+        assert [env.step(2).obs[0] for _ in range(9)] == wanted
