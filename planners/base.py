@@ -175,9 +175,7 @@ class Planner(ABC):
             NoLegalAction: a state allows nothing.
             WrongKind: the env has two players, and this planner plans for one.
         """
-        check_players(self, env)
-        self._take_options()
-        self._check_observations(env)
+        self._check(env)
         clock = Clock(self.max_seconds)
         masks = None if legal is None else np.asarray(legal, np.bool_)
         seen = None if obs is None else mapped(np.asarray, obs)
@@ -188,6 +186,12 @@ class Planner(ABC):
         except InvalidAnswer as error:
             # The check of the answer does not know which planner asked.
             raise InvalidAnswer(f"{name}: {error}") from error
+
+    def _check(self, env: SearchModel) -> None:
+        """Refuse an env that this planner is not for, and options that cannot be."""
+        check_players(self, env)
+        self._take_options()
+        self._check_observations(env)
 
     def _take_options(self) -> None:
         """Check the options again if one may have been assigned since that was done."""

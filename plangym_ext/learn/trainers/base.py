@@ -295,8 +295,7 @@ class ReplayAlgorithm:
                     rows.append(self.trainer.update(batch.samples, batch.weights))
                     # Before the next draw: no row is added in between, so the indices still name
                     # the same rows.
-                    priorities = of_errors(self.trainer.errors)
-                    self.replay.update_priorities(batch.indices, priorities)
+                    self.replay.update_priorities(batch.indices, of_errors(self.trainer.errors))
                     if progress is not None:
                         progress(done + 1)
         found: dict[str, float] = {"replay_rows": len(self.replay), "updates": self.updates}

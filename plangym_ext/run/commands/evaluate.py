@@ -154,7 +154,7 @@ def _played(
     from plangym_ext.run.evaluating.contest import told
 
     count = options.episodes or (_EPISODES if starts is None else len(starts))
-    if count == 1:
+    if count == 1 and len(contest.players) > 1:
         raise InvalidOption(
             f"{options.starts}: it holds one state; an interval of differences needs 2 or more."
         )

@@ -451,7 +451,7 @@ class EnvRows:
             ]
         except Exception as error:
             if capture is not None and not isinstance(error, IncompleteState):
-                raise  # somebody has asked for the states
+                raise  # the states were asked for
             # The step is good without them, also where an env's own `get_state` has failed. What
             # it took counts: it is not tried again in every step.
             self._pace.captured(time.perf_counter() - begun, 0)

@@ -136,7 +136,7 @@ def _games_from_replay() -> Iterator[tuple[str, Task]]:
     rest = {"aim": 20.3, "spread": 0.4, "aim_in": "training", "has_curve": True}
     source = "CleanRL's DQN after 10M steps"
     changed = {**_DQN_PONG, **one_thread}
-    yield "dqn Pong", Task("dqn_atari", 500_000, changed, source=source, **rest)
+    yield "dqn Pong", Task("dqn_atari", 394_048, changed, source=source, **rest)
     changed = {**_RAINBOW_PONG, **one_thread}
     yield "rainbow Pong", Task("rainbow_atari", 320_000, changed, source=source, sb3=False, **rest)
 

@@ -212,8 +212,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             for steps in self._draw(count - done):
                 updated = self._update(steps)
                 if self.config.prioritized and updated.errors is not None:
-                    errors = _array(updated.errors)
-                    self.replay.update_priorities(steps.indices, of_errors(errors))
+                    self.replay.update_priorities(steps.indices, of_errors(_array(updated.errors)))
                 self.updates += 1
                 self._owed -= 1
                 for name, number in updated.logged.items():
