@@ -9,8 +9,9 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, ResetNeeded
-from plangym_ext.learn.agents.agent import Acted, Agent, Mode
+from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
+from plangym_ext.learn.agents.modes import Mode
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.episode import PlayableEnv
 from plangym_ext.planners.plans import Plan
