@@ -250,15 +250,17 @@ class GoExplore:
 
     def _fitness(self, places: Places) -> npt.NDArray[np.float64]:
         """Return how likely particles are multiplied, `[B]`."""
-        seen = self.archive.seen[places.cell]
-        return np.where(places.ended, 0.0, checked_weights(self._weights(seen), len(seen)))
+        return self._likely(self.archive.seen[places.cell], places.ended)
+
+    def _likely(
+        self, seen: npt.NDArray[np.int64], ended: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.float64]:
+        """Return the weights of what was seen so often, `[N]`; nothing begins where one ended."""
+        return np.where(ended, 0.0, checked_weights(self._weights(seen), len(seen)))
 
     def _from_cells(self, count: int) -> Places:
         """Return places of cells that are drawn."""
-        # Nothing begins where an episode is over.
-        seen = self.archive.seen
-        weights = checked_weights(self._weights(seen), len(seen))
-        weights = np.where(self.archive.ended, 0.0, weights)
+        weights = self._likely(self.archive.seen, self.archive.ended)
         cells = drawn_by(weights, count, self.rng)
         self.archive.choose(cells)
         return self.archive.places(cells)

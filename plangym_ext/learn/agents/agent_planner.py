@@ -182,12 +182,14 @@ def _told(info: dict[str, Any], row: int, legal: Any) -> dict[str, Any]:
         row: which of them.
         legal: `[B, A]` what may be played; None: everything.
     """
-    q, weights, value = (info.get(name) for name in ("q", "probabilities", "value"))
+    q, weights, value, allowed = (
+        None if rows is None else rows[row]
+        for rows in (*map(info.get, ("q", "probabilities", "value")), legal)
+    )
     if value is None:
-        # Long enough to be indexed by the row.
-        value = np.full(row + 1, np.nan) if q is None else masked(q, legal).max(axis=1)
+        value = np.nan if q is None else masked(q, allowed).max()
     return {
-        "value": float(value[row]),
-        "q": None if q is None else q[row].astype(np.float64),
-        "weights": None if weights is None else weights[row].astype(np.float64),
+        "value": float(value),
+        "q": None if q is None else q.astype(np.float64),
+        "weights": None if weights is None else weights.astype(np.float64),
     }

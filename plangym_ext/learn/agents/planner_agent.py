@@ -54,7 +54,6 @@ class PlannerAgent(Agent):
         """Change the mode, and forget what the planner keeps; see `Agent.set_mode`."""
         super().set_mode(mode)
         self.planner.reset()
-        self._num_rows = 0
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
         """Plan for B rows; see `Agent.step`."""

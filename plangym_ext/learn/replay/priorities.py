@@ -13,7 +13,7 @@ from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.sum_tree import (
     ROOT,
     assign,
-    draw,
+    drawn_in_parts,
     importance_weights,
     masses_of,
     new_sum_tree,
@@ -98,16 +98,11 @@ class Priorities:
         Raises:
             ReplayEmpty: all masses are 0.
         """
-        total = self._tree[ROOT]
-        if not total > 0:
+        if not self._tree[ROOT] > 0:
             raise ReplayEmpty(
                 f"{self._where}: some step must have a positive priority; none has. Collect first."
             )
-        # `[N]`, one number in each of N equal parts of [0, N).
-        parts = np.arange(count) + rng.random(count)
-        places = np.empty(count, np.int64)
-        draw(self._tree, parts * (total / count), places)
-        return places
+        return drawn_in_parts(self._tree, count, rng)
 
     def weights(self, places: Places, beta: float) -> npt.NDArray[np.float32]:
         """Return `[N]` importance weights (p_min^α / p_i^α)^β of a draw; the largest is 1."""

@@ -14,7 +14,7 @@ from plangym_ext.learn.replay.base import Batch, Replay, Samples
 from plangym_ext.learn.replay.sum_tree import (
     ROOT,
     assign,
-    draw,
+    drawn_in_parts,
     importance_weights,
     new_sum_tree,
 )
@@ -85,16 +85,11 @@ class PrioritizedReplay(Replay):
         """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         self._ring.check_filled()
-        total = self._tree[ROOT]
-        if not total > 0:
+        if not self._tree[ROOT] > 0:
             raise ReplayEmpty(
                 f"{self._name}: some row must have a positive priority; all {len(self)} have 0."
             )
-        # One draw in each of k equal parts of the sum: fewer rows come twice than by k draws of
-        # all.
-        parts = np.arange(batch_size) + self._rng.random(batch_size)
-        places = np.empty(batch_size, np.int64)
-        draw(self._tree, parts * (total / batch_size), places)
+        places = drawn_in_parts(self._tree, batch_size, self._rng)
         weights = importance_weights(self._tree, places, self.beta)
         return Batch(self._ring.take(places), places, weights)
 

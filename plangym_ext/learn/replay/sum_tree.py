@@ -31,6 +31,18 @@ def masses_of(tree: SumTree) -> npt.NDArray[np.float64]:
     return tree[len(tree) // 2 :]
 
 
+def drawn_in_parts(tree: SumTree, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Return `[N]` rows, one from each of so many equal parts of the sum, which is above 0.
+
+    So fewer rows come twice than by as many draws of all.
+    """
+    # `[N]`, one number in each of N equal parts of [0, N).
+    parts = np.arange(count) + rng.random(count)
+    places = np.empty(count, np.int64)
+    draw(tree, parts * (tree[ROOT] / count), places)
+    return places
+
+
 def importance_weights(
     tree: SumTree, places: npt.NDArray[np.int64], beta: float
 ) -> npt.NDArray[np.float32]:

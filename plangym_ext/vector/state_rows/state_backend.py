@@ -24,7 +24,7 @@ from plangym_ext.vector.shown import ObsBuffer
 from plangym_ext.vector.state_rows.kept_states import KeptStates
 from plangym_ext.vector.state_rows.native_results import ALL_FRESH, NativeResults
 from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
-from plangym_ext.vector.sub_envs.plain_attributes import plain_attributes
+from plangym_ext.vector.sub_envs.plain_attributes import changed_attributes, plain_attributes
 
 _COUNTS = ("n_step", "dt")
 #: What an env may write into after it has given it away.
@@ -343,13 +343,14 @@ class StateBackend(VectorBackend):
             self._visit(row)
             env = self._gym_env
             value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
-            before = plain_attributes(env)
+            # What is only read moves nothing, and a row that was never reset has no state.
+            moves = callable(value) and not self._kept.fresh[row]
+            before = plain_attributes(env) if moves else {}
             given = value(*args, **kwargs) if callable(value) else value
-            self._check_held(row, before)
             # One env is brought to row after row: what it gave for one is changed by the next.
             found.append(copy.deepcopy(given) if isinstance(given, _CHANGEABLE) else given)
-            # What is only read moves nothing, and a row that was never reset has no state.
-            if callable(value) and not self._kept.fresh[row]:
+            if moves:
+                self._check_held(row, before)
                 moved.append(row)
                 states.append(self._env.get_state())
         if moved:
@@ -368,12 +369,13 @@ class StateBackend(VectorBackend):
             ValueError: it has; the env proper is as it was.
         """
         env = self._gym_env
-        if self._kept.fresh[row] or plain_attributes(env) == before:
+        if not changed_attributes(env, before):
             return
         state = self._env.get_state()
+        # What is not as it was now that the row is, states do not hold.
         self._visit(row)
-        lost = {name for name, value in plain_attributes(env).items() if before.get(name) != value}
-        for name in lost & set(before):
+        lost = changed_attributes(env, before)
+        for name in lost.keys() & before.keys():
             setattr(env.unwrapped, name, before[name])
         if lost:
             raise ValueError(

@@ -25,7 +25,7 @@ from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.sub_envs.checksum import ResultChecksum
-from plangym_ext.vector.sub_envs.plain_attributes import plain_attributes
+from plangym_ext.vector.sub_envs.plain_attributes import changed_attributes, plain_attributes
 from plangym_ext.vector.sub_envs.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.sub_envs.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
@@ -307,9 +307,8 @@ class EnvRows:
             if callable(value):
                 before = plain_attributes(env)
                 moved, value = True, value(*args, **kwargs)
-                after = plain_attributes(env).items()
-                if own := {name: held for name, held in after if before.get(name) != held}:
-                    changed |= {(row, UNWRAPPED + name): held for name, held in own.items()}
+                if own := changed_attributes(env, before):
+                    changed |= {(row, UNWRAPPED + set_): held for set_, held in own.items()}
                     # States tell what the env that they are of is made with.
                     self._identify(row)
             found.append(value)

@@ -11,3 +11,13 @@ def plain_attributes(env: Any) -> dict[str, Any]:
     """Return those of the env under all wrappers, by name; what begins with "_" is its own."""
     found = vars(env.unwrapped).items()
     return {n: v for n, v in found if type(v) in _KINDS and not n.startswith("_")}
+
+
+def changed_attributes(env: Any, before: dict[str, Any]) -> dict[str, Any]:
+    """Return what `plain_attributes` gives of an env now and was not so `before`."""
+    missing = object()
+    now = {
+        name: (before.get(name, missing), value) for name, value in plain_attributes(env).items()
+    }
+    # By identity first: NaN is not equal to itself.
+    return {name: value for name, (was, value) in now.items() if was is not value and was != value}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 #: Points of a curve.
@@ -54,3 +55,14 @@ class Curve:
         """Return the mean over the episodes of the last tenth of the steps; None without any."""
         count = sum(self._counts[-BINS // 10 :])
         return sum(self._sums[-BINS // 10 :]) / count if count else None
+
+
+def by_tenths(run: Mapping[str, Any]) -> list[float | None]:
+    """Return mean returns of the episodes that ended in each tenth of the steps of a run."""
+    counts, sums = [0] * 10, [0.0] * 10
+    for point in run["curve"]:
+        # "step" ends a span, and spans are as long as parts of tenths.
+        tenth = min(9, (point["step"] - 1) * 10 // run["steps"])
+        counts[tenth] += point["episodes"]
+        sums[tenth] += point["episodes"] * point["return"]
+    return [total / count if count else None for total, count in zip(sums, counts, strict=True)]

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from agent_runs.curve import by_tenths
 from agent_runs.tasks import LEARNING, SPEED
 from plangym_ext.run.bootstrap import mean_interval
 
@@ -105,17 +106,6 @@ def _curves(rows: Rows) -> Iterator[str]:
 
 def _one(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
-
-
-def by_tenths(run: Mapping[str, Any]) -> list[float | None]:
-    """Return mean returns of the episodes that ended in each tenth of the steps of a run."""
-    counts, sums = [0] * 10, [0.0] * 10
-    for point in run["curve"]:
-        # "step" ends a span, and spans are as long as parts of tenths.
-        tenth = min(9, (point["step"] - 1) * 10 // run["steps"])
-        counts[tenth] += point["episodes"]
-        sums[tenth] += point["episodes"] * point["return"]
-    return [total / count if count else None for total, count in zip(sums, counts, strict=True)]
 
 
 def _speed(rows: Rows) -> Iterator[str]:
