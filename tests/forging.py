@@ -12,7 +12,7 @@ import numpy as np
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.states.envelope import HEADER
-from plangym_ext.states.graph_writer import GraphWriter
+from plangym_ext.states.graph.writer import GraphWriter
 from plangym_ext.states.part import get_block, put_block
 from plangym_ext.states.snapshot import SnapshotPart
 from plangym_ext.states.trust import DIGEST_BYTES
@@ -20,7 +20,7 @@ from plangym_ext.states.trust import DIGEST_BYTES
 
 @dataclass
 class Blocks:
-    """A graph, taken apart; see `states.graph_writer` for what the blocks hold."""
+    """A graph, taken apart; see `states.graph.writer` for what the blocks hold."""
 
     table: list[Any]
     ops: list[int]

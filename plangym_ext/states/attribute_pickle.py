@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import cloudpickle
 import gymnasium as gym
+import numpy as np
 
 from plangym_ext.errors import IncompleteState
-from plangym_ext.states.graph_writer import Name
+from plangym_ext.states.graph.array_views import Ties, place_of, view_at
+from plangym_ext.states.graph.writer import Name
 from plangym_ext.states.random_bytes import RANDOM_TYPES
 
 
@@ -30,7 +32,11 @@ def dumps(attributes: Any, names: dict[int, Name]) -> bytes:
         Exception: whatever an attribute's own reduction raises.
     """
     file = io.BytesIO()
-    _Pickler(file, names).dump(attributes)
+    pickler = _Pickler(file, names)
+    pickler.dump(attributes)
+    if pickler.ties.found:
+        file = io.BytesIO()
+        _Pickler(file, names, pickler.ties.found).dump(attributes)
     return file.getvalue()
 
 
@@ -53,9 +59,10 @@ def loads(data: bytes, named: Callable[[int, str], Any]) -> Any:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    def __init__(self, file: io.BytesIO, names: dict[int, Name]) -> None:
+    def __init__(self, file: io.BytesIO, names: dict[int, Name], tied: Iterable[int] = ()) -> None:
         super().__init__(file, protocol=5)
         self._names = names
+        self.ties = Ties(tied)
 
     def persistent_id(self, obj: Any) -> Name | None:
         # A generator is state: by its name it would come back as it is by then.
@@ -66,6 +73,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             raise IncompleteState(
                 f"{type(obj).__qualname__}: its pickle is a fresh, unplayed one (EzPickle)"
             )
+        owner = self.ties.owner(obj) if type(obj) is np.ndarray else None
+        if owner is not None:
+            return view_at, (owner, obj.dtype, place_of(obj, owner))
         return super().reducer_override(obj)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states import plain
 from plangym_ext.states.families import family_of, is_own_class
+from plangym_ext.states.layer_attributes import LayerAttributes
 from plangym_ext.states.part import StatePart, get_block, put_block
-from plangym_ext.states.snapshot import LayerAttributes
 
 #: Room for growth, as for a snapshot.
 _SLACK = 2.0
@@ -120,8 +120,7 @@ class ExtraFieldsPart(StatePart):
         for name in gone:
             del wanted[name]
         fields = self._fields()
-        for name in fields.keys() - wanted.keys():
-            delattr(self._layer, name)
+        self._attributes.take_back(fields.keys() - wanted.keys())
         for name, value in wanted.items():
             # An object that is right already stays, as others may refer to it.
             if name not in fields or self._encoded(name, fields[name]) != value:

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from plangym_ext.errors import DamagedState, UntrustedState
-from plangym_ext.states.graph_writer import Shape, imported, name_of
+from plangym_ext.states.graph.writer import Shape, imported, name_of
 
 _NOT_OWN = {"builtins", "gymnasium", "typing", "abc"}
 #: Packages whose classes do nothing when they are called with data.

@@ -10,8 +10,6 @@ pickled or copied: many of gymnasium's silently come back as fresh, unplayed one
 from __future__ import annotations
 
 import functools
-import types
-import weakref
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -21,8 +19,9 @@ import numpy as np
 
 from plangym_ext.errors import DamagedState, IncompleteState, UntrustedState
 from plangym_ext.states import trust
-from plangym_ext.states.graph_reader import Finder, GraphReader
-from plangym_ext.states.graph_writer import GraphWriter, Name, is_drawing, is_simple, name_of
+from plangym_ext.states.graph.reader import Finder, GraphReader
+from plangym_ext.states.graph.writer import GraphWriter, Name, is_simple, name_of
+from plangym_ext.states.layer_attributes import LayerAttributes
 from plangym_ext.states.nameable import AnyThing, Nameable, shadowed
 from plangym_ext.states.part import StatePart, get_block, put_block
 from plangym_ext.states.plain import NotPlain
@@ -37,48 +36,8 @@ _NAMED_AS_LARGE = 3
 _SLACK = 2.0
 # First byte of a state: what the rest is.
 _GRAPH, _PICKLE = b"G", b"P"
-# Set by gymnasium or the constructor and never changed by a step.
-_CONSTANT_NAMES = {
-    "spec",
-    "metadata",
-    "render_mode",
-    "_saved_kwargs",
-    "_np_random_seed",
-    "_cached_spec",
-    "_metadata",
-    "_action_space",
-    "_observation_space",
-}
-_CONSTANT_TYPES = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.ModuleType,
-    type,
-    gym.Space,
-    gym.envs.registration.EnvSpec,
-)
-# What shows the state is None until the first picture is drawn, and an object then;
-# neither may be part of the state.
-_DRAWING_NAMES = {"viewer", "window", "screen", "clock", "surf", "renderer"}
 # Changed in place, so that it matters who else holds them.
 _CHANGEABLE = (list, dict, set, deque, OrderedDict, np.ndarray)
-# What a layer measures by the clock; a restored episode has its own time.
-_CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_queue"}}
-
-
-@functools.cache
-def _is_constant(kind: Any) -> bool:
-    drawing: bool = is_drawing(kind)
-    return issubclass(kind, _CONSTANT_TYPES) or drawing
-
-
-def _is_weak_layer(value: Any) -> bool:
-    """Return whether an attribute refers to an env without keeping it alive."""
-    if type(value) is weakref.ReferenceType:
-        value = value()
-    elif type(value) not in weakref.ProxyTypes:
-        return False
-    return isinstance(value, gym.Env)
 
 
 def _may_be_shared(value: Any) -> bool:
@@ -87,65 +46,8 @@ def _may_be_shared(value: Any) -> bool:
 
 
 @functools.cache
-def _is_value(kind: Any) -> bool:
-    return kind.__module__ in ("builtins", "numpy", "collections")
-
-
-def _constant_names(layer: Any, ignored: Iterable[str]) -> set[str]:
-    names = _CONSTANT_NAMES | set(_CLOCKS.get(type(layer), ())) | set(ignored)
-    # A simulator may well call a part of itself `env`.
-    return names | {"env"} if isinstance(layer, gym.Wrapper) else names
-
-
-@functools.cache
 def _is_named(kind: Any) -> bool:
     return issubclass(kind, (gym.Space, gym.envs.registration.EnvSpec, *RANDOM_TYPES))
-
-
-class LayerAttributes:
-    """The attributes of one layer, divided into state and the rest."""
-
-    def __init__(self, layer: Any, ignored: Iterable[str]) -> None:
-        self.layer = layer
-        self.name = type(layer).__qualname__
-        self._constant = _constant_names(layer, ignored)
-
-    def state(self) -> dict[str, Any]:
-        """Return the attributes that are state, in an order that does not depend on the past."""
-        found = vars(self.layer)
-        return {name: found[name] for name in sorted(found) if self._is_state(name, found[name])}
-
-    def _is_state(self, name: str, value: Any) -> bool:
-        kind: Any = type(value)
-        if name in self._constant or _is_constant(kind) or _is_weak_layer(value):
-            return False
-        return name not in _DRAWING_NAMES or (value is not None and _is_value(kind))
-
-    def check(self, attributes: Any) -> None:
-        """Refuse attributes that `state` could not have returned.
-
-        Raises:
-            DamagedState: they hold something that is no state, such as a function.
-        """
-        if not (isinstance(attributes, dict) and all(isinstance(name, str) for name in attributes)):
-            raise DamagedState(f"state: {self.name} must get its attributes by their names")
-        for name, value in attributes.items():
-            if not self._is_state(name, value):
-                raise DamagedState(
-                    f"state: {self.name}.{name} is no part of a state; got a "
-                    f"{type(value).__qualname__}. Pass a row from get_state of this env."
-                )
-
-    def assign(self, attributes: dict[str, Any]) -> None:
-        """Make the state exactly `attributes`; what it has gained since is dropped."""
-        found = vars(self.layer)
-        for name in [n for n in found if n not in attributes and self._is_state(n, found[n])]:
-            # Not deleted: code that draws asks whether it is None.
-            if name in _DRAWING_NAMES:
-                found[name] = None
-            else:
-                del found[name]
-        found.update(attributes)
 
 
 class SnapshotPart(StatePart):
@@ -189,12 +91,15 @@ class SnapshotPart(StatePart):
 
     def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - no simulator
         """Return the names that the first graph referred to, and whether graphs do not suffice."""
-        return self._nameable.learned(), self._pickles
+        code = [layer.code_names() for layer in self._layers]
+        return self._nameable.learned(), self._pickles, code
 
     def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:  # noqa: ARG002
         """Refer to the same as an equal env, whose first graph may have held other objects."""
-        names, pickles = learned
+        names, pickles, code = learned
         self._nameable.adopt(names)
+        for layer, found in zip(self._layers, code, strict=True):
+            layer.adopt_code(found)
         if pickles:
             self._pickles, self.canonical = True, False
 
@@ -247,8 +152,9 @@ class SnapshotPart(StatePart):
 
     def _graph(self, *, learns: bool = False) -> bytes:
         found = [layer.state() for layer in self._layers]
-        writer = GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
-        writer.put_all(found, [layer.name for layer in self._layers])
+        writer = self._writer(found, learns=learns)
+        if writer.tied:
+            writer = self._writer(found, learns=learns, tied=writer.tied)
         data = writer.data()
         if learns:
             self._nameable.referable.update(map(name_of, writer.references))
@@ -258,6 +164,16 @@ class SnapshotPart(StatePart):
             kind: Any = type(layer.layer)
             vouched = vouched or bool(shadowed(kind, tuple(attributes)))
         return (trust.digest(data) if vouched else bytes(trust.DIGEST_BYTES)) + data
+
+    def _writer(
+        self, found: list[dict[str, Any]], *, learns: bool, tied: Iterable[int] = ()
+    ) -> GraphWriter:
+        """Return a graph of all attributes."""
+        writer = GraphWriter(
+            self._names(), self._known, learns=learns, shared=self._shared(), tied=tied
+        )
+        writer.put_all(found, [layer.name for layer in self._layers])
+        return writer
 
     def _read(self, data: bytes) -> Any:
         claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]

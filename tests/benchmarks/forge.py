@@ -35,8 +35,8 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import PlangymExtError, StateError
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.states.graph_reader import GraphReader
-from plangym_ext.states.graph_writer import GraphWriter, is_simple, name_of
+from plangym_ext.states.graph.reader import GraphReader
+from plangym_ext.states.graph.writer import GraphWriter, is_simple, name_of
 from plangym_ext.states.nameable import AnyThing
 from plangym_ext.states.random_bytes import RANDOM_TYPES
 from plangym_ext.states.trust import DIGEST_BYTES

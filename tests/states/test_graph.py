@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import DamagedState
-from plangym_ext.states.graph_reader import GraphReader
-from plangym_ext.states.graph_writer import GraphWriter
+from plangym_ext.states.graph.reader import GraphReader
+from plangym_ext.states.graph.writer import GraphWriter
 from plangym_ext.states.nameable import AnyThing
 from plangym_ext.states.plain import NotPlain
 

@@ -18,7 +18,7 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import UntrustedState
 from plangym_ext.states import trust
 from plangym_ext.states.envelope import HEADER
-from plangym_ext.states.graph_writer import GraphWriter
+from plangym_ext.states.graph.writer import GraphWriter
 from plangym_ext.states.part import put_block
 
 

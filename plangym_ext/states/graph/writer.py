@@ -3,7 +3,7 @@
 A graph holds plain values (see `plain`), instances of Python classes with their
 attributes, and references to classes, functions and the env's own layers. Objects
 that are shared stay shared, and equal graphs give equal bytes: mutable objects are
-distinguished by identity, all others by value alone. `graph_reader` is the way back.
+distinguished by identity, all others by value alone. `reader` is the way back.
 
 Layout: the sizes of four blocks as uint32, then the blocks. A JSON table of texts, of
 classes with their attribute names, and of references; the graph, depth first, as
@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.states import plain
+from plangym_ext.states.graph.array_views import Ties, place_of
 from plangym_ext.states.plain import NotPlain
 from plangym_ext.states.random_bytes import RANDOM_TYPES, random_bytes
 
@@ -65,6 +66,7 @@ class Tag(IntEnum):
     OBJECT = auto()  # class, attributes
     SHARED = auto()  # layer, name, value
     METHOD = auto()  # function, what it is bound to
+    VIEW = auto()  # dtype, dimensions, offset, lengths, strides, the array that it is a view of
 
 
 # As plain ints, which are several times faster than members of the class.
@@ -94,6 +96,7 @@ class Tag(IntEnum):
     _OBJECT,
     _SHARED,
     _METHOD,
+    _VIEW,
 ) = map(int, Tag)
 
 # Windows, surfaces and clocks show the state; they are no part of it.
@@ -149,6 +152,7 @@ class GraphWriter:
         learns: whether others are added to `known` instead.
         shared: objects by `id` that a layer holds too whose attributes are captured in another
             way. They are written, with where that layer holds them.
+        tied: arrays by `id` whose views are written as views of them.
     """
 
     def __init__(
@@ -158,9 +162,11 @@ class GraphWriter:
         *,
         learns: bool = False,
         shared: dict[int, Name] | None = None,
+        tied: Iterable[int] = (),
     ) -> None:
         self._named, self._known, self._learns = named, known, learns
         self._shared = shared or {}
+        self._ties = Ties((*tied, *self._shared))
         self._ops: list[int] = []
         self._floats: list[float] = []
         self._blobs: list[bytes] = []
@@ -173,6 +179,11 @@ class GraphWriter:
     def shapes(self) -> Iterable[Shape]:
         """The classes whose instances the graph holds, with their attributes."""
         return self._classes
+
+    @property
+    def tied(self) -> set[int]:
+        """Arrays by `id` in whose memory others lie; if there are any, write with them again."""
+        return self._ties.found
 
     @property
     def references(self) -> Iterable[Any]:
@@ -302,10 +313,20 @@ class GraphWriter:
             raise NotPlain(f"an array of {value.dtype}")
         if self._again(value):
             return
+        owner = self._ties.owner(value)
+        if owner is not None:
+            self._put_view(value, owner)
+            return
         columns_first = value.flags.f_contiguous and not value.flags.c_contiguous
         dtype = self._text(value.dtype.str)
         self._ops += (_ARRAY, dtype, columns_first, value.ndim, *value.shape)
         self._blobs.append(value.tobytes("F" if columns_first else "C"))
+
+    def _put_view(self, value: np.ndarray, owner: np.ndarray) -> None:
+        offset, shape, strides = place_of(value, owner)
+        dtype = self._text(value.dtype.str)
+        self._ops += (_VIEW, dtype, len(shape), offset, *shape, *strides)
+        self._put_array(owner)
 
     def _text(self, value: str) -> int:
         return self._texts.setdefault(value, len(self._texts))

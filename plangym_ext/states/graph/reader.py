@@ -19,7 +19,8 @@ import numpy as np
 
 from plangym_ext.errors import DamagedState, StateError
 from plangym_ext.states import plain, random_bytes
-from plangym_ext.states.graph_writer import GraphWriter, Tag, is_simple
+from plangym_ext.states.graph.array_views import view_at
+from plangym_ext.states.graph.writer import GraphWriter, Tag, is_simple
 from plangym_ext.states.nameable import check_key, hashing, is_method
 from plangym_ext.states.plain import NotPlain
 
@@ -246,6 +247,17 @@ class GraphReader:
         flat = np.frombuffer(self._blob(size), dtype)
         made = flat.reshape(shape, order=order).copy(order)  # type: ignore[call-overload]
         self._seen.append(made)
+        return made
+
+    def _get_view(self) -> np.ndarray:
+        ops = self._ops
+        dtype, dimensions, offset = plain.dtype_of(self._text()), next(ops), next(ops)
+        shape = tuple(next(ops) for _ in range(dimensions))
+        strides = tuple(next(ops) for _ in range(dimensions))
+        number = len(self._seen)
+        # Numbered before its owner, as it was written.
+        self._seen.append(None)
+        made = self._seen[number] = view_at(self._value(), dtype, (offset, shape, strides))
         return made
 
     def _get_random(self) -> Any:

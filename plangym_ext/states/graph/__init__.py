@@ -1,0 +1,1 @@
+"""Objects as bytes, without pickle: what snapshots are made of."""

@@ -1,0 +1,86 @@
+"""Arrays in one memory: which of them owns it, and where in it the others lie.
+
+An env that keeps a grid and a row of it changes the grid through the row. Written one by one
+they would come back as two arrays, and what is set in one would not be seen in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from plangym_ext.states.plain import NotPlain
+
+#: Of a view: bytes from the beginning of the memory to its first element, shape, strides in bytes.
+Place = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+class Ties:
+    """Finds arrays of one memory while attributes are written.
+
+    Two views may come before what they are views of, so this takes two rounds: what is `found`
+    in the first is what the second begins with.
+
+    Args:
+        known: owners, by `id`, whose views are written as views.
+
+    Attributes:
+        found: owners, by `id`, of which more than one array was met.
+    """
+
+    def __init__(self, known: Iterable[int] = ()) -> None:
+        self.found: set[int] = set()
+        self._known = frozenset(known)
+        self._met: set[int] = set()
+
+    def owner(self, array: np.ndarray) -> np.ndarray | None:
+        """Return what an array is to be written as a view of; None: it is written by itself.
+
+        Args:
+            array: met for the first time.
+        """
+        owner = owner_of(array)
+        key = id(owner)
+        if owner is not array and key in self._known:
+            return owner
+        if key in self._met:
+            self.found.add(key)
+        self._met.add(key)
+        return None
+
+
+def owner_of(array: np.ndarray) -> np.ndarray:
+    """Return the array whose memory it is: itself, unless it is a view of another."""
+    base = array.base
+    # Not a subclass, such as a file in memory: what it holds is no part of a state.
+    while type(base) is np.ndarray:
+        array, base = base, base.base
+    return array
+
+
+def place_of(view: np.ndarray, owner: np.ndarray) -> Place:
+    """Return where a view lies in the memory of its owner.
+
+    Raises:
+        NotPlain: the owner has gaps, or an order of its axes that its bytes alone do not tell.
+    """
+    if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
+        raise NotPlain(f"a view of an array of {owner.shape} whose bytes are in no plain order")
+    begin = owner.__array_interface__["data"][0]
+    return view.__array_interface__["data"][0] - begin, view.shape, view.strides
+
+
+def view_at(owner: np.ndarray, dtype: np.dtype, place: Place) -> np.ndarray:
+    """Return the view of an array that lies at a place.
+
+    Raises:
+        TypeError: the owner is no array.
+        ValueError: the place is not within its memory.
+    """
+    if type(owner) is not np.ndarray:
+        raise TypeError(f"a view of a {type(owner).__qualname__}")
+    offset, shape, strides = place
+    # Only rows first are taken as one piece of memory; it is the same memory.
+    memory = owner if owner.flags.c_contiguous else owner.T
+    return np.ndarray(shape, dtype, memory, offset, strides)
