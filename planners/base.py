@@ -199,15 +199,10 @@ class Planner(ABC):
         before = self._planned_with or (None,) * len(now)
         # By identity: of arrays and functions there may be no other equality.
         if any(a is not b for a, b in zip(now, before, strict=True)):
-            kept = self._kept
+            # Forgets what is kept between moves too: it was made for other options.
             self.__post_init__()
-            self._kept = kept
-            self._forget_options()
             now = _values(self)
         self._planned_with = now
-
-    def _forget_options(self) -> None:  # noqa: B027
-        """Forget what was made for other options; most keep nothing that depends on them."""
 
     def _check_observations(self, env: SearchModel) -> None:
         """Have the functions that are asked about observations refuse those they cannot take."""

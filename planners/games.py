@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.planners.masks import has_masks, stacked_masks
+from plangym_ext.planners.masks import stacked_masks, told_masks
 from plangym_ext.planners.model import Rng, States, stacked_obs
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.players import movers, next_player
@@ -93,7 +93,7 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
     """
     actions = np.stack([np.asarray(plan.action) for plan in plans])
     out = env.step_batch(actions, states=stacked_states([game.state for game in games]))
-    masks = out.infos["action_mask"] if has_masks(out.infos) else [None] * len(games)
+    masks = told_masks(out.infos, len(games))
     players, nexts = movers(env, out.infos, len(games))
     steps = [
         Step(

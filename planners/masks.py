@@ -24,6 +24,22 @@ def stacked_masks(
     return np.array([np.ones(width) if mask is None else mask for mask in masks]).astype(np.bool_)
 
 
+def told_masks(infos: Any, count: int) -> list[npt.NDArray[Any] | None]:
+    """Return what the info of each row says that its state allows, `[A]`; None: it does not say.
+
+    Args:
+        infos: of a batch.
+        count: of its rows.
+    """
+    if not has_masks(infos):
+        return [None] * count
+    # A row whose infos are of another kind has zeros here.
+    return [
+        mask if np.any(mask) else infos[i].get("action_mask")
+        for i, mask in enumerate(infos["action_mask"])
+    ]
+
+
 def weights_over_legal(
     weights: npt.NDArray[np.floating[Any]], legal: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.float64]:
@@ -64,6 +80,6 @@ def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> 
             f"shape {masks.shape}."
         )
     for i in np.flatnonzero(~masks.any(axis=1) & ~ended):
-        # A row whose infos are of another kind has zeros here.
+        # As in `told_masks`.
         masks[i] = np.asarray(infos[int(i)].get("action_mask", True), np.bool_)
     return masks

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.errors import InvalidOption, NotExact
+from plangym_ext.errors import InvalidAnswer, InvalidOption, NotExact
 from plangym_ext.explore.archive import Archive
 from plangym_ext.explore.cells import Cells, cells_for, cells_named
 from plangym_ext.explore.drawing import (
@@ -256,7 +256,14 @@ class GoExplore:
         self, seen: npt.NDArray[np.int64], ended: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.float64]:
         """Return the weights of what was seen so often, `[N]`; nothing begins where one ended."""
-        return np.where(ended, 0.0, checked_weights(self._weights(seen), len(seen)))
+        weights = checked_weights(self._weights(seen), len(seen))
+        found: npt.NDArray[np.float64] = np.where(ended, 0.0, weights)
+        if not found.any():
+            raise InvalidAnswer(
+                f"weights: must not be 0 for all {np.count_nonzero(~ended)} places that an episode "
+                "goes on from; got more than 0 only where one has ended."
+            )
+        return found
 
     def _from_cells(self, count: int) -> Places:
         """Return places of cells that are drawn."""

@@ -196,9 +196,11 @@ class FrontierSearch(Planner):
         priors, _ = self._asked(obs, masks[rows])
         for i, b in enumerate(rows):
             root = Node(
+                key=keys[b],
                 state=request.states[b].copy(),
                 legal=masks[b],
                 parent=-1,
+                before=None,
                 action=-1,
                 steps=0,
                 log_policy=0.0,
@@ -209,7 +211,7 @@ class FrontierSearch(Planner):
                 to_go=math.inf,
                 is_goal=False,
             )
-            found[b] = OpenList(keys[b], root, request.rngs[b])
+            found[b] = OpenList(root, request.rngs[b])
             found[b].budget += Budget(evaluator_rows=int(self._policy() is not None))
         return found
 
@@ -237,6 +239,9 @@ class FrontierSearch(Planner):
         legal = action_masks(out.infos, over | cut, num_actions)
         for b, count in Counter(b for b, _, _ in pairs).items():
             searches[b].budget += Budget(model_steps=count, restores=count)
+        for i, (b, parent, action) in enumerate(pairs):
+            ended, reward = bool(over[i] | cut[i]), float(rewards[i])
+            searches[b].note_first(parent, action, ended=ended, reward=reward)
         # Endings that are no goals lead nowhere: their steps are paid for, nothing is kept.
         on = np.flatnonzero(goal | ~(over | cut))
         if len(on):
@@ -284,9 +289,11 @@ class FrontierSearch(Planner):
                 continue
             parent = one.nodes[new.parents[i]]
             node = Node(
+                key=new.keys[i],
                 state=new.states[i],
                 legal=new.legal[i],
                 parent=new.parents[i],
+                before=parent,
                 action=new.actions[i],
                 steps=parent.steps + 1,
                 log_policy=float(log_policy[i]),
@@ -297,7 +304,7 @@ class FrontierSearch(Planner):
                 to_go=float(rated.to_go[i]),
                 is_goal=bool(new.goal[i]),
             )
-            is_new = one.add(new.keys[i], node, float(priority[i]), float(cost[i]))
+            is_new = one.add(node, float(priority[i]), float(cost[i]))
             one.budget += Budget(
                 expansions=int(is_new), evaluator_rows=int(rated.evaluator_rows[i])
             )
@@ -376,8 +383,8 @@ def _found(one: OpenList) -> tuple[Ahead, bool]:
     """Return the way that a search has found, and whether it leads to a goal."""
     way = one.way()
     if len(way) == 1:
-        return Ahead([one.key_of(way[0])], [one.first_action()], [0.0]), False
-    nodes = [one.nodes[index] for index in way]
-    actions = [node.action for node in nodes[1:]]
-    rewards = [node.reward for node in nodes[1:]]
-    return Ahead([one.key_of(index) for index in way[:-1]], actions, rewards), one.goal is not None
+        action, reward = one.first_step()
+        return Ahead([way[0].key], [action], [reward]), False
+    actions = [node.action for node in way[1:]]
+    rewards = [node.reward for node in way[1:]]
+    return Ahead([node.key for node in way[:-1]], actions, rewards), one.goal is not None

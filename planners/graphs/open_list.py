@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,11 @@ _ROOT = 0
 class Node(NamedTuple):
     """A state, on the cheapest way to it that is known."""
 
+    key: bytes
     state: States
     legal: npt.NDArray[np.bool_]  # [A]
     parent: int  # -1 at the root
+    before: Any  # the parent as it was then, a `Node`; it may have got a cheaper way since
     action: int  # played in the parent, from 0
     steps: int  # from the root
     log_policy: float  # logarithm of the policy's probability of the way
@@ -37,22 +39,23 @@ class OpenList:
     A state that is reached on a better way takes that, and waits again.
 
     Args:
-        key: of the root's state.
-        root: its node.
+        root: the node of its first state.
         rng: draws what is expanded first among equals: actions in a random order.
     """
 
-    def __init__(self, key: bytes, root: Node, rng: Rng) -> None:
+    def __init__(self, root: Node, rng: Rng) -> None:
         self.nodes, self.budget = [root], Budget()
         self.order = rng.permutation(len(root.legal))
         self.expanded = 0
         self.goal: int | None = None
-        self._index, self._keys = {key: _ROOT}, [key]
+        self._index = {root.key: _ROOT}
+        #: Of the root's actions: whether the step ends the episode, and its reward.
+        self._first_steps: dict[int, tuple[bool, float]] = {}
         #: Of the way to each node, and its last entry in the heap.
         self._costs, self._entries = [-np.inf], [0]
         self._count = itertools.count(1)
         self._waiting: list[tuple[float, int, int]] = [(0.0, 0, _ROOT)]
-        self._best, self._best_rank = _ROOT, (-np.inf, -np.inf)
+        self._best, self._best_rank = root, (-np.inf, -np.inf)
 
     @property
     def is_over(self) -> bool:
@@ -84,22 +87,20 @@ class OpenList:
         index = self._index.get(key)
         return index is not None and self._costs[index] <= cost
 
-    def add(self, key: bytes, node: Node, priority: float, cost: float) -> bool:
+    def add(self, node: Node, priority: float, cost: float) -> bool:
         """Have a node wait for expansion; return whether its state was not known.
 
         Args:
-            key: of the state, which is not known on a way of no higher cost.
-            node: on this way.
+            node: on this way; its state is not known on a way of no higher cost.
             priority: the lowest is expanded first, among equals what came first.
             cost: of the way, more than that of any part of it: so that no way leads through
                 itself.
         """
-        index, entry = self._index.get(key), next(self._count)
+        index, entry = self._index.get(node.key), next(self._count)
         is_new = index is None
         if index is None:
-            index = self._index[key] = len(self.nodes)
+            index = self._index[node.key] = len(self.nodes)
             self.nodes.append(node)
-            self._keys.append(key)
             self._costs.append(cost)
             self._entries.append(entry)
         else:
@@ -108,21 +109,33 @@ class OpenList:
         # To play while no goal is known: most reward, then nearest to a goal.
         rank = (node.ret, -node.to_go)
         if rank > self._best_rank:
-            self._best, self._best_rank = index, rank
+            self._best, self._best_rank = node, rank
         return is_new
 
-    def way(self) -> list[int]:
+    def way(self) -> list[Node]:
         """Return the nodes from the root to the goal, or else to what looks best."""
-        index = self._best if self.goal is None else self.goal
-        found = [index]
-        while self.nodes[found[-1]].parent >= 0:
-            found.append(self.nodes[found[-1]].parent)
+        if self.goal is None:
+            # As it was found: on cheaper ways to its nodes less may be earned.
+            found = [self._best]
+            while found[-1].before is not None:
+                found.append(found[-1].before)
+        else:
+            found = [self.nodes[self.goal]]
+            while found[-1].parent >= 0:
+                found.append(self.nodes[found[-1].parent])
         return found[::-1]
 
-    def key_of(self, index: int) -> bytes:
-        """Return the key of a node."""
-        return self._keys[index]
+    def note_first(self, parent: int, action: int, *, ended: bool, reward: float) -> None:
+        """Remember what a step leads to, if it is one of the root's."""
+        if parent == _ROOT:
+            self._first_steps[action] = ended, reward
 
-    def first_action(self) -> int:
-        """Return a legal action of the root, for a search that has found nothing at all."""
-        return int(next(a for a in self.order if self.nodes[_ROOT].legal[a]))
+    def first_step(self) -> tuple[int, float]:
+        """Return a legal action of the root and its reward, if nothing new can be reached.
+
+        One that ends nothing if there is any, and of those the one that earns most.
+        """
+        legal = [int(a) for a in self.order if self.nodes[_ROOT].legal[a]]
+        steps = {action: self._first_steps.get(action, (False, 0.0)) for action in legal}
+        action = max(legal, key=lambda a: (not steps[a][0], steps[a][1]))
+        return action, steps[action][1]

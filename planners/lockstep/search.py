@@ -170,12 +170,14 @@ class Search:
 
         With several waves in flight the next ones are selected and begun first, so that
         workers step while this process rates. The order of all this is fixed: the plan
-        does not depend on how fast a worker is.
+        does not depend on how fast a worker is. A tree that has no leaf for a wave has an empty
+        part in it, also where it is alone: what it selects next does not depend on other trees.
         """
         while len(self._in_flight) < self.settings.waves_in_flight:
             if not self._select(self.settings.wave_size):
-                break
-        if not self._in_flight:
+                self._in_flight.append(SelectedWave(self._nothing.wave, (0, 0), None))
+        if not any(selected.sizes[0] for selected in self._in_flight):
+            self._in_flight.clear()
             return False
         self._finish(self._in_flight.popleft())
         return True

@@ -149,10 +149,6 @@ class TreeSearch(Planner):
         self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
 
-    def _forget_options(self) -> None:
-        """Forget the search, whose memory and settings are those of other options."""
-        self._kept.clear()
-
     def _capacity(self, num_actions: int) -> int:
         """Return how many nodes a tree has room for."""
         if self.capacity is not None:

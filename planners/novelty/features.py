@@ -52,8 +52,7 @@ def byte_features(obs: Any) -> npt.NDArray[np.int64]:
 
 def _bytes_of(part: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     flat = part.reshape(len(part), -1)
-    # A feature is the byte's place and its value.
-    return np.arange(flat.shape[1]) * 256 + flat.astype(np.int64)
+    return _in_places(flat.astype(np.int64), 256)
 
 
 def tile_features(obs: Any) -> npt.NDArray[np.int64]:
@@ -170,8 +169,15 @@ def number_features(obs: Any, resolution: float = 0.25) -> npt.NDArray[np.int64]
 def _numbers_of(part: npt.NDArray[Any], resolution: float = 0.25) -> npt.NDArray[np.int64]:
     flat = part.astype(np.float64).reshape(len(part), -1)
     bins = np.clip(np.floor(flat / resolution), -(2**15), 2**15 - 1).astype(np.int64) + 2**15
-    # A feature is its place and the interval: 2**16 intervals a place.
-    return np.arange(flat.shape[1]) * 2**16 + bins
+    return _in_places(bins, 2**16)
+
+
+def _in_places(values: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """Return features of `[L, F]` values from 0 to most - 1: a place and what is there."""
+    places = values.shape[1]
+    found: npt.NDArray[np.int64] = np.arange(places) * most + values
+    # Of more than are told apart, those some places further would be the same as these.
+    return found if places * most <= TOLD_APART else _scattered(found, 0)
 
 
 def default_features(obs: Any) -> npt.NDArray[np.int64]:

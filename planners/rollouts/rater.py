@@ -79,7 +79,9 @@ class RolloutRater(Rater):
         assert leaves.states is not None
         # The rollouts of a leaf lie side by side, and are averaged in that order.
         of = np.repeat(open_leaves, self.num_rollouts)
-        seen = rows_of(leaves.obs, of) if self.policy else None
+        # What is seen in a leaf is the last observation of a rollout that can go nowhere.
+        asks = self.policy is not None or self.evaluator is not None
+        seen = rows_of(leaves.obs, of) if asks else None
         legal = None if leaves.legal is None else leaves.legal[of]
         starts = Starts(leaves.rows[of], leaves.states[of], seen, legal=legal)
         out = play_out(model, starts, self.depth, rngs, self.policy)

@@ -186,3 +186,13 @@ def test_games_mazes_and_torques_are_explored(name, cell, package, kind):
         assert len(archive) > 3
         for number in (0, archive.best, len(archive) - 1):
             verify(explorer, number)
+
+
+@pytest.mark.parametrize("kind", ["archive", "particles"])
+def test_weights_that_leave_nothing_to_begin_from_are_refused(kind):
+    # Holes and the goal are seen less often than any cell that an episode goes on from.
+    with make("FrozenLake-v1", is_slippery=False) as env:
+        options = {"kind": kind, "rows": 8, "horizon": 10, "repeat": 0.0}
+        exploration = GoExplore(env, "obs", weights=lambda seen: (seen < 40) * 1.0, **options)
+        with pytest.raises(InvalidAnswer, match="weights: must not be 0"):
+            exploration.run(20_000)

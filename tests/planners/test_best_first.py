@@ -264,3 +264,23 @@ def test_nothing_has_to_be_seen_where_nothing_asks(models, planner):
     model, _ = graph(models, 0)
     plan = planner().plan(model, model.state(0), rng=0)
     np.testing.assert_array_equal(plan.actions, planned(planner(), model).actions)
+
+
+def test_a_way_with_more_reward_is_kept_when_a_shorter_one_is_found(models):
+    # 0 -> 1 -> 2 -> 3 pays 5, 0 -> 4 -> 3 is shorter and pays nothing, 0 -> 4 -> 5 pays 1.
+    model = models.TableModel([[1, 4], [2, 2], [3, 3], [3, 3], [3, 5], [5, 5]], np.zeros((6, 2)))
+    model.reward[2], model.reward[4, 1] = 5.0, 1.0
+    to_go = by_table(np.array([0.0, 0.0, 0.0, 0.0, 9.0, 9.0]))
+    for count in (3, 50):
+        plan = planned(BestFirst(count, heuristic=to_go, wave_size=1, discount=1.0), model)
+        assert plan.value == 5.0
+        assert model.successor[0, plan.actions[0]] == 1
+
+
+@pytest.mark.parametrize("planner", [BestFirst, LevinTS, PHS])
+def test_where_nothing_new_can_be_reached_the_best_step_is_played(models, planner):
+    # One action ends the episode, two stay, of which one costs less.
+    model = models.TableModel([[1, 0, 0], [1, 1, 1]], [[0.0, -2.0, -1.0], [0.0] * 3], [1])
+    for seed in range(20):
+        plan = planner(50).plan(model, model.state(0), rng=seed, obs=np.zeros(1, np.float32))
+        assert (plan.action, plan.value) == (2, -1.0)

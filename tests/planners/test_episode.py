@@ -94,6 +94,34 @@ def test_masks_of_the_played_states_reach_the_planner(models):
     np.testing.assert_array_equal(episode.actions, [1, 0, 1, 0])
 
 
+def test_rows_that_say_nothing_of_masks_may_play_everything(models):
+    class Infos(dict):
+        def __getitem__(self, key):
+            if isinstance(key, str):
+                return super().__getitem__(key)
+            mask = super().__getitem__("action_mask")[key]
+            return {"action_mask": mask} if mask.any() else {}
+
+    class Sometimes(models.TableModel):
+        tells_masks = True
+
+        def _batch(self, index, reward):
+            # In even states all is allowed, and nothing is said about it.
+            mask = np.where(index[:, None] % 2 == 1, [[0, 1]], [[0, 0]]).astype(np.int8)
+            out = super()._batch(index, reward)
+            return out._replace(infos=Infos(action_mask=mask))
+
+        def step(self, action, state):
+            out = self.step_batch(np.array([action]), states=state[None])
+            return (*(x[0] for x in out[:5]), out.infos[0])
+
+    model = Sometimes(np.minimum(np.arange(12)[:, None] + [[1, 2]], 11), np.ones((12, 2)))
+    alone = [play(model, MCTS(6), seed=seed, max_steps=5) for seed in range(4)]
+    beside = play(model, MCTS(6), seed=0, max_steps=5, num_episodes=4)
+    for one, other in zip(alone, beside, strict=True):
+        np.testing.assert_array_equal(one.actions, other.actions)
+
+
 def test_many_need_a_number(models):
     with pytest.raises(ValueError, match=r"play: num_episodes must be an integer >= 1; got 0"):
         play(models.chain(3), MCTS(1), seed=0, max_steps=3, num_episodes=0)

@@ -133,3 +133,37 @@ def test_envs_say_whether_they_tell_masks(options):
     for name, tells in (("Taxi-v4", True), ("CartPole-v1", False)):
         with plangym_ext.make(name, **options) as env:
             assert env.tells_masks is tells
+
+
+class Masks(dict):
+    """Infos of a batch: a column by its name, a row by its number."""
+
+    def __getitem__(self, key):
+        return (
+            super().__getitem__(key)
+            if isinstance(key, str)
+            else {k: v[key] for k, v in self.items()}
+        )
+
+
+@pytest.mark.parametrize("wave", [1, 2])
+def test_a_leaf_that_allows_nothing_is_worth_what_the_evaluator_says_of_it(models, wave):
+    model = models.TableModel([[1, 2], [1, 1], [3, 3], [3, 3]], np.zeros((4, 2)))
+    mask = np.array([[1, 1], [0, 0], [1, 1], [1, 1]], np.int8)
+    batch, model.tells_masks = model._batch, True
+    model._batch = lambda index, reward: batch(index, reward)._replace(
+        infos=Masks({"action_mask": mask[index]})
+    )
+
+    def evaluate(obs):
+        return None, 10.0 + obs[:, 0]
+
+    states = np.stack([model.state(0), model.state(2)])
+    seen, allowed = np.array([[0.0], [2.0]], np.float32), np.ones((2, 2), bool)
+    for rows in (1, 2):
+        planner = MCTS(2, rollout_depth=1, evaluator=evaluate, discount=1.0, wave_size=wave)
+        rngs = [np.random.default_rng(i) for i in range(rows)]
+        plans = planner.plan_batch(
+            model, states[:rows], rngs=rngs, obs=seen[:rows], legal=allowed[:rows]
+        )
+        assert plans[0].q.tolist() == [11.0, 13.0]

@@ -8,6 +8,8 @@ import pytest
 from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownName
 from plangym_ext.planners import IW, RolloutIW, base
 from plangym_ext.planners.novelty.features import (
+    FEATURES,
+    TOLD_APART,
     byte_features,
     default_features,
     number_features,
@@ -440,3 +442,24 @@ def test_bad_policies_are_named(models):
         planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
     with pytest.raises(InvalidOption, match="rollout_policy must be a function"):
         RolloutIW(rollout_policy=3)
+
+
+@pytest.mark.parametrize("features", ["numbers", "bytes"])
+@pytest.mark.parametrize("places", [16, 17, 40, 5000])
+def test_places_far_apart_have_features_of_their_own(features, places):
+    kind = np.float32 if features == "numbers" else np.uint8
+    found = FEATURES[features](np.eye(places, dtype=kind)) % TOLD_APART
+    # Of each row the place of its one is what no other row has.
+    assert len(np.unique(np.diagonal(found))) >= places - places // 200
+    if places <= 40:
+        assert len(np.unique(found)) == 2 * places
+
+
+@pytest.mark.parametrize("cls", [RolloutIW, IW])
+@pytest.mark.parametrize("length", [17, 40])
+def test_a_corridor_that_is_seen_in_one_of_many_places_is_walked_to_its_end(models, cls, length):
+    model = models.narrow_path(length)
+    batch, cells = model._batch, np.eye(length + 2, dtype=np.float32)
+    model._batch = lambda index, reward: batch(index, reward)._replace(obs=cells[index])
+    planner = cls(500, features="numbers", discount=1.0, max_depth=60)
+    assert planner.plan(model, model.state(0), rng=0, obs=cells[0]).value == 1.0

@@ -6,7 +6,21 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of
+from plangym_ext.planners import (
+    CEM,
+    DIAL,
+    ICEM,
+    IW,
+    MCTS,
+    MPPI,
+    PLANNERS,
+    STS,
+    GraphSearch,
+    PredictiveSampling,
+    RolloutIW,
+    load_planner,
+    options_of,
+)
 from plangym_ext.planners.continuous.base import Shooting
 
 
@@ -143,3 +157,40 @@ def test_more_simulations_than_time_allows_take_no_memory_for_them(models):
     model = models.random_mdp(1, states=400)
     planner = MCTS(10**9, max_seconds=0.02, rollout_depth=0)
     assert planner.plan(model, model.state(0), rng=0).visits.sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "then"),
+    [
+        (RolloutIW, {}, {"max_model_steps": 7}),
+        (RolloutIW, {}, {"num_simulations": 90}),
+        (IW, {}, {"count_bonus": 0.1}),
+        (GraphSearch, {"discount": 1.0}, {"discount": 0.0}),
+        (GraphSearch, {}, {"num_simulations": 200}),
+        (STS, {}, {"num_simulations": 90}),
+    ],
+)
+def test_what_was_made_for_other_options_is_not_used(models, kind, first, then):
+    model, seen = models.random_mdp(1, states=400), np.zeros(1, np.float32)
+    planner = kind(30, **first)
+    planner.plan(model, model.state(0), rng=0, obs=seen)
+    for name, value in then.items():
+        setattr(planner, name, value)
+    plan = planner.plan(model, model.state(0), rng=1, obs=seen)
+    fresh = kind(**{"num_simulations": 30, **first, **then})
+    wanted = fresh.plan(model, model.state(0), rng=1, obs=seen)
+    np.testing.assert_array_equal(plan.q, wanted.q)
+    assert plan.budget.model_steps == wanted.budget.model_steps
+
+
+@pytest.mark.parametrize("kind", [CEM, ICEM, MPPI, DIAL, PredictiveSampling])
+@pytest.mark.parametrize("then", [{"horizon": 20}, {"horizon": 4}, {"num_knots": 5}])
+def test_sequences_of_another_length_begin_anew(models, kind, then):
+    model = models.Integrator()
+    planner, state = kind(24, horizon=10), model.state(1.0)
+    planner.plan(model, state, rng=0)
+    for name, value in then.items():
+        setattr(planner, name, value)
+    plan = planner.plan(model, state, rng=1)
+    wanted = kind(24, **{"horizon": 10, **then}).plan(model, state, rng=1)
+    np.testing.assert_array_equal(plan.actions, wanted.actions)

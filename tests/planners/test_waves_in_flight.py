@@ -44,6 +44,25 @@ def test_where_there_is_no_choice_it_is_sequential(models):
     same(plan, MCTS(12, wave_size=1, **options).plan(model, model.state(0), rng=0))
 
 
+@pytest.mark.parametrize("flying", [1, 2, 3, 4])
+@pytest.mark.parametrize("selection", ["puct", "gumbel"])
+def test_a_row_is_planned_for_as_it_would_be_alone(models, flying, selection):
+    options = {"wave_size": 3, "rollout_depth": 1, "waves_in_flight": flying}
+    for seed in range(12):
+        # Few states, so that selections are blocked by what is in flight.
+        model = models.random_mdp(seed, states=12, actions=2, ended=3)
+        rows = [s for s in range(12) if not model.over[s] and not model.cut[s]][:3]
+        states = np.stack([model.state(row) for row in rows])
+
+        def planned(some, model=model, states=states, seed=seed):
+            planner = MCTS(20, selection=selection, **options)
+            rngs = [np.random.default_rng([seed, i]) for i in some]
+            return planner.plan_batch(model, states[some], rngs=rngs)
+
+        for i, plan in enumerate(planned([0, 1, 2])):
+            same(plan, planned([i])[0])
+
+
 class Overlapping:
     """A `TableModel` that steps when it is waited for, and says how much was under way."""
 

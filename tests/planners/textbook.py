@@ -83,8 +83,9 @@ def textbook(model, evaluator, root, order, *, sims, c, gamma, wave=1, flying=1)
 
     tree, bounds, flights, done = node(root), [math.inf, -math.inf], deque(), 0
     while done < sims:
-        while len(flights) < flying and (paths := take_off()):
-            flights.append(paths)
+        # A wave may be empty: everything there is to choose is in flight.
+        while len(flights) < flying:
+            flights.append(take_off())
         done += len(flights[0])
         land(flights.popleft())
     visits, q = np.zeros(len(order), int), np.full(len(order), np.nan)
