@@ -150,7 +150,7 @@ def _native_env(
         The env, or None if "auto" was asked for and it has none; the number of workers, None
         for none; and why there are any.
     """
-    from plangym_ext.errors import IncompleteState
+    from plangym_ext.errors import BackendUnavailable, IncompleteState
     from plangym_ext.workers.auto_backend import chosen_workers
 
     own = dict(kwargs)
@@ -164,7 +164,16 @@ def _native_env(
             raise
         return None, None, ""
     if env.backend in NATIVE:
-        return env, None, ""
+        if num_envs == 1 or _makes_equals(build, env, settings):
+            return env, None, ""
+        env.close()
+        reason = "its constructor makes envs that differ, and rows of native backends are of one"
+        if backend in NATIVE:
+            raise BackendUnavailable(
+                f"make_vec: {name} cannot be on the {backend} backend: {reason}. Use "
+                "backend='serial' or 'process', or arguments that leave nothing to chance."
+            )
+        return None, None, reason
     try:
         n_workers, reason = chosen_workers(env, find_spec(name).entry_point, num_envs)
     finally:
@@ -172,6 +181,18 @@ def _native_env(
     if n_workers is None:
         return None, None, ""
     return None, min(n_workers, num_envs), reason
+
+
+def _makes_equals(build: Any, env: Any, settings: dict[str, Any]) -> bool:
+    """Return whether another env of a constructor is the same, but for its state."""
+    from plangym_ext.core.gym_env import GymEnv
+    from plangym_ext.states.envelope import fingerprint
+
+    other = GymEnv(build, **{**settings, "check": False})
+    try:
+        return fingerprint(other.envelope.identity) == fingerprint(env.envelope.identity)
+    finally:
+        other.close()
 
 
 def _ray_env(

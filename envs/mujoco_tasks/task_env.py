@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from typing import Any
 
 import gymnasium as gym
@@ -81,7 +83,7 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         if self.render_mode is None:
             return None
         if self._renderer is None:
-            self._renderer = mujoco.Renderer(self.model, *self._size)
+            self._renderer = _renderer(self.model, *self._size)
         self._renderer.update_scene(self.data)
         return self._renderer.render()
 
@@ -93,6 +95,15 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def _observation(self) -> np.ndarray:
         return np.array(self.task.observation(rows_of(self.data, self.task.reads))[0])
+
+
+def _renderer(model: mujoco.MjModel, height: int, width: int) -> Any:
+    """Return a renderer that draws as `MUJOCO_GL` says now.
+
+    MuJoCo looks when it is imported, which may be before it was known that there is no display.
+    """
+    importlib.reload(sys.modules[mujoco.Renderer.__module__].gl_context)
+    return mujoco.Renderer(model, height, width)
 
 
 #: Fields that the integration vector holds.

@@ -25,6 +25,7 @@ from plangym_ext.states.families import family_of, is_own_class
 from plangym_ext.states.own_state import OwnStatePart, offers_state
 from plangym_ext.states.part import StatePart
 from plangym_ext.states.replay import Recorder, ReplayPart, ResetRecorder
+from plangym_ext.states.reset_seed import ResetSeedPart
 from plangym_ext.states.snapshot import SnapshotPart
 from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
 
@@ -82,6 +83,8 @@ class StateCodec:
                 found.append((extra, type(stack[-1]).__qualname__))
         if unknown:
             names = ", ".join(type(layer).__qualname__ for layer in unknown)
+            if base_part is not None and method != "replay":  # which resets by the seed itself
+                found.append((ResetSeedPart(stack[-1]), type(stack[-1]).__qualname__))
             # One snapshot for all of them: what two of them share stays shared.
             found.append((SnapshotPart(unknown, stack, trusted=trusted), names))
         self._found = found

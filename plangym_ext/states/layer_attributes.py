@@ -21,7 +21,6 @@ _CONSTANT_NAMES = {
     "metadata",
     "render_mode",
     "_saved_kwargs",
-    "_np_random_seed",
     "_cached_spec",
     "_metadata",
     "_action_space",

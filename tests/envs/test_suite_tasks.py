@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +106,20 @@ def test_lines_and_parabolas_end_at_nought():
     )
     np.testing.assert_array_equal(tolerance.quadratic(np.array([0.0, 0.5, -2]), 1), [1, 0.75, 0])
     np.testing.assert_array_equal(tolerance.within(np.array([0.5, 0.6, 2.1]), 0.6, 2), [0, 1, 0])
+
+
+def test_pictures_need_no_display():
+    # In a process of its own: MuJoCo chooses how it draws once, when it is imported.
+    code = """if True:
+        import mujoco, plangym_ext
+        with plangym_ext.make("plangym_ext/cheetah-run-v0", render_mode="rgb_array") as env:
+            env.reset(seed=0)
+            print(env.render().std() > 5)
+        """
+    without = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "MUJOCO_GL")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=without, capture_output=True, text=True, check=False
+    )
+    if "CannotDraw" in done.stderr and not ctypes.util.find_library("EGL"):
+        pytest.skip("there is no EGL here")
+    assert done.stdout.strip() == "True", done.stderr

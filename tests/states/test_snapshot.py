@@ -322,3 +322,55 @@ def test_rectangles_and_vectors_of_pygame_are_state(state):
         wanted = [env.step(2).obs[0] for _ in range(9)]
         env.set_state(saved)
         assert [env.step(2).obs[0] for _ in range(9)] == wanted
+
+
+class Levels(Base):
+    """Makes a level of the seed and its number, and draws nothing from the generator."""
+
+    level = 0
+
+    def reset(self, *, seed=None, options=None):
+        gym.Env.reset(self, seed=seed)
+        self.np_random  # noqa: B018 - seeds itself, if nobody has
+        self.level = 0 if seed is not None else self.level + 1
+        self.count = 0
+        return self._obs(), {}
+
+    def step(self, action):
+        self.count += 1
+        return self._obs(), 0.0, self.count >= 3, False, {}
+
+    def _value(self):
+        return np.random.default_rng([self.np_random_seed, self.level]).random()
+
+
+class Reads(gym.Wrapper):
+    """Observes the seed of an env whose own state has no use for it."""
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs, float(self.np_random_seed % 1000), *rest
+
+
+@pytest.mark.parametrize("make", [Levels, lambda: Reads(gym.make("CartPole-v1"))])
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_the_seed_that_a_reset_was_given_is_state(make, backend):
+    with (
+        plangym_ext.make(make, backend=backend) as env,
+        plangym_ext.make(make, backend=backend) as other,
+    ):
+        assert env.exact
+        state, _, _ = env.reset(seed=5)
+        other.reset(seed=77)
+        other.set_state(state)
+        for _ in range(8):
+            played, restored = env.step(0), other.step(0)
+            np.testing.assert_array_equal(played.obs, restored.obs)
+            assert played.reward == restored.reward
+        # In one env, after another reset.
+        env.reset(seed=9)
+        again = env.step_batch(np.array([0]), states=state[None])
+        other.set_state(state)
+        then = other.step(0)
+        np.testing.assert_array_equal(again.obs[0], then.obs)
+        assert again.rewards[0] == then.reward

@@ -17,7 +17,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 import plangym_ext
-from plangym_ext.errors import IncompleteState, WorkerDied
+from plangym_ext.errors import BackendUnavailable, IncompleteState, WorkerDied
 from plangym_ext.states.trials import choice
 from plangym_ext.vector.errors import VectorClosed
 
@@ -537,3 +537,28 @@ def test_nothing_is_shown_after_closing():
         venv.observations()
     with pytest.raises(VectorClosed, match="step_out: this vector env is closed"):
         venv.step_out({"rewards": np.zeros(2)})
+
+
+@pytest.mark.parametrize("backend", ["serial", "process", "kernel", "mujoco"])
+def test_seeds_are_those_of_the_last_resets(backend):
+    name = "Hopper-v5" if backend == "mujoco" else "CartPole-v1"
+    theirs = gym.vector.SyncVectorEnv([lambda: gym.make(name)] * 3)
+    with plangym_ext.make_vec(name, 3, backend=backend) as venv:
+        for seeds in (1, [7, 8, 2**40], [None, 3, None]):
+            for one in (theirs, venv):
+                one.reset(seed=seeds)
+            assert venv.np_random_seed == venv.get_attr("np_random_seed") == theirs.np_random_seed
+        with pytest.raises(TypeError):
+            venv.reset(seed=[1, 2, "no"])
+        assert venv.np_random_seed == theirs.np_random_seed
+
+
+def test_envs_that_their_constructor_makes_by_chance_have_rows_of_their_own():
+    chance = {"desc": None, "map_name": None}
+    with plangym_ext.make_vec("FrozenLake-v1", 6, **chance) as venv:
+        assert venv.backend == "serial"
+        assert len({desc.tobytes() for desc in venv.get_attr("desc")}) > 1
+    with pytest.raises(BackendUnavailable, match="its constructor makes envs that differ"):
+        plangym_ext.make_vec("FrozenLake-v1", 6, backend="kernel", **chance)
+    with plangym_ext.make_vec("FrozenLake-v1", 1, backend="kernel", **chance) as venv:
+        assert venv.backend == "kernel"

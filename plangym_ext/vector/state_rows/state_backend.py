@@ -49,6 +49,9 @@ class StateBackend(VectorBackend):
         self._gym_env = env.gym_env
         self._results = NativeResults(env, num_envs)
         self._kept = KeptStates(num_envs, env.state_width)
+        #: Of the rows' last resets, as far as they are known; and of a call that is not kept yet.
+        self._seeds: dict[int, int] = {}
+        self._seeded: dict[int, int] = {}
 
     @property
     def nbytes(self) -> int:
@@ -99,6 +102,8 @@ class StateBackend(VectorBackend):
     def keep(self, note: Any) -> None:
         """See `VectorBackend`."""
         self._kept.keep(note)
+        if self._seeded:
+            self._seeds, self._seeded = self._seeds | self._seeded, {}
 
     @property
     def lost(self) -> bool:
@@ -123,7 +128,7 @@ class StateBackend(VectorBackend):
 
     def _step(self, step: RowStep) -> StepResults:
         rows, actions, resets, same_step, out, _ = step
-        self._kept.forget()
+        self._forget()
         self._kept.check_begun(rows)
         found = self._step_all(rows, self._array_of(actions), resets, same_step, out)
         # The native call has moved nothing.
@@ -242,7 +247,10 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> StepResults:
         """See `VectorBackend`."""
-        self._kept.forget()
+        self._forget()
+        self._seeded = {
+            row: seed for row, seed in zip(rows, seeds, strict=True) if seed is not None
+        }
         # Native resets know of no options.
         results = None if options else self._reset_all_of(rows, seeds)
         if results is not None:
@@ -279,6 +287,7 @@ class StateBackend(VectorBackend):
         elif seed is None:
             # Rows begin as copies of one env: each needs a seed of its own.
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+            self._seeded[row] = seed
         state, obs, info = self._env.reset(seed=seed, options=options)
         return state, copy.deepcopy(obs), info
 
@@ -324,8 +333,13 @@ class StateBackend(VectorBackend):
         try:
             return self._values.checked(results, rows)
         except InvalidObservation:
-            self._kept.forget()
+            self._forget()
             raise
+
+    def _forget(self) -> None:
+        """Leave rows where they are kept, if the call before failed."""
+        self._kept.forget()
+        self._seeded = {}
 
     # Everything else ----------------------------------------------------------------
 
@@ -337,7 +351,10 @@ class StateBackend(VectorBackend):
             # By the other way, which refuses what states do not hold: it would act on nothing.
             self.set_attr(rows, args[0], [args[1]] * len(rows))
             return [True] * len(rows)
-        self._kept.forget()
+        if name in ("np_random_seed", "_np_random_seed"):
+            # No state holds it; -1 is gymnasium's word for a generator that came otherwise.
+            return [self._seeds.get(row, -1) for row in rows]
+        self._forget()
         found, moved, states = [], [], []
         for row in rows:
             self._visit(row)
@@ -403,7 +420,7 @@ class StateBackend(VectorBackend):
         Raises:
             ValueError: it is not, so rows cannot differ in it.
         """
-        self._kept.forget()
+        self._forget()
         name, states = name.removeprefix(UNWRAPPED), []
         for row, value in zip(rows, values, strict=True):
             if self._kept.fresh[row]:
@@ -426,7 +443,7 @@ class StateBackend(VectorBackend):
 
     def get_states(self, rows: Sequence[int]) -> np.ndarray:
         """See `VectorBackend`; they are `[k, S]`, fresh."""
-        self._kept.forget()
+        self._forget()
         fresh = self._kept.fresh[_index(rows)]
         if fresh.any():
             row = rows[int(np.argmax(fresh))]
@@ -437,10 +454,11 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
         """See `VectorBackend`."""
-        self._kept.forget()
+        self._forget()
         if len(rows):
             # Checked as a whole first: a bad one leaves all rows where they are.
             checked = list(self._env.checked_states(states, "set_states"))
+            self._seeded = dict.fromkeys(rows, -1)
             self._kept.reach_each(rows, checked, observations)
 
     def close(self) -> None:
