@@ -105,6 +105,10 @@ class ReplayEmpty(PlangymExtError, LookupError):
     """A batch was asked for before anything was added to the replay buffer."""
 
 
+class NoSuchFile(PlangymExtError, FileNotFoundError):
+    """There is no file of the name that was given."""
+
+
 class FolderTaken(PlangymExtError, FileExistsError):
     """A folder for results holds those of another run, and nothing is overwritten."""
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.whole_file import replacing
-from plangym_ext.errors import DamagedState
+from plangym_ext.errors import DamagedState, NoSuchFile
 
 #: Deflate makes no more than 1,032 bytes out of one.
 _MOST_EXPANSION = 1032
@@ -59,7 +59,7 @@ def load_states(path: str | os.PathLike[str], env: RowStepper) -> np.ndarray:
     Raises:
         DamagedState: the file or a row in it is damaged.
         ForeignState: the states belong to another env; the message has both.
-        FileNotFoundError: there is no such file.
+        NoSuchFile: there is none.
     """
     found = read_arrays(path, (), (), "load_states")
     return checked_file(path, found, env, "load_states")
@@ -95,7 +95,7 @@ def read_arrays(
 
     Raises:
         DamagedState: the file is damaged, or lacks what is needed.
-        FileNotFoundError: there is no such file.
+        NoSuchFile: there is none.
     """
     path = _with_suffix(path)
     try:
@@ -105,7 +105,7 @@ def read_arrays(
             names += [name for name in possible if f"{name}.npy" in there]
             return {name: _array(archive, name) for name in names}
     except FileNotFoundError:
-        raise
+        raise NoSuchFile(f"{where}: there is no file {path}.") from None
     except Exception as error:  # zipfile and zlib raise what they please for damaged files
         raise DamagedState(
             f"{where}: {path} is no state file, or it is damaged: "

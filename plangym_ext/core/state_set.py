@@ -99,7 +99,7 @@ class StateSet:
             DamagedState: the file or a state in it is damaged, or it has no observations, as one
                 of `save_states`.
             ForeignState: the states belong to another env; the message has both.
-            FileNotFoundError: there is no such file.
+            NoSuchFile: there is none.
         """
         layout = SpaceLayout(env.observation_space)
         names = [f"obs{i}" for i in range(len(layout.leaves))]

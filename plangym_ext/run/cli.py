@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import re
 import select
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,9 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if plain else super()._get_help_string(action)
 
 
+_NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
 class _Parser(argparse.ArgumentParser):
     """Says in one line what is wrong, with the closest match."""
 
@@ -47,6 +51,8 @@ class _Parser(argparse.ArgumentParser):
         # short forms.
         kwargs.setdefault("allow_abbrev", False)
         super().__init__(**kwargs)
+        # argparse's own takes -1e-3 for an option.
+        self._negative_number_matcher = _NEGATIVE
 
     def error(self, message: str) -> NoReturn:
         prefix = "unrecognized arguments: "

@@ -131,6 +131,7 @@ def test_an_unknown_option_does_not_list_the_others(tmp_path, capsys):
         (["plan", "Qzyzzyx-v0"], "such as 'my_module:Qzyzzyx-v0'"),
         (["states", "mcts", "--out", "/proc/none/s.npz"], "--out must be a file in a folder"),
         (["train", "cartpole", "--out", "/proc/none"], "--out must be a folder"),
+        (["eval", "none", "--starts", "none.npz"], "none"),
         (["doctor", "CartPole-v1", "--steps", "0"], "expected an int >= 1; got '0'"),
         (["doctor", "CartPole-v1", "--state", "codek"], "did you mean 'codec'?"),
     ],

@@ -69,6 +69,11 @@ def test_unknown_keys_are_errors_with_a_suggestion(settings, message):
             r"starts.share must be .* in \[0.0, 1.0\]; got nan",
         ),
         ({"env": 3}, "env must be a section; got 3"),
+        ({"env": {"kwargs": 3}}, "env.kwargs must be a section, or a table .*; got '3'"),
+        ({"env": {"kwargs": None}}, "env.kwargs must be a section"),
+        ({"evaluation": {"planner": 3}}, "evaluation.planner must be a section"),
+        ({"evaluation": {"stop_at": float("nan")}}, "evaluation.stop_at must be finite or none"),
+        ({"seed": 10**20}, r"seed must be less than 2\*\*63; got 1000"),
     ],
 )
 def test_values_of_another_kind_are_errors(settings, message):
@@ -91,6 +96,21 @@ def test_yaml_files(tmp_path):
     (tmp_path / "a.yaml").write_text("trainer:\n  learning_rate: 0.5\nnetwork:\n  hidden: [8, 4]\n")
     config = compose([tmp_path / "a.yaml"])
     assert (config.trainer.config.learning_rate, config.network.hidden) == (0.5, (8, 4))
+
+
+@pytest.mark.parametrize("number", ["3e-4", "3.0e-4", "3E-4", "0.0003", "3.e-04"])
+def test_yaml_has_the_numbers_that_toml_has(number, tmp_path):
+    pytest.importorskip("yaml")
+    (tmp_path / "a.yaml").write_text(f"trainer:\n  learning_rate: {number}\n")
+    assert compose([tmp_path / "a.yaml"]).trainer.config.learning_rate == 3e-4
+
+
+@pytest.mark.parametrize("keys", [["env.a", "env.a.b"], ["env.a.b", "env.a"]])
+def test_a_key_is_a_value_or_a_section(keys):
+    with pytest.raises(
+        InvalidOption, match=r"env\.a must be a value or a section; got .* env\.a\.b="
+    ):
+        nested(dict.fromkeys(keys, 3))
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):

@@ -19,6 +19,7 @@ from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.figures import load_pyplot, save, styled
 from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
 
 
@@ -69,6 +70,13 @@ def run(options: argparse.Namespace) -> int:
     options.planners = list(dict.fromkeys(options.planners))
     planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
     make_folder(options.out)
+    # Each of two commands in one folder would write the file without the other's episodes.
+    with FolderLock(options.out):
+        return _compare(planners, options)
+
+
+def _compare(planners: dict[str, Any], options: argparse.Namespace) -> int:
+    """Play in a folder that is held."""
     results = _Results(options)
     _check_pairs(planners, options, results)
     print(results.heading(), file=sys.stderr)

@@ -161,9 +161,10 @@ def _asked(options: argparse.Namespace) -> Sweep:
     """Return the sweep of the file, with what was typed over it."""
     from plangym_ext.run.experiments.plan import Sweep, read_sweep
 
+    # First: a file that cannot be read names no sources either.
+    said = read_sweep(options.file) if options.file else {}
     if not options.sources:
         raise InvalidOption("name a preset or a file of settings first, then options")
-    said = read_sweep(options.file) if options.file else {}
     # What is typed counts before what the file says, setting by setting.
     over = dict(said.get("over", {}))
     for text in options.over:

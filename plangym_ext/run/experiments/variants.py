@@ -48,10 +48,12 @@ class Range:
 
     def __post_init__(self) -> None:
         """Check the ends."""
-        if not self.low < self.high or (self.kind == "log" and self.low <= 0):
+        is_finite = math.isfinite(self.low) and math.isfinite(self.high)
+        if not is_finite or not self.low < self.high or (self.kind == "log" and self.low <= 0):
+            both = ", both finite" if not is_finite else ", both above 0" * (self.kind == "log")
             raise InvalidOption(
-                f"sweep: {self.kind}(low, high) must have low < high"
-                f"{', both above 0' * (self.kind == 'log')}; got {self.low:g} and {self.high:g}."
+                f"sweep: {self.kind}(low, high) must have low < high{both}; got {self.low:g} and "
+                f"{self.high:g}."
             )
 
     def draw(self, generator: np.random.Generator) -> float | int:

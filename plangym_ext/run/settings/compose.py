@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,6 +89,19 @@ def read_file(path: Path) -> dict[str, Any]:
     return found
 
 
+@functools.cache
+def _yaml_loader() -> Any:
+    """Return a loader that makes plain values alone, and numbers of 3e-4, as TOML does."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Reads what YAML 1.1 takes for a text as the number that it is."""
+
+    number = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    return Loader
+
+
 def _parsed(ending: str, text: str) -> Any:
     if ending == ".toml":
         return tomllib.loads(text)
@@ -99,8 +114,7 @@ def _parsed(ending: str, text: str) -> Any:
             "settings: reading YAML needs PyYAML; pip install pyyaml, or write TOML."
         ) from None
     try:
-        # Not `load`: a YAML file can name any class to be made.
-        return yaml.safe_load(text)
+        return yaml.load(text, _yaml_loader())
     except yaml.YAMLError as error:
         # The only one of the three that raises an error of its own family.
         raise ValueError(str(error)) from None

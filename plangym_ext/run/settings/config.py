@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -183,6 +184,10 @@ class EvaluationSettings:
         checked_least("evaluation.episodes", self.episodes, 1)
         checked_least("evaluation.seed", self.seed, 0)
         checked_least("evaluation.record", self.record, 0)
+        if self.stop_at is not None and not math.isfinite(self.stop_at):
+            raise InvalidOption(
+                f"settings: evaluation.stop_at must be finite or none; got {self.stop_at}."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +254,8 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Check the settings, and those of the evaluation's planner."""
         checked_least("seed", self.seed, 0)
+        if self.seed >= 2**63:  # torch takes no larger one
+            raise InvalidOption(f"settings: seed must be less than 2**63; got {self.seed}.")
         checked_least("rounds", self.rounds, 1)
         checked_least("updates", self.updates, 0)
         checked_least("checkpoint_every", self.checkpoint_every, 0)

@@ -98,7 +98,9 @@ def read(kind: Any, value: Any, where: str) -> Any:
                 if part != ""
             )
     elif kind in (Any, origin) or origin is not None:
-        return free(value)
+        found = free(value)
+        if origin is not Mapping or isinstance(found, Mapping):
+            return found
     else:
         found = _read_plain(kind, value)
         # Not by its truth: False, 0 and an empty text are values.
@@ -188,6 +190,8 @@ def _read_plain(kind: type, value: Any) -> Any:
 def _called(kind: Any) -> str:
     if typing.get_origin(kind) is tuple:
         return f"a list, each {_called(typing.get_args(kind)[0])}"
+    if typing.get_origin(kind) is Mapping:
+        return "a section, or a table such as {key = 1}"
     names = {int: "an int", float: "a float", bool: "true or false", str: "a text"}
     return names.get(kind, str(kind))
 
@@ -235,9 +239,19 @@ def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn `{"a.b": 1}` into `{"a": {"b": 1}}`."""
+    """Turn `{"a.b": 1}` into `{"a": {"b": 1}}`.
+
+    Raises:
+        InvalidOption: a key has a value of its own and is a section as well.
+    """
     found: dict[str, Any] = {}
     for key, value in flat.items():
+        above = [other for other in flat if key.startswith(f"{other}.")]
+        if above:
+            raise InvalidOption(
+                f"settings: {above[0]} must be a value or a section; got {flat[above[0]]!r} and "
+                f"{key}={value!r}."
+            )
         *path, last = key.split(".")
         section = found
         for name in path:

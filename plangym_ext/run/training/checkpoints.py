@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import DamagedCheckpoint, ForeignCheckpoint
+from plangym_ext.errors import DamagedCheckpoint, FolderTaken, ForeignCheckpoint
 from plangym_ext.run.settings.settings import differences
 from plangym_ext.run.training.block_files import BlockFiles, files_of
 
@@ -61,6 +61,19 @@ class Checkpoints:
     def path(self, round_number: int) -> Path:
         """Return where that of a round is, or would be."""
         return self.folder / f"checkpoint-{round_number:08}.pt"
+
+    def check_unused(self) -> None:
+        """Refuse the checkpoints of another run; one before its first round says nothing yet.
+
+        Raises:
+            FolderTaken: there is one, which a run that begins here would lose.
+        """
+        latest = self.latest()
+        if latest is not None and latest > self.path(0):
+            raise FolderTaken(
+                f"{self.folder} must have no checkpoints of another run; there is {latest.name}. "
+                "Resume that run, or choose another folder."
+            )
 
     def drop_after(self, round_number: int) -> None:
         """Remove those of later rounds, which a run that goes on from this one plays again."""

@@ -112,6 +112,7 @@ class Runner(Closing):
                 self._closed_later(FolderLock(self.folder))
             path = self._checkpoints.latest() if resume else None
             saved = None if path is None else self._read(path)
+            self._goes_on = saved is not None
             # Before the network is made: sums over another number of threads round otherwise.
             self._threads_before = fix_threads(config.threads)
             keep_freed_memory()
@@ -182,6 +183,8 @@ class Runner(Closing):
         return self.algorithm.replay  # type: ignore[attr-defined]
 
     def _make_log(self, resume: bool, show: bool) -> Logger:
+        if not resume:
+            self._checkpoints.check_unused()
         params = {**plain(self.config), "versions": versions()}
         total = self.config.rounds * self.config.steps_per_round
         log = Logger(
@@ -215,7 +218,7 @@ class Runner(Closing):
             self._call("on_start")
             # Before the first round: a run that is killed in it goes on with these weights and
             # seeds.
-            if self._checkpoints.latest() is None:
+            if self.round == 0 and not self._goes_on:
                 self.checkpoint()
             while self.round < self.config.rounds and not self.stopped:
                 self._run_round()
@@ -366,7 +369,7 @@ class Runner(Closing):
         self._recent.load_state_dict(saved.get("recent", {}))  # there is none in older ones
         self.round, self.steps = saved["round"], saved["steps"]
         # A run that was over stays so, unless the settings ask for more now.
-        if saved["config"] == plain(self.config):
+        if asked_for(saved["config"]) == asked_for(plain(self.config)):
             self.stopped = saved["stopped"]
 
     # Life -----------------------------------------------------------------------
@@ -383,6 +386,11 @@ class Runner(Closing):
         if self._threads_before:
             fix_threads(self._threads_before)
             self._threads_before = 0
+
+
+def asked_for(config: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return how far settings let a run go."""
+    return config["rounds"], config["evaluation"]["stop_at"]
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 from plangym_ext.run.bootstrap import mean_interval
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import compare
+from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.planner_options import planner_from
 
 
@@ -35,6 +36,13 @@ def test_planners_are_made_of_names_and_options():
         planner_from("mcts:keep-tree=yes")
     with pytest.raises(ValueError, match=r"mcts: wave_size: expected an int; got 'x'"):
         planner_from("mcts:wave-size=x")
+
+
+def test_two_commands_do_not_share_a_folder(tmp_path, capsys):
+    with FolderLock(tmp_path):
+        assert main(["compare", "CartPole-v1", "--planners", "mcts", "--out", str(tmp_path)]) == 2
+    assert "another run is writing there" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

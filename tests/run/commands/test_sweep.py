@@ -135,6 +135,12 @@ def test_a_preset_that_is_typed_takes_the_place_of_the_files_and_not_of_its_sett
         ([PRESET, "--over", "rounds"], "--over must be KEY=VALUES; got 'rounds'"),
         ([PRESET, "--over", "algorithm.epoch=1,2"], "did you mean 'epochs'?"),
         ([PRESET, "--over", "seed=log(1, 5)"], "--sample N"),
+        (["--file", "none.toml"], "none.toml"),
+        ([PRESET, "--over", "rounds=int(1,inf)", "--sample", "2"], "low < high, both finite"),
+        (
+            [PRESET, "--over", "algorithm.clip=log(1e-5,inf)", "--sample", "2"],
+            "low < high, both finite",
+        ),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, arguments, text, capsys):

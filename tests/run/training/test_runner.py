@@ -196,6 +196,42 @@ def test_a_folder_with_another_run_is_left_alone(finished):
     assert files(finished) == before
 
 
+def test_checkpoints_of_another_run_are_left_alone(finished):
+    for name in ("progress.csv", "progress.jsonl", "timings.csv"):
+        (finished / name).unlink()
+    before = files(finished)
+    with pytest.raises(FolderTaken, match="no checkpoints of another run; there is checkpoint-"):
+        Runner(small({"seed": 9}), finished)
+    assert files(finished) == before
+
+
+def test_a_run_that_died_before_its_first_round_leaves_nothing_to_go_on_from(tmp_path):
+    class Dies(Callback):
+        def on_episodes(self, runner, records):
+            raise RuntimeError("before the first row")
+
+    for settings, callback in ((small({"seed": 9}), Dies()), (small(), Fails(1))):
+        # The second has other settings, and does not resume: there is nothing to lose.
+        runner = Runner(settings, tmp_path, callbacks=[callback])
+        with runner, pytest.raises(RuntimeError):
+            runner.run()
+    with Runner(small(), tmp_path, resume=True) as runner:
+        runner.run()
+        assert runner.round == 6
+
+
+def test_a_run_that_was_over_stays_so_unless_more_is_asked_for(tmp_path):
+    goal = {"evaluation": {"stop_at": -1.0}}
+    with Runner(small(goal), tmp_path) as runner:
+        runner.run()
+    stopped = runner.round
+    assert stopped < 6
+    for changed, rounds in (({"checkpoint_every": 5}, stopped), ({"rounds": 7}, stopped + 3)):
+        with Runner(small(goal, changed), tmp_path, resume=True) as runner:
+            runner.run()
+            assert runner.round == rounds
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
