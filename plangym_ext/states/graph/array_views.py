@@ -40,10 +40,12 @@ class Ties:
         Args:
             array: met for the first time.
         """
-        owner = owner_of(array)
-        key = id(owner)
-        if owner is not array and key in self._known:
-            return owner
+        key = id(array)
+        if array.base is not None:  # most arrays are their own, and a graph may hold many
+            owner = owner_of(array)
+            key = id(owner)
+            if owner is not array and key in self._known:
+                return owner
         if key in self._met:
             self.found.add(key)
         self._met.add(key)
