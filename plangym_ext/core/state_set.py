@@ -73,8 +73,15 @@ class StateSet:
         Raises:
             StateError: a state is damaged or belongs to another env. Nothing is written.
             TypeError: observations of this env have no array form.
+            ValueError: they are of another shape than this env's. Nothing is written.
         """
         layout = SpaceLayout(env.observation_space)
+        for leaf, part in zip(layout.leaves, layout.split(self.obs), strict=True):
+            if np.shape(part) != (len(self), *leaf.shape):
+                raise ValueError(
+                    f"StateSet.save: observations of {env.name} must be {(len(self), *leaf.shape)}; "
+                    f"got {np.shape(part)}."
+                )
         arrays = {
             f"obs{i}": np.asarray(part, leaf.dtype)
             for i, (leaf, part) in enumerate(

@@ -7,7 +7,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext import StateSet
-from plangym_ext.errors import DamagedState, ForeignState
+from plangym_ext.errors import DamagedState, ForeignState, NoSuchFile
 
 
 @pytest.fixture
@@ -84,3 +84,12 @@ def test_what_others_wrote_is_refused_without_running_anything(cartpole, tmp_pat
     starts.save(path, env)
     with plangym_ext.make("Pendulum-v1") as other, pytest.raises(ForeignState):
         StateSet.load(path, other)
+
+
+def test_observations_of_another_shape_are_refused_before_anything_is_written(cartpole, tmp_path):
+    env, starts = cartpole
+    with pytest.raises(ValueError, match=r"of CartPole-v1 must be \(3, 4\); got \(3, 2\)"):
+        StateSet(starts.states, starts.obs[:, :2]).save(tmp_path / "s", env)
+    with pytest.raises(NoSuchFile, match="there is no file"):
+        StateSet.load(tmp_path / "s", env)
+    assert not list(tmp_path.iterdir())
