@@ -79,8 +79,8 @@ class StateSet:
         for leaf, part in zip(layout.leaves, layout.split(self.obs), strict=True):
             if np.shape(part) != (len(self), *leaf.shape):
                 raise ValueError(
-                    f"StateSet.save: observations of {env.name} must be {(len(self), *leaf.shape)}; "
-                    f"got {np.shape(part)}."
+                    f"StateSet.save: observations must be {(len(self), *leaf.shape)} here; got "
+                    f"{np.shape(part)}."
                 )
         arrays = {
             f"obs{i}": np.asarray(part, leaf.dtype)

@@ -88,7 +88,7 @@ def test_what_others_wrote_is_refused_without_running_anything(cartpole, tmp_pat
 
 def test_observations_of_another_shape_are_refused_before_anything_is_written(cartpole, tmp_path):
     env, starts = cartpole
-    with pytest.raises(ValueError, match=r"of CartPole-v1 must be \(3, 4\); got \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"observations must be \(3, 4\) here; got \(3, 2\)"):
         StateSet(starts.states, starts.obs[:, :2]).save(tmp_path / "s", env)
     with pytest.raises(NoSuchFile, match="there is no file"):
         StateSet.load(tmp_path / "s", env)

@@ -94,7 +94,7 @@ def _yaml_loader() -> Any:
     """Return a loader that makes plain values alone, and numbers of 3e-4, as TOML does."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
         """Reads what YAML 1.1 takes for a text as the number that it is."""
 
     number = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
