@@ -107,6 +107,8 @@ def run(options: argparse.Namespace) -> int:
     alone = len(options.players) == 1
     if alone:
         out = options.out or _folder(_existing(options.players[0]))
+        if options.width is not None:
+            raise InvalidOption("--width is of differences between players; name two or more.")
     else:
         _check_several(options)
         out = options.out or Path("runs/eval")

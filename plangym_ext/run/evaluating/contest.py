@@ -57,6 +57,7 @@ class Contest(Closing):
             for name in dict.fromkeys(names):
                 if _is_checkpoint(name):
                     self.players[name] = self._trained(name, changed or {})
+            self._check_named(env_id)
             if self.env is None:
                 self.env = self._registered(env_id, dict((changed or {}).get("env", {})))
             for name in dict.fromkeys(names):
@@ -87,6 +88,16 @@ class Contest(Closing):
                 f"may be set for all by --env.KEY."
             )
         return trained.player
+
+    def _check_named(self, env_id: str | None) -> None:
+        """Refuse an id that is not what a checkpoint plays."""
+        for name, trained in self.trained.items():
+            plays = trained.config.env.id
+            if env_id not in (None, plays):
+                raise InvalidOption(
+                    f"--env-id is for planners alone: {name} plays {plays}; got {env_id}. Leave it "
+                    "out."
+                )
 
     def _registered(self, env_id: str | None, arguments: dict[str, Any]) -> Any:
         """Make the env that was asked for."""
