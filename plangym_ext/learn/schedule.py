@@ -22,7 +22,7 @@ class Schedule:
         over: updates, at least 1.
 
     Raises:
-        InvalidOption: `over` is below 1.
+        InvalidOption: `over` is no int, or below 1.
     """
 
     start: float
@@ -31,7 +31,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if not self.over >= 1:
+        if not (isinstance(self.over, int) and self.over >= 1):
             raise InvalidOption(f"Schedule: over must be at least 1 update; got {self.over}.")
 
     def __call__(self, updates: int) -> float:

@@ -110,6 +110,11 @@ class FlatOptimizer:
             torch.cat([grad.flatten() for grad in gradients[begin:end]], out=part.vector.grad)
             begin = end
 
+    def scale(self, factor: float) -> None:
+        """Multiply the gradient that is in the vector."""
+        for gradient in self._gradients:
+            gradient.mul_(factor)
+
     def descend(self, rate: float, max_norm: float) -> float:
         """Take one step down the gradient that is in the vector; the network is not written.
 

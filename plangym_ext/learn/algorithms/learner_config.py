@@ -40,5 +40,4 @@ class LearnerConfig(CheckedConfig):
             self._number(name, 0.0)
         self._number("discount", 0.0, 1.0)
         self._scheduled("learning_rate", 0.0)
-        if self.max_grad_norm is not None:
-            self._scheduled("max_grad_norm", 0.0)
+        self._limit("max_grad_norm")

@@ -119,13 +119,13 @@ class CompiledLosses:
         )
         self._outwards = d_params, d_value
         loss = policy_loss + terms.value_weight * value_loss - terms.entropy_weight * entropy
-        return {
+        found = {
             "loss": loss,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "kl": kl,
         }
+        return found if terms.clip is None else found | {"kl": kl}
 
     def leave(self) -> None:
         """Leave the gradient with the optimiser; see `Gradients`."""

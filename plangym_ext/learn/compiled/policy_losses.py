@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.compiling.jit import kernel, kernel_inline
-from plangym_ext.learn.distributions.gaussian import LOG_STD
+from plangym_ext.learn.distributions.limits import LOG_STD
 
 _LOW, _HIGH = LOG_STD
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

@@ -61,8 +61,9 @@ class Categorical(Distribution):
 
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`."""
-        # `gather` takes int64 alone; actions have the dtype of their space.
-        index = (actions - self.start if self.start else actions).long()
+        # `gather` takes int64 alone; actions have the dtype of their space. Steps that were not
+        # played have a 0, which need not be in the space, and do not count.
+        index = (actions - self.start if self.start else actions).long().clamp(0, self.width - 1)
         logs = torch.log_softmax(params, -1)
         return logs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 

@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.box_units import BoxUnits
+from plangym_ext.learn.distributions.limits import LOG_STD
 from plangym_ext.learn.distributions.noise import Noise
 from plangym_ext.learn.torch_extra import torch
 
-# Standard deviations between 1/150 and 7, in units in which actions are [-1, 1].
-LOG_STD = (-5.0, 2.0)
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 

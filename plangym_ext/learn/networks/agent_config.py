@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.distributions.limits import LOG_STD
 from plangym_ext.learn.networks.config import NetworkConfig
 
 RECURRENT = ("none", "lstm", "gru")
@@ -75,9 +76,11 @@ class AgentConfig(NetworkConfig):
             raise InvalidOption(
                 f"AgentConfig: clip_obs must be a positive number; got {self.clip_obs}."
             )
-        if not math.isfinite(self.initial_log_std):
+        low, high = LOG_STD
+        if not low <= self.initial_log_std <= high:
             raise InvalidOption(
-                f"AgentConfig: initial_log_std must be a finite number; got {self.initial_log_std}."
+                f"AgentConfig: initial_log_std must be in [{low:g}, {high:g}], within which "
+                f"deviations are kept; got {self.initial_log_std}."
             )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.torch_extra import functional, nn, torch
+from plangym_ext.learn.torch_extra import nn, torch
 
 #: Images with sides as long are screens; smaller ones are boards.
 _SCREEN_SIDE = 36
@@ -84,7 +84,11 @@ class ObservationEncoder(nn.Module):
         """Encode `[B, *obs]` of any dtype."""
         if self._counts:
             parts = obs.reshape(len(obs), -1).long() - self._origins.to(obs.device)
-            encoded = [functional.one_hot(parts[:, i], n) for i, n in enumerate(self._counts)]
+            # Not functional.one_hot, which refuses the zeros of rows that are filled up or wait.
+            encoded = [
+                parts[:, i, None] == torch.arange(n, device=obs.device)
+                for i, n in enumerate(self._counts)
+            ]
             return torch.cat(encoded, dim=1).float()
         return self.scaled(obs, self.memory_for(obs))
 

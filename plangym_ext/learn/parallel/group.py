@@ -46,13 +46,38 @@ class LearnerGroup(ABC):
         """Return what all learners have, in their order; it travels by pickle."""
 
     @final
-    def means(self, mine: Mapping[str, float]) -> dict[str, float]:
-        """Return the mean over the learners of each number; all have the same names."""
+    def means(self, mine: Mapping[str, float], weight: float = 1.0) -> dict[str, float]:
+        """Return the mean over the learners of each number; all have the same names.
+
+        Args:
+            mine: the numbers of this learner.
+            weight: what they count; 0 if they say nothing, and may be anything.
+        """
         if self.size == 1 or not mine:
             return dict(mine)
         # All numbers in one exchange, and in float64.
-        mean = self.rows(np.array(list(mine.values()), np.float64)).mean(axis=0)
+        found = self.rows(np.array([weight, *mine.values()], np.float64))
+        weights, rows = found[:, 0], found[:, 1:]
+        if (weights == weights[0]).all():
+            mean = rows.mean(axis=0)
+        else:
+            counted = weights > 0
+            mean = weights[counted] @ rows[counted] / weights.sum()
         return dict(zip(mine, mean.tolist(), strict=True))
+
+    @final
+    def part_of(self, count: float) -> float:
+        """Return what this learner's mean counts in the mean of the learners' means.
+
+        Times that, the mean of the means is the mean of all rows. It is 1 if all learners have
+        as many.
+
+        Args:
+            count: of rows that this learner's mean is of.
+        """
+        counts = self.rows(np.array([count], np.float64))
+        total = counts.sum()
+        return float(count * self.size / total) if total else 1.0
 
     @final
     def merged(self, mine: Sequence[Moments]) -> list[Moments]:

@@ -32,6 +32,17 @@ class CheckedConfig:
         elif not isinstance(value, OwnSchedule):
             self._check(name, value, low, high)
 
+    def _limit(self, name: str, none: str = "there is no limit") -> None:
+        """Check a limit, which None takes away; 0 would leave nothing to learn from."""
+        value = getattr(self, name)
+        if value is None:
+            return
+        self._scheduled(name, 0.0)
+        if value == 0:
+            raise InvalidOption(
+                f"{self._option(name)} must be above 0, or None, and {none}; got {value!r}."
+            )
+
     def _number(
         self, name: str, low: float, high: float = math.inf, *, whole: bool = False
     ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from fragment_table import ACTION, OBS, REWARD, B, T, advantages, fragment
@@ -15,15 +16,19 @@ from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite  # n
 from plangym_ext.learn import (  # noqa: E402
     A2C,
     PPO,
+    PQN,
     REINFORCE,
     A2CConfig,
     ActorCriticAgent,
     AgentConfig,
     PPOConfig,
+    QAgent,
+    QAgentConfig,
     ReinforceConfig,
     Schedule,
     SerialSampler,
     VTrace,
+    VTraceConfig,
     make_agent_network,
 )
 from plangym_ext.learn.agents.inputs import Inputs  # noqa: E402
@@ -344,3 +349,51 @@ def test_observations_and_actions_may_be_nested():
     algorithm = PPO(network, PPOConfig(epochs=1))
     algorithm.take(Collected(tree, episode_rows([], [], []), Budget(model_steps=12), 0))
     assert np.isfinite(algorithm.train()["train/loss"])
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "message"),
+    [
+        (VTraceConfig, {"ratio_clip": 0.0}, "ratio_clip must be above 0, or None"),
+        (VTraceConfig, {"trace_clip": 0.0}, "trace_clip must be above 0, or None"),
+        (PPOConfig, {"target_kl": 0.0}, "target_kl must be above 0, or None, and no epoch ends"),
+        (PPOConfig, {"max_grad_norm": 0.0}, "max_grad_norm must be above 0"),
+        (A2CConfig, {"clip_reward": 0.0}, "clip_reward must be above 0"),
+        (A2CConfig, {"clip_reward": -1.0}, r"clip_reward must be a finite number in \[0.0, inf\]"),
+        (PPOConfig, {"advantages": "forked"}, r"must be an AdvantageConfig, .*; got 'forked'"),
+    ],
+)
+def test_settings_from_which_nothing_is_learned_are_refused(config, options, message):
+    with pytest.raises(InvalidOption, match=message):
+        config(**options)
+
+
+@pytest.mark.parametrize("num_envs", [3, 16])
+@pytest.mark.parametrize("on_end", ["reset", "wait", "sticky"])
+@pytest.mark.parametrize("kind", [PPO, A2C, VTrace, PQN])
+def test_spaces_need_not_begin_at_0(kind, on_end, num_envs):
+    class Begins(gym.Env):
+        observation_space = spaces.Dict(a=spaces.Discrete(4, start=1), b=spaces.Discrete(2))
+        action_space = spaces.Discrete(3, start=5)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return {"a": np.int64(1), "b": np.int64(0)}, {}
+
+        def step(self, action):
+            assert self.action_space.contains(action)
+            seen = {"a": np.int64(1 + self.np_random.integers(4)), "b": np.int64(1)}
+            return seen, 1.0, bool(self.np_random.random() < 0.2), False, {}
+
+    q = kind is PQN
+    venv = make_vec(Begins, num_envs, backend="serial", autoreset_mode="same_step")
+    settings = (QAgentConfig if q else AgentConfig)(hidden=(8,))
+    network = make_agent_network(
+        venv.single_observation_space, venv.single_action_space, settings, seed=0
+    )
+    by_env = {"minibatch": "env"} if kind in (PPO, PQN) else {}
+    algorithm = kind(network, kind.config_class(**by_env), seed=0)
+    player = (QAgent if q else ActorCriticAgent)(network)
+    with SerialSampler(venv, player, 8, seed=0, on_end=on_end) as sampler:
+        algorithm.take(sampler.collect())
+        assert algorithm.train()["updates"] > 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.trainers.checked_config import CheckedConfig
 
 ADVANTAGES = ("gae", "forked")
@@ -45,3 +46,16 @@ class AdvantageConfig(CheckedConfig):
         """The arguments of a `ForkingSampler`, by name."""
         names = ("branches", "horizon", "every", "common_random_numbers")
         return {name: getattr(self, name) for name in names}
+
+
+def check_advantages(given: Any) -> None:
+    """Refuse what is no `AdvantageConfig`, such as its name.
+
+    Raises:
+        InvalidOption: it is none.
+    """
+    if not isinstance(given, AdvantageConfig):
+        raise InvalidOption(
+            f"advantages must be an AdvantageConfig, such as AdvantageConfig(name='forked'); got "
+            f"{given!r}."
+        )

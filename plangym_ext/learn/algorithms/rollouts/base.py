@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from plangym_ext.errors import ForeignNetwork
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
@@ -49,6 +51,8 @@ class RolloutAlgorithm(AgentAlgorithm):
             RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
         )
         self._rows: Rows | None = None
+        #: Whether other learners have other numbers of steps that count.
+        self._uneven = False
         #: Of the observations of these rows, where the network normalises them.
         self._seen: list[Moments] = []
 
@@ -121,8 +125,13 @@ class RolloutAlgorithm(AgentAlgorithm):
         found: dict[str, float] = {"updates": self.updates}
         # Forgotten at once: they are views of a tree that the next fragment overwrites.
         rows, self._rows = self._rows, None
-        if rows is None or (rows.valid is not None and not bool(rows.valid.any())):
+        count = 0 if rows is None else rows.count
+        # Of all learners: one that went on by itself would not be there for the others.
+        size = 0 if rows is None else rows.target.numel()
+        counts = self.group.rows(np.array([count, size], np.float64))
+        if rows is None or not counts[:, 0].any():
             return found
+        self._uneven = self.group.size > 1 and bool((counts != counts[0, 1]).any())
         self.optimizer.read()
         self._set_training(True)
         try:
@@ -140,7 +149,7 @@ class RolloutAlgorithm(AgentAlgorithm):
             # Last, so that all of this round was normalised as when it was played.
             self.network.normalizer.add(self._seen)
         found["updates"] = self.updates
-        means = self.group.means(means)
+        means = self.group.means(means, count)
         return found | {f"train/{name}": number for name, number in means.items()}
 
     def _set_training(self, on: bool) -> None:
@@ -156,6 +165,18 @@ class RolloutAlgorithm(AgentAlgorithm):
         if rows.value is None:
             return {}
         return {"explained_variance": explained_variance(rows.value, rows.target, rows.valid)}
+
+    def _steps(self, rows: Rows) -> Rows:
+        """Return the steps one by one; also those that do not count, if others have more or less.
+
+        Then all learners have the same number of minibatches.
+        """
+        return rows.steps(whole=self._uneven)
+
+    def _weigh(self, rows: Rows) -> None:
+        """Have the gradient in the optimiser count as much as it has rows among the learners'."""
+        if self._uneven:
+            self.optimizer.scale(self.group.part_of(rows.count))
 
     def _descend(self) -> float:
         """Take one step down the gradient that the optimiser has; return its norm before clipping.

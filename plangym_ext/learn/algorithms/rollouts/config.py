@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
-from plangym_ext.learn.algorithms.rollouts.advantage_config import AdvantageConfig
+from plangym_ext.learn.algorithms.rollouts.advantage_config import (
+    AdvantageConfig,
+    check_advantages,
+)
 from plangym_ext.learn.schedule import Number, Schedule
 
 MINIBATCHES = ("step", "env")
@@ -29,8 +32,7 @@ class RolloutConfig(LearnerConfig):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        if self.clip_reward is not None:
-            self._number("clip_reward", 0.0)
+        self._limit("clip_reward")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,7 @@ class A2CConfig(PolicyConfig):
         """Check the settings."""
         super().__post_init__()
         self._number("gae_lambda", 0.0, 1.0)
+        check_advantages(self.advantages)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +114,8 @@ class VTraceConfig(PolicyConfig):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        for name in ("ratio_clip", "trace_clip"):
-            if getattr(self, name) is not None:
-                self._number(name, 0.0)
+        self._limit("ratio_clip")
+        self._limit("trace_clip")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,10 +187,10 @@ class PPOConfig(PolicyConfig):
         super().__post_init__()
         self._choice("minibatch", MINIBATCHES)
         self._number("gae_lambda", 0.0, 1.0)
+        check_advantages(self.advantages)
         self._scheduled("clip", 0.0)
         if self.value_clip is not None:
             self._scheduled("value_clip", 0.0)
-        if self.target_kl is not None:
-            self._number("target_kl", 0.0)
+        self._limit("target_kl", "no epoch ends early")
         for name in ("epochs", "batch_size"):
             self._number(name, 1, whole=True)

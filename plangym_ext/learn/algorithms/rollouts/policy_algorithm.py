@@ -23,9 +23,6 @@ class PolicyAlgorithm(RolloutAlgorithm):
         network: with a policy head, and values unless the algorithm says otherwise.
         config: None: the defaults of this algorithm.
         seed: of what is drawn while learning.
-
-    Attributes:
-        gradients: of the losses, in compiled code or by autograd.
     """
 
     config: PolicyConfig
@@ -33,7 +30,14 @@ class PolicyAlgorithm(RolloutAlgorithm):
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
-        self.gradients: Gradients = self._make_gradients()
+        self._own_gradients: Gradients = self._make_gradients()
+        self._any_gradients = ActorCriticLosses(self.network, self.optimizer)
+
+    @property
+    def gradients(self) -> Gradients:
+        """Of the losses, in compiled code or by autograd."""
+        # Compiled code knows no steps that do not count.
+        return self._any_gradients if self._uneven else self._own_gradients
 
     def _make_gradients(self) -> Gradients:
         """Return compiled gradients where there are some of such a network."""
@@ -92,7 +96,12 @@ class PolicyAlgorithm(RolloutAlgorithm):
         # By the deviation of the fragment's rewards, to which those of branches add nothing.
         return forked_rows(rollout, rollout.forks, discount, self._scaled_alike)
 
-    def _update(self) -> float:
-        """Take one step down the gradient of the last losses; return its norm before clipping."""
+    def _update(self, rows: Rows) -> float:
+        """Take one step down the gradient of the last losses; return its norm before clipping.
+
+        Args:
+            rows: that the losses are of.
+        """
         self.gradients.leave()
+        self._weigh(rows)
         return self._descend()

@@ -15,9 +15,9 @@ class PolicyGradient(PolicyAlgorithm):
 
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
         bonus = at(self.config.entropy_weight, self.updates)
-        batch = self.gradients.batch(rows.steps()) if rows.carry is None else rows
+        batch = self.gradients.batch(self._steps(rows)) if rows.carry is None else rows
         logged = self.gradients.losses(batch, LossTerms(self.config.value_weight, bonus))
-        logged["grad_norm"] = self._update()
+        logged["grad_norm"] = self._update(batch)
         if progress is not None:
             progress(1)
         return means_of([logged])

@@ -61,7 +61,7 @@ class PPO(PolicyAlgorithm):
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
         by_step = self._by_step
         # Rows are put together once; the epochs only draw from them in other orders.
-        batch = self.gradients.batch(rows.steps()) if by_step else rows
+        batch = self.gradients.batch(self._steps(rows)) if by_step else rows
         logged: list[dict[str, Any]] = []
         for _ in range(self.config.epochs):
             for part in self._parts(batch, by_step):
@@ -69,7 +69,7 @@ class PPO(PolicyAlgorithm):
                 # Before the step is taken: the gradients of this minibatch are dropped.
                 if self._too_far(losses["kl"]):
                     return means_of(logged)
-                losses["grad_norm"] = self._update()
+                losses["grad_norm"] = self._update(part)
                 logged.append(losses)
                 if progress is not None:
                     progress(len(logged))
@@ -111,7 +111,7 @@ class PPO(PolicyAlgorithm):
         # After the updates: what is logged is how far the policy has come in this round. Not of all
         # steps, which would take as long as a third of an epoch.
         if self._by_step:
-            rows = rows.steps().spread(_DIAGNOSED)
+            rows = self._steps(rows).spread(_DIAGNOSED)
         out, _ = self.network(rows.inputs, rows.carry)
         distribution, valid = self.network.distribution, rows.valid
         # With the masks by which it was played: likelihoods of other distributions could not be

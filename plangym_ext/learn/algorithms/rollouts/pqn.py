@@ -76,7 +76,7 @@ class PQN(RolloutAlgorithm):
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
         config = self.config
         by_step = config.minibatch == "step"
-        batch = rows.steps() if by_step else rows
+        batch = self._steps(rows) if by_step else rows
         logged: list[dict[str, Any]] = []
         for _ in range(config.epochs):
             for part in minibatches(batch, config.batch_size, by_step=by_step):
@@ -85,6 +85,7 @@ class PQN(RolloutAlgorithm):
                 value = self._chosen(part)
                 loss = value_loss(value, part.target, part.valid)
                 self.optimizer.differentiate(loss)
+                self._weigh(part)
                 norm = self._descend()
                 logged.append({"loss": loss.detach(), "grad_norm": norm})
                 if progress is not None:
@@ -96,6 +97,8 @@ class PQN(RolloutAlgorithm):
         out, _ = self.network(part.inputs, part.carry)
         # A Discrete space may begin elsewhere than at 0; Q values do not.
         index = part.action.long() - int(getattr(self.network.distribution, "start", 0))
+        # Steps that were not played have a 0, which need not be in the space, and do not count.
+        index = index.clamp(0, out.q.shape[-1] - 1)
         return out.q.gather(-1, index[..., None])[..., 0]
 
     def _diagnosed(self, rows: Rows) -> dict[str, Any]:

@@ -28,8 +28,19 @@ class Rows(NamedTuple):
     valid: Any  # bool; None: all rows count
     carry: Any  # [B, ...] before the first step; None where nothing is carried
 
-    def steps(self) -> Rows:
-        """Return the steps that count one by one, `[N, ...]`, fresh."""
+    @property
+    def count(self) -> int:
+        """How many steps count."""
+        return self.target.numel() if self.valid is None else int(self.valid.sum())
+
+    def steps(self, *, whole: bool = False) -> Rows:
+        """Return the steps that count one by one, `[N, ...]`, fresh.
+
+        Args:
+            whole: the others too, with `valid` `[N]`.
+        """
+        if whole and self.valid is not None:
+            return self._changed(lambda leaf: leaf.flatten(0, 1), valid=self.valid.flatten())
         index = None if self.valid is None else self.valid.flatten().nonzero()[:, 0]
 
         def flat(leaf: Any) -> Any:
@@ -41,7 +52,8 @@ class Rows(NamedTuple):
     def take(self, index: Any) -> Rows:
         """Return some of N steps; `index` is an int64 tensor `[n]`."""
         index = index.to(self.target.device)
-        return self._changed(lambda leaf: _taken(leaf, index))
+        valid = None if self.valid is None else self.valid[index]
+        return self._changed(lambda leaf: _taken(leaf, index), valid=valid)
 
     def spread(self, most: int) -> Rows:
         """Return no more than so many of N steps, as far from each other as can be."""
@@ -50,7 +62,8 @@ class Rows(NamedTuple):
 
     def part(self, start: int, stop: int) -> Rows:
         """Return some of N steps, as views."""
-        return self._changed(lambda leaf: leaf[start:stop])
+        valid = None if self.valid is None else self.valid[start:stop]
+        return self._changed(lambda leaf: leaf[start:stop], valid=valid)
 
     def columns(self, index: Any) -> Rows:
         """Return some envs, whole sequences; `index` are int64 `[b]`."""

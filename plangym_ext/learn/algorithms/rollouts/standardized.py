@@ -54,4 +54,5 @@ def _arrays(part: Any) -> tuple[Any, Any]:
         advantage = advantage.cpu().numpy()
         valid = None if valid is None else valid.cpu().numpy()
     # `[N, 1]` of single steps: moments are taken of `[T, B]`.
+    valid = None if valid is None else valid.reshape(len(valid), -1)
     return advantage.reshape(len(advantage), -1), valid
