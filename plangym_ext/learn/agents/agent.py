@@ -83,6 +83,9 @@ class Agent(Protocol):
         """
         self.mode = checked_mode(mode, type(self).__name__)
 
+    def sent_to(self, num_rows: int) -> None:
+        """Have `state_dict` keep its shapes: it is sent to where so many rows are played."""
+
     def as_planner(self) -> Any:
         """Return the planner that plays this agent, as well as it can; see `AgentPlanner`."""
         # Here and not above: planners bring numba, which most agents never need.

@@ -49,6 +49,8 @@ class QAgent(NetworkAgent):
         super().__init__(network, device=device)
         self._start = int(getattr(network.distribution, "start", 0))
         self.epsilon = epsilon
+        #: Rows that `state_dict` has an epsilon for; None: as many as were set.
+        self._num_rows: int | None = None
         self.eval_epsilon = float(_checked(eval_epsilon, "eval_epsilon"))
 
     @property
@@ -95,7 +97,15 @@ class QAgent(NetworkAgent):
 
     def state_dict(self) -> dict[str, Any]:
         """Return "version", "epsilon", and the weights as arrays by name."""
-        return {**super().state_dict(), "epsilon": self.epsilon.copy()}
+        epsilon = self.epsilon
+        if self._num_rows is not None and epsilon.ndim == 0:
+            # An algorithm may come to set one for each row.
+            epsilon = np.broadcast_to(epsilon, (self._num_rows,))
+        return {**super().state_dict(), "epsilon": epsilon.copy()}
+
+    def sent_to(self, num_rows: int) -> None:
+        """See `Agent.sent_to`."""
+        self._num_rows = num_rows
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over weights, version and epsilon; see `NetworkAgent.load_state_dict`."""

@@ -204,11 +204,13 @@ class _Evaluation:
         # is to know.
         self._forget(live[ended])
         cut = np.zeros_like(ended) if limit is None else table["length"][episodes] >= limit
-        over = (ended & ~games_going_on(infos, ended)) | cut
+        goes_on = games_going_on(infos, ended)
+        over = (ended & ~goes_on) | cut
         if not over.any():
             return
-        # An episode that was cut here was not terminated, whatever the limit was.
-        table["terminated"][episodes[over]] = terminated[over]
+        # An episode that was cut here was not terminated, whatever the limit was; nor is one that
+        # has lost a life with its last step.
+        table["terminated"][episodes[over]] = (terminated & ~goes_on)[over]
         self._note(fields, infos, over, ended)
         free = live[over]
         # Of the free rows the first ones go on with what is left of the episodes; the others are

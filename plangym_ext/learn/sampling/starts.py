@@ -76,12 +76,16 @@ class Starts(ABC):
     def _own(self, state: Mapping[str, Any], name: str) -> npt.NDArray[np.float64]:
         """Return `[N]` numbers that were saved."""
         found = np.array(state[name])
-        if len(found) != len(self.states):
+        self._check_count(len(found))
+        return found
+
+    def _check_count(self, count: int) -> None:
+        """Refuse what was saved with a set of another size."""
+        if count != len(self.states):
             raise ForeignCheckpoint(
-                f"{type(self).__name__}: the state is of {len(found)} stored states, and here are "
+                f"{type(self).__name__}: the state is of {count} stored states, and here are "
                 f"{len(self.states)}. Make it with the set that it was saved with."
             )
-        return found
 
 
 @final
@@ -194,10 +198,11 @@ class BackwardStarts(Starts):
 
     def state_dict(self) -> dict[str, Any]:
         """See `Starts`."""
-        return {"place": self.place, "last": self._last}
+        return {"place": self.place, "last": self._last, "count": len(self.states)}
 
     def loaded(self, state: Mapping[str, Any]) -> BackwardStarts:
         """See `Starts`."""
+        self._check_count(int(state.get("count", len(self.states))))
         return self._with(place=int(state["place"]), _last=np.array(state["last"], bool))
 
 

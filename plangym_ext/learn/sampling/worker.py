@@ -146,6 +146,7 @@ class WorkerSampler(PastSampler):
 
     def _made_exchange(self) -> Exchange:
         if self._workplace.storage == "shared":
+            self._agent.sent_to(sum(map(len, self._ranges)))
             return SharedExchange(self._played, self._agent.state_dict(), self._progress)
         return SentExchange(self._played, self._ranges, self._workplace)
 

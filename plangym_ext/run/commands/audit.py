@@ -7,7 +7,8 @@ well its values agree with the returns, and where they do not; it needs no netwo
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.evaluating.value_audit import audit_values
     from plangym_ext.run.training.starts import AgentValue
     from plangym_ext.run.training.trained import Trained
+    from plangym_ext.run.training.value_units import in_rewards
 
     search_current_folder()
     import_modules(options)
@@ -89,6 +91,8 @@ def run(options: argparse.Namespace) -> int:
         # After the refusals, so that they leave no folder, and before anything is played.
         make_folder(out)
         # As it played while its critic learned.
+        settings = trained.config.algorithm.config
+        _explore(agent, settings, trained.learned)
         player = AgentPlanner(agent=agent, mode="sample")
         # States that the agent itself comes through, as its critic learned from such ones.
         if options.starts is None:
@@ -105,10 +109,10 @@ def run(options: argparse.Namespace) -> int:
         audit = audit_values(
             trained.env,
             player,
-            AgentValue(agent, trained.env.action_space),
+            AgentValue(agent, trained.env.action_space, in_rewards(settings, trained.learned)),
             states,
             # That of the critic: returns with another one would be of another size.
-            discount=trained.config.algorithm.config.discount,
+            discount=settings.discount,
             rollouts=options.rollouts,
             max_steps=options.max_steps,
             seed=options.seed,
@@ -135,6 +139,22 @@ def _agent(trained: Trained) -> Any:
     return trained.player.agent
 
 
+def _explore(agent: Any, settings: Any, learned: Mapping[str, Any]) -> None:
+    """Have the agent explore as it did when it was saved."""
+    from plangym_ext.learn.schedule import at
+
+    agent.version, steps = int(learned["updates"] or 0), int(learned["steps"] or 0)
+    if not hasattr(settings, "exploration"):
+        return
+    share = at(settings.exploration, steps)
+    least = getattr(settings, "exploration_least", None)
+    if least is not None:
+        # Of a row for each env the middle one: what plays here is one agent.
+        share = math.sqrt(share * at(least, steps))
+    name = "epsilon" if hasattr(agent, "epsilon") else "exploration"
+    setattr(agent, name, share)
+
+
 def _write(
     out: Path,
     trained: Trained,
@@ -156,10 +176,10 @@ def _write(
         "What the env draws is the same in all rollouts from a state: its generator is a part of "
         "the state.",
     ]
-    if getattr(settings, "normalize_reward", False) or getattr(settings, "clip_reward", None):
+    if getattr(settings, "clip_reward", None):
         notes.append(
-            "The critic learned from rewards that were normalised or clipped, and the returns are "
-            "of rewards as they are: their order can be compared, their size cannot."
+            "The critic learned from rewards that were clipped, and the returns are of rewards as "
+            "they are: their order can be compared, their size cannot."
         )
     frames = _frames(trained, audit.states, worst, options.checkpoint, changed)
     with replacing(out / "audit.html") as file:

@@ -7,6 +7,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from plangym_ext.run.evaluating.value_audit import ValueAudit
 from plangym_ext.run.tree_page.png import png, reduced
 
@@ -38,8 +40,8 @@ _MEANINGS = {
     "bias": "by how much the critic says more than was returned",
     "rmse": "root of the mean squared difference",
     "noise": "the part of it that comes of playing so few rollouts",
-    "critic_in_returns": "share of a return that the critic itself has said, where rollouts were "
-    "cut",
+    "critic_in_returns": "what the critic's own word weighs in a return, by its discount, where "
+    "rollouts were cut",
 }
 
 
@@ -83,15 +85,17 @@ def _figure(audit: ValueAudit, state: int, frame: Any) -> str:
         data = base64.b64encode(png(reduced(frame, _FRAME))).decode("ascii")
         image = f'<img alt="state {state}" src="data:image/png;base64,{data}">'
     mean, deviation = audit.means[state], audit.deviations[state]
+    off = "" if np.isnan(deviation) else f" &plusmn; {deviation:.2g}"
     return (
         f"<figure>{image}<figcaption>state {state}: says {audit.said[state]:.4g}, returned "
-        f"{mean:.4g} &plusmn; {deviation:.2g}</figcaption></figure>"
+        f"{mean:.4g}{off}</figcaption></figure>"
     )
 
 
 def _plot(audit: ValueAudit, worst: set[int]) -> str:
     """Return the calibration plot: a point for each state, with the deviation of its return."""
-    means, deviations = audit.means, audit.deviations
+    # A bar of no length where a single rollout does not say how far others would lie.
+    means, deviations = audit.means, np.nan_to_num(audit.deviations)
     # One scale for both axes, bars included: points that agree lie on the diagonal.
     low = float(min(audit.said.min(), (means - deviations).min()))
     high = float(max(audit.said.max(), (means + deviations).max()))

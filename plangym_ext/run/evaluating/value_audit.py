@@ -43,11 +43,11 @@ class ValueAudit:
 
     @property
     def deviations(self) -> Floats:
-        """`[N]` standard error of each mean; 0 of a single rollout."""
+        """`[N]` standard error of each mean; NaN of a single rollout, which does not say."""
         count = self.returned.shape[1]
         # Of one value `std` with ddof=1 is 0 / 0.
         if count == 1:
-            return np.zeros(len(self.said))
+            return np.full(len(self.said), np.nan)
         found: Floats = self.returned.std(axis=1, ddof=1) / np.sqrt(count)
         return found
 

@@ -29,7 +29,9 @@ def make_sampler(
     if actors is not None:
         actors.check(parts.config)
     if parts.config.agent is not None:
-        starts = make_starts(parts.config.starts, env, asked)
+        algorithm = parts.config.algorithm
+        settings = None if algorithm is None else algorithm.config
+        starts = make_starts(parts.config.starts, env, asked, settings)
         exact = env.exact is not False
         return parts.agent_sampler(asked, exact=exact, starts=starts, env=env, actors=actors)
     settings = parts.config.collector

@@ -20,6 +20,7 @@ from plangym_ext.run.training.checkpoints import (
 )
 from plangym_ext.run.training.evaluation import played
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
+from plangym_ext.run.training.value_units import reward_deviation
 
 
 class Trained(Closing):
@@ -78,6 +79,10 @@ class Trained(Closing):
             self.network = parts.network(self.env)
             load_network_state(self.network, saved["trainer"]["network"], str(self.path))
             self.player = parts.player(parts.asked(self.network))
+            #: What the algorithm has saved, but for replay, networks and optimisers.
+            self.learned = {
+                key: saved["trainer"].get(key) for key in ("updates", "steps", "rewards")
+            }
         except BaseException:
             # Ctrl-C too: the caller has no object yet with which to close the env.
             self.env.close()
@@ -181,7 +186,6 @@ def _of_observations(
     from plangym_ext.learn.networks.critics import make_critics
     from plangym_ext.learn.networks.of_critics import OfCritics
     from plangym_ext.learn.networks.of_observations import OfObservations
-    from plangym_ext.learn.transforms.rewards import RewardNormalizer
 
     assert config.algorithm is not None
     settings: Any = config.algorithm.config
@@ -192,12 +196,8 @@ def _of_observations(
         )
         load_network_state(critics, theirs, where)
         return OfCritics(network, critics)
-    if learned.get("rewards") is None:
-        return OfObservations(network)
-    # It learned from scaled rewards: planners add what it says to those of the env.
-    rewards = RewardNormalizer(settings.discount)
-    rewards.load_state_dict(learned["rewards"])
-    return OfObservations(network, float(rewards.deviation))
+    # It may have learned from scaled rewards: planners add what it says to those of the env.
+    return OfObservations(network, reward_deviation(settings, learned))
 
 
 def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:

@@ -26,6 +26,7 @@ from plangym_ext.learn import (  # noqa: E402
     Schedule,
     SerialSampler,
     StepReplay,
+    WorkerSampler,
     make_agent_network,
 )
 from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
@@ -257,6 +258,31 @@ def test_each_env_has_a_share_of_random_actions_of_its_own():
         assert found == pytest.approx(wanted)
     with pytest.raises(InvalidOption, match=r"exploration\.end must be a finite number in \[1e-06"):
         DQN.config_class(exploration=Schedule(start=1.0, end=0.0, over=1), exploration_least=0.1)
+
+
+def rows_of_cartpole(rows):
+    return make_vec("CartPole-v1", len(rows), backend="kernel", autoreset_mode="same_step")
+
+
+def test_workers_play_by_the_shares_of_their_rows():
+    venv, options = rows_of_cartpole(range(4)), {"exploration": 0.9, "exploration_least": 0.01}
+    found = []
+    for sampler in (
+        lambda agent: SerialSampler(venv, agent, 8, seed=0),
+        lambda agent: WorkerSampler(rows_of_cartpole, agent, 8, 4, n_workers=2, seed=0),
+    ):
+        agent, algorithm = made(venv, **options)
+        with sampler(agent) as one:
+            played = []
+            for _ in range(3):
+                algorithm.prepare(agent)
+                collected = one.collect(version=algorithm.updates)
+                played.append(np.array(collected.data["action"]))
+                algorithm.take(collected)
+                algorithm.train()
+            assert agent.epsilon.shape == (4,)
+            found.append(np.array(played))
+    np.testing.assert_array_equal(*found)
 
 
 def test_the_target_network_is_a_copy_and_follows():

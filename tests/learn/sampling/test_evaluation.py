@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from sampling_envs import Games, Oracle, Tally, assert_same, cartpole_rows, copied, oracle_venv
 
+from plangym_ext import make_vec
 from plangym_ext.errors import InvalidObservation, InvalidOption
 from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.random_agent import RandomAgent
@@ -130,6 +132,35 @@ def test_a_game_of_several_lives_is_one_episode():
     missing = EvaluationSampler(oracle_venv(2), Tally(), 6, episode_fields=("score",))
     with missing as sampler, pytest.raises(InvalidObservation, match="names the info 'score'"):
         sampler.evaluate()
+
+
+class Lives(gym.Env):
+    """A life is lost with every fifth step; the game is over with the fifteenth."""
+
+    observation_space = gym.spaces.Box(-1.0, 1e3, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    over = True
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if self.over or seed is not None:
+            self.time, self.over = 0, False
+        return np.array([self.time], np.float32), {"game_over": False}
+
+    def step(self, action):
+        self.time += 1
+        self.over = self.time >= 15
+        seen = np.array([self.time], np.float32)
+        return seen, 1.0, self.time % 5 == 0, False, {"game_over": self.over}
+
+
+@pytest.mark.parametrize("limit", [4, 5, 7, 10, 15, None])
+def test_a_game_that_is_cut_where_a_life_is_lost_was_not_terminated(limit):
+    venv = make_vec(Lives, 2, autoreset_mode="same_step")
+    with EvaluationSampler(venv, RandomAgent(venv.single_action_space), 3, max_steps=limit) as one:
+        episodes = one.evaluate().episodes
+    assert (episodes["length"] == (limit or 15)).all()
+    assert (episodes["terminated"] == (limit in (15, None))).all()
 
 
 @pytest.mark.parametrize("options", [{"num_episodes": 0}, {"max_steps": 0}, {"seed": -1}])

@@ -277,6 +277,12 @@ def test_mistakes_are_named():
         BackwardStarts(states)
     with pytest.raises(ForeignCheckpoint, match="of 3 stored states, and here are 4"):
         unsure(states).loaded({"errors": np.zeros(3)})
+    saved = backward(states).state_dict()
+    for count in (len(states) - 1, len(states) + 1):
+        with pytest.raises(ForeignCheckpoint, match=f"is of {count} stored states"):
+            backward(states).loaded({**saved, "count": count})
+    # As it was saved before it named them.
+    assert backward(states).loaded({k: saved[k] for k in ("place", "last")}).place == saved["place"]
     with (
         SerialSampler(oracle_venv(2), Tally(), 4, starts=StoredStarts(cartpole_states())) as other,
         pytest.raises((ForeignState, ValueError)),

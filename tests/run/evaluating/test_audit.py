@@ -154,3 +154,63 @@ def test_a_browser_draws_the_page_without_a_network(run_folder, tmp_path):
     no_network = "--host-resolver-rules=MAP * ~NOTFOUND"
     opened(tmp_path / "audit.html", f"--screenshot={shot}", no_network, size="980,1200")
     assert shot.stat().st_size > 5000
+
+
+def test_one_rollout_does_not_say_how_far_others_would_lie(tmp_path):
+    found = audit([1, 2], [[1], [4]])
+    assert np.isnan(found.deviations).all()
+    assert np.isnan(found.summary()["noise"])
+    page = audit_page(found, "title", [], [0, 1], {})
+    assert "nan" not in re.sub("<script.*|noise.*", "", page.split("<svg")[1])
+
+
+@pytest.mark.slow
+def test_critics_speak_of_the_rewards_of_the_env():
+    torch = pytest.importorskip("torch")
+    from plangym_ext.learn.losses.q_values import rescaled
+    from plangym_ext.learn.transforms.rewards import RewardNormalizer
+    from plangym_ext.run.settings.compose import compose
+    from plangym_ext.run.training.value_units import in_rewards
+
+    r2d1 = compose(["r2d1_cartpole_no_velocity"]).algorithm.config
+    said = rescaled(torch.tensor([10.0, -3.0], dtype=torch.float64)).numpy()
+    np.testing.assert_allclose(in_rewards(r2d1, {})(said), [10.0, -3.0])
+    ppo = compose(["ppo_halfcheetah"]).algorithm.config
+    rewards = RewardNormalizer(ppo.discount)
+    rewards.scaled(np.full((9, 2), 7.0), np.zeros((9, 2), bool), None)
+    found = in_rewards(ppo, {"rewards": rewards.state_dict()})(np.ones(2))
+    np.testing.assert_allclose(found, np.full(2, rewards.deviation))
+    assert rewards.deviation > 5
+    np.testing.assert_array_equal(in_rewards(ppo, {"rewards": None})(np.ones(2)), np.ones(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("typed", "epsilon"),
+    [([], 0.9), (["--algorithm.exploration_least", "0.4"], 0.6)],
+    ids=["one", "of each env"],
+)
+def test_an_agent_is_audited_as_it_explored(tmp_path, typed, epsilon, monkeypatch):
+    pytest.importorskip("torch")
+    from plangym_ext.run.commands import audit as command
+
+    run = str(tmp_path / "run")
+    common = [
+        "--quiet",
+        "--rounds",
+        "2",
+        "--algorithm.exploration",
+        "0.9",
+        "--evaluation.every",
+        "0",
+    ]
+    assert main(["train", "dqn_cartpole", *common, *typed, "--out", run]) == 0
+    seen, explore = [], command._explore
+
+    def watched(agent, *rest):
+        explore(agent, *rest)
+        seen.append(float(agent.epsilon))
+
+    monkeypatch.setattr(command, "_explore", watched)
+    assert main(["audit", run, "--count", "3", "--rollouts", "2", "--max-steps", "5"]) == 0
+    assert seen == [pytest.approx(epsilon)]
