@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -129,7 +130,9 @@ def checked_actions(actions: Any, space: spaces.Space[Any], num_rows: int, *, ar
     # Arrays are cut up where they are stepped; anything else is taken apart here, once.
     if not (arrays and isinstance(actions, np.ndarray) and actions.ndim):
         try:
-            actions = list(iterate(space, actions))
+            # A copy: what is cut out of it may be played again when the caller has written to its
+            # own.
+            actions = list(iterate(space, copy.deepcopy(actions)))
         except TypeError as error:
             raise TypeError(
                 f"step: actions must hold one action for each of {num_rows} sub-envs, as "

@@ -19,7 +19,7 @@ from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.processes.process import WorkerProcess
 from plangym_ext.workers.protocol import Failure, TooWide, Value
-from plangym_ext.workers.round import Round
+from plangym_ext.workers.round import LOST, Round
 from plangym_ext.workers.row_queue import Ranges, RowQueue
 from plangym_ext.workers.scheduling import ranges_of
 from plangym_ext.workers.shared_batch import SharedBatch
@@ -85,7 +85,8 @@ class Recovery:
         failures: list[tuple[int, Failure, str]] = []
         excess = 0
         for worker, process, reply in run.round.end(run.pool.workers):
-            if process.fallen is not None and run.queue.rows_left:
+            # Rows that it has reported are not done without what it had to say of them.
+            if process.fallen is not None and (run.queue.rows_left or reply is LOST):
                 deaths[worker] = process.fallen
             if isinstance(reply, TooWide):
                 excess = max(excess, reply.excess)

@@ -16,6 +16,13 @@ from plangym_ext.workers.row_queue import RowQueue
 from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
+class Lost:
+    """Stands for a reply that was announced and never came."""
+
+
+LOST = Lost()
+
+
 class Round:
     """Workers that may be running rows of one offer.
 
@@ -72,14 +79,15 @@ class Round:
 
     def end(
         self, workers: list[WorkerHandle]
-    ) -> list[tuple[WorkerHandle, WorkerProcess, Reply | None]]:
+    ) -> list[tuple[WorkerHandle, WorkerProcess, Reply | Lost | None]]:
         """End a round that is over, and return what its workers said beside their reports.
 
         Args:
             workers: of the pool, by number.
 
         Returns:
-            Every worker with its process and reply; nothing if all went as usual.
+            Every worker with its process and reply, which is `LOST` if it has died with what it
+            had to say; nothing if all went as usual.
         """
         asked, self.asked = self.asked, {}
         queue, finish = self._queue, self._finish
@@ -98,5 +106,7 @@ class Round:
                     worker.damaged(ChannelDamaged("an answer that was announced is missing"))
             if finish is not None and process.fallen is None:
                 worker.forget(finish)
-            found.append((worker, process, worker.taken(self.request)))
+            reply = worker.taken(self.request)
+            lost = reply is None and worker in speakers
+            found.append((worker, process, LOST if lost else reply))
         return found

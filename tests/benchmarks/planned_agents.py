@@ -54,11 +54,13 @@ class Task:
         options: of the planner, in all of its lines.
         value: of the ends of sequences, `obs [n, *obs] -> [n]`, that is known without learning;
             states that a planner comes to with it are the agent's starts. None: there is none.
+        precision: of the products of the training.
     """
 
     rounds: int
     options: dict[str, Any]
     value: Callable[[Any], Any] | None = None
+    precision: str = "float32"
 
 
 TASKS = {
@@ -73,6 +75,7 @@ TASKS = {
             "num_elites": 20,
             "noise_beta": 0.5,
         },
+        precision="bfloat16",
     ),
     "hopper-hop": Task(
         13_750,
@@ -140,11 +143,11 @@ def train(task: str, rounds: int, folder: Path, line: ProgressLine) -> None:
 
 
 def training(task: str, rounds: int, starts: Path) -> Any:
-    """SAC with the settings of its preset, in products of bfloat16."""
+    """SAC with the settings of its preset."""
     env = {"id": suite.env_id(task), "frameskip": suite.ACTION_REPEAT, "max_steps": MOVES}
     changed: dict[str, Any] = {
         "env": env,
-        "algorithm": {"precision": "bfloat16"},
+        "algorithm": {"precision": TASKS[task].precision},
         "evaluation": {"every": 1250, "episodes": 3},
         "rounds": rounds,
         "checkpoint_every": 1250,

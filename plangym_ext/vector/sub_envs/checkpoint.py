@@ -22,12 +22,20 @@ class RowCall(NamedTuple):
         args: for it.
         out: what a step is written to besides: not when it is played again later.
         resets_all: whether it resets all rows of the process, wherever they are.
+        again: the arguments for playing it again, if these are the caller's, who may write to
+            them when the call has returned.
     """
 
     name: str
     args: tuple[Any, ...]
     out: OutShare | None = None
     resets_all: bool = False
+    again: tuple[Any, ...] | None = None
+
+    @property
+    def recorded(self) -> tuple[str, tuple[Any, ...]]:
+        """What is played again: the name, and arguments that nobody writes to."""
+        return self.name, self.args if self.again is None else self.again
 
     def doing(self, row: int) -> str:
         """Return what is played in a row of the process, in words."""
@@ -95,7 +103,7 @@ class Checkpoint:
             # The list is shared with this one, which goes on ending where it does. What lies
             # beyond is of a call that failed or was interrupted.
             del self.calls[self.count :]
-            self.calls.append((name, call.args))
+            self.calls.append(call.recorded)
             checksum = self.checksum if reply.checksum is None else reply.checksum
             count = self.count + 1
             return Checkpoint(
@@ -107,7 +115,7 @@ class Checkpoint:
 
     def _attributes_after(self, call: RowCall, reply: Reply) -> dict[tuple[int, str], Any]:
         found = self.attributes
-        for done, arguments in (*self.recorded(), call[:2]):
+        for done, arguments in (*self.recorded(), call.recorded):
             if done == "set_attr":
                 rows, name, values = arguments
                 new = {(row, name): value for row, value in zip(rows, values, strict=True)}

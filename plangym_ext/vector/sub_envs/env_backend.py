@@ -22,7 +22,13 @@ from plangym_ext.vector.row_values import RowValues
 from plangym_ext.vector.sub_envs.checkpoint import Checkpoint, RowCall
 from plangym_ext.vector.sub_envs.host_group import HostGroup, one_error
 from plangym_ext.vector.sub_envs.replay_log import ReplayLog
-from plangym_ext.vector.sub_envs.shared_call import Share, SharedCall, shares_of, shares_of_all
+from plangym_ext.vector.sub_envs.shared_call import (
+    Share,
+    SharedCall,
+    own_if_possible,
+    shares_of,
+    shares_of_all,
+)
 from plangym_ext.workers.close_errors import warn_of
 
 
@@ -151,10 +157,12 @@ class EnvBackend(VectorBackend):
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> SharedCall:
         """See `VectorBackend`."""
+        kept = own_if_possible(options)
 
         def call_of(share: Share) -> RowCall:
-            args = share.inside, share.of(seeds), options
-            return RowCall("reset", args, resets_all=share.is_all)
+            args = share.inside, share.of(seeds)
+            again = None if options is None else (*args, kept)
+            return RowCall("reset", (*args, options), resets_all=share.is_all, again=again)
 
         return self._begin(self._share(rows, call_of))
 
@@ -222,9 +230,11 @@ class EnvBackend(VectorBackend):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SharedCall:
         """See `VectorBackend`."""
+        kept = own_if_possible((args, kwargs))
 
         def call_of(share: Share) -> RowCall:
-            return RowCall("call", (share.inside, name, args, kwargs))
+            again = share.inside, name, *kept
+            return RowCall("call", (share.inside, name, args, kwargs), again=again)
 
         return self._begin(self._share(rows, call_of))
 
@@ -241,9 +251,11 @@ class EnvBackend(VectorBackend):
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """See `VectorBackend`."""
+        kept = own_if_possible(list(values))
 
         def call_of(share: Share) -> RowCall:
-            return RowCall("set_attr", (share.inside, name, share.of(values)))
+            again = share.inside, name, share.of(kept)
+            return RowCall("set_attr", (share.inside, name, share.of(values)), again=again)
 
         call = self._begin(self._share(rows, call_of))
         self._reach(call, self._finish(call, None))

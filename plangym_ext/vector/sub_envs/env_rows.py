@@ -25,7 +25,11 @@ from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.sub_envs.checksum import ResultChecksum
-from plangym_ext.vector.sub_envs.plain_attributes import changed_attributes, plain_attributes
+from plangym_ext.vector.sub_envs.plain_attributes import (
+    changed_attributes,
+    plain_attributes,
+    set_back,
+)
 from plangym_ext.vector.sub_envs.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.sub_envs.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
@@ -70,6 +74,8 @@ class EnvRows:
         self._ahead = StepsAhead(first)
         self._pace = CapturePace()
         self._checksum = ResultChecksum()
+        #: Undoes what the last call has set, if that is found to have failed elsewhere.
+        self._undo: Callable[[], None] | None = None
         try:
             # All of them first: a constructor may hand out what others have left.
             for make in makes:
@@ -134,6 +140,7 @@ class EnvRows:
             options: for each env's `reset`.
             capture: whether to return the states too; None for if it is time.
         """
+        self._undo = None
         infos: list[tuple[int, dict[str, Any]]] = []
         shown: list[Any] = []
         rewards, terminations, truncations = self._cells
@@ -172,7 +179,7 @@ class EnvRows:
             capture: as for `reset`.
             out: what results are written to, besides this process's memory.
         """
-        begun = time.perf_counter()
+        begun, self._undo = time.perf_counter(), None
         actions = _own_actions(actions)
         infos: list[tuple[int, dict[str, Any]]] = []
         finals: list[tuple[int, Any, dict[str, Any]]] = []
@@ -298,24 +305,59 @@ class EnvRows:
 
         `name` may be a function of an env too. `capture` is as for `reset`.
         """
-        begun = time.perf_counter()
-        found, moved = [], False
+        begun, self._undo = time.perf_counter(), None
+        found: list[Any] = []
         changed: dict[tuple[int, str], Any] = {}
-        for row in self._moved(rows):
-            env = self.envs[row]
-            value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
-            if callable(value):
-                before = plain_attributes(env)
-                moved, value = True, value(*args, **kwargs)
-                if own := changed_attributes(env, before):
-                    changed |= {(row, UNWRAPPED + set_): held for set_, held in own.items()}
-                    # States tell what the env that they are of is made with.
-                    self._identify(row)
-            found.append(value)
+        before: dict[int, dict[str, Any]] = {}
+        try:
+            for row in self._moved(rows):
+                found.append(self._called(row, name, args, kwargs, before, changed))
+        except BaseException:
+            self._set_back(before)
+            raise
+        moved = bool(before)
+        self._undo = functools.partial(self._set_back, before)
         # At once where something was set: states may not hold it, so that it has to be set again
         # before what comes after this call is played again, and not before what came before.
         states = self._captured(capture, begun, len(rows), due=bool(changed)) if moved else None
         return Reply(values=found, moved=moved, states=states, attributes=changed or None)
+
+    def _set_back(self, before: dict[int, dict[str, Any]]) -> None:
+        """Undo what methods have set: states, by which rows are brought back, may not hold it."""
+        for row, held in before.items():
+            set_back(self.envs[row], held)
+            self._identify(row)
+
+    def _called(
+        self,
+        row: int,
+        name: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        before: dict[int, dict[str, Any]],
+        changed: dict[tuple[int, str], Any],
+    ) -> Any:
+        """Return an attribute of a row's env, or what its method returns.
+
+        Args:
+            row: number of it.
+            name: see `call`, as the next two.
+            args: for a method.
+            kwargs: likewise.
+            before: takes the plain attributes of a row whose method is called.
+            changed: takes those that this has changed.
+        """
+        env = self.envs[row]
+        value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
+        if not callable(value):
+            return value
+        before[row] = plain_attributes(env)
+        value = value(*args, **kwargs)
+        if own := changed_attributes(env, before[row]):
+            changed |= {(row, UNWRAPPED + set_): held for set_, held in own.items()}
+            # States tell what the env that they are of is made with.
+            self._identify(row)
+        return value
 
     def set_attr(
         self, rows: Rows, name: str, values: Sequence[Any], capture: bool | None = True
@@ -327,18 +369,24 @@ class EnvRows:
             owners, name = [env.unwrapped for env in owners], name.removeprefix(UNWRAPPED)
         # Looked up before anything is set: the attribute is set for all rows or for none.
         before = [(env, _attribute(env, name, missing)) for env in owners]
-        try:
-            for row, env, value in zip(rows, owners, values, strict=True):
-                env.set_wrapper_attr(name, value)
-                self._identify(row)
-        except BaseException:
+
+        def undo() -> None:
             for env, value in before:
                 if value is not missing:
                     env.set_wrapper_attr(name, value)
             # Of all: which of them the new value had reached is not known.
             for row in rows:
                 self._identify(row)
+
+        self._undo = None
+        try:
+            for row, env, value in zip(rows, owners, values, strict=True):
+                env.set_wrapper_attr(name, value)
+                self._identify(row)
+        except BaseException:
+            undo()
             raise
+        self._undo = undo
         return Reply(states=self._captured(capture))
 
     def _identify(self, row: int) -> None:
@@ -373,7 +421,7 @@ class EnvRows:
         Raises:
             StateError: a state is damaged or of another env.
         """
-        begun = time.perf_counter()
+        begun, self._undo = time.perf_counter(), None
         self._restore(rows, states)
         if observations is not None:
             for row, obs in zip(rows, observations, strict=True):
@@ -397,6 +445,10 @@ class EnvRows:
             ResetNeeded: such a row was stepped here.
         """
         self._ahead.check_back(states)
+        # The call before was done here, and has failed elsewhere.
+        if self._undo is not None:
+            undo, self._undo = self._undo, None
+            undo()
         known = {row: state for row, state in enumerate(states) if state is not None}
         self._restore(list(known), list(known.values()))
         # The sum counts from the states on: a replay begins here, too.

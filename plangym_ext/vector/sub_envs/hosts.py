@@ -144,7 +144,7 @@ class LocalHost(RowHost):
     def start(self, call: RowCall) -> int:
         """See `RowHost`."""
         self._found = self._error = None
-        name, args, out, _ = call
+        name, args, out, *_ = call
         try:
             if out is None:
                 self._found = getattr(self._rows, name)(*args)

@@ -21,3 +21,15 @@ def changed_attributes(env: Any, before: dict[str, Any]) -> dict[str, Any]:
     }
     # By identity first: NaN is not equal to itself.
     return {name: value for name, (was, value) in now.items() if was is not value and was != value}
+
+
+def set_back(env: Any, before: dict[str, Any]) -> None:
+    """Make what `plain_attributes` gives of an env what it was `before`."""
+    held = vars(env.unwrapped)
+    for name in changed_attributes(env, before):
+        if name in before:
+            held[name] = before[name]
+        else:
+            del held[name]
+    # Those that are gone, or no plain ones any more.
+    held.update(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +42,14 @@ class Share:
         if isinstance(self.places, slice):
             return list(values[self.places])
         return [values[k] for k in self.places]
+
+
+def own_if_possible(values: Any) -> Any:
+    """Return a copy of what a caller has passed, for playing it again; itself if there is none."""
+    try:
+        return copy.deepcopy(values)
+    except Exception:  # whatever an object's own copying raises
+        return values
 
 
 def shares_of_all(ranges: Sequence[range]) -> list[Share]:
