@@ -14,6 +14,7 @@ from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout, check_actions
 from plangym_ext.core.drawing import picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
+from plangym_ext.core.notes import add_note
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
@@ -261,9 +262,8 @@ class GymEnv(LocalStepper, PlanEnv):
                     return batch.results(copy=False)
                 except RowError as error:
                     if not isinstance(error.reason, StateTooWide):
-                        error.reason.add_note(
-                            f"{self.name}: in row {error.row}, action {error.action}"
-                        )
+                        note = f"{self.name}: in row {error.row}, action {error.action}"
+                        add_note(error.reason, note)
                         # The env's own error: callers catch its type, and the row is in a note.
                         raise error.reason from None
                     self.widen(self.wider(error.reason.excess))

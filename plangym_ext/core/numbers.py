@@ -26,3 +26,19 @@ def finite_between(where: str, value: float, low: float, high: float) -> float:
     if not (math.isfinite(number) and low <= number <= high):
         raise InvalidOption(f"{where} must be a finite number in [{low}, {high}]; got {value!r}.")
     return number
+
+
+def seconds_or_none(where: str, value: Any) -> float | None:
+    """Return a limit in seconds as a float, or None for none.
+
+    Raises:
+        InvalidOption: it is no number above 0.
+    """
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    if isinstance(value, bool) or not is_number or not 0 < value < float("inf"):
+        raise InvalidOption(
+            f"{where} must be a number of seconds above 0, or None for no limit; got {value!r}."
+        )
+    return float(value)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.numbers import seconds_or_none
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
@@ -56,7 +57,8 @@ class BatchEnv(WorkerStepper):
             self._one_caller = one_caller
         self._one_caller.bind_to_process()
         self._envs = list(envs)
-        self.blocking, self.row_timeout = blocking, timeout
+        self.blocking = blocking
+        self.row_timeout = seconds_or_none("BatchEnv: timeout", timeout)
         self._on_widening = on_widening
         if not self._envs:
             raise ValueError("BatchEnv: expected at least one env; got none")

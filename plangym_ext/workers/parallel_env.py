@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.numbers import at_least
+from plangym_ext.core.numbers import at_least, seconds_or_none
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.states.envelope import fingerprint
 from plangym_ext.workers.batch_env import ROW_TIMEOUT, BatchEnv
@@ -89,7 +89,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             **kwargs,
         }
         self.n_workers, self._blocking = n_workers, blocking
-        self._timeout = timeout
+        self._timeout = seconds_or_none("ParallelEnv: timeout", timeout)
         self.frameskip, self.autoreset = frameskip, autoreset
         make = functools.partial(env_class, *([] if name is None else [name]), **kwargs)
         self._constructor = functools.partial(

@@ -11,6 +11,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
+from plangym_ext.core.notes import add_note
 from plangym_ext.errors import WorkerError
 
 
@@ -73,7 +74,7 @@ class ErrorReport:
         if not isinstance(error, BaseException):
             error = WorkerError(f"{self.type_name} in {where}; its traceback follows as the cause")
         place = "" if self.row is None else f", row {self.row}, action {self.action}"
-        error.add_note(f"raised in {where}{place}")
+        add_note(error, f"raised in {where}{place}")
         error.__cause__ = RemoteTraceback(self.text)
         return error
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from plangym_ext.arrays import Array, ArrayDict
-from plangym_ext.core.numbers import at_least, finite_between
+from plangym_ext.core.numbers import at_least, finite_between, seconds_or_none
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import InvalidOption, WorkerDied
 from plangym_ext.learn.agents.agent import Agent
@@ -105,7 +105,8 @@ class WorkerSampler(PastSampler):
         wanted = place.default_workers() if n_workers is None else n_workers
         # No worker is without rows.
         count = min(at_least(f"{where}: n_workers", wanted, 1), num_envs)
-        self._options, self._agent, self._timeout = SamplerOptions(**options), agent, timeout
+        self._options, self._agent = SamplerOptions(**options), agent
+        self._timeout = seconds_or_none("WorkerSampler: timeout", timeout)
         self._ranges = [
             range(int(part[0]), int(part[-1]) + 1)
             for part in np.array_split(np.arange(num_envs), count)

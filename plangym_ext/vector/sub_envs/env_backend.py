@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.core.invalid import checked_policy
+from plangym_ext.core.numbers import seconds_or_none
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend
 from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.memory.shared_outs import OutLayout, OutShare, SharedOuts
@@ -52,9 +53,9 @@ class EnvBackend(VectorBackend):
         timeout: float | None = None,
         invalid: str = "off",
     ) -> None:
+        self._timeout = seconds_or_none("make_vec: timeout", timeout)
         self._hosts = HostGroup(makes, n_workers, settings)
         self._shares_of_all = shares_of_all(self._hosts.ranges)
-        self._timeout = timeout
         self._memory: RowMemory | None = None
         self._invalid = checked_policy(invalid, "make_vec")
         self._outs = SharedOuts(self._hosts.expire, in_workers=self._hosts.in_workers)

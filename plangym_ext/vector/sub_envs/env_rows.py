@@ -17,6 +17,7 @@ import numpy as np
 
 from plangym_ext.arrays.spaces import own_copy
 from plangym_ext.core.gym_env import made_env
+from plangym_ext.core.notes import add_note
 from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
 from plangym_ext.states.late_state import LateState
 from plangym_ext.states.trials.round_trip import FOUR_VALUES, wrong_step
@@ -152,7 +153,7 @@ class EnvRows:
                 self._fresh[row] = False
                 put(first + row, obs)
             except (Exception, SystemExit) as error:
-                error.add_note(f"while row {first + row} was reset, seed {seed}")
+                add_note(error, f"while row {first + row} was reset, seed {seed}")
                 raise
             rewards[row], terminations[row], truncations[row] = 0.0, False, False
             if info:
@@ -257,9 +258,9 @@ class EnvRows:
         """Note what has failed in the step of the first of `rows`; the others were not moved."""
         env = self.envs[rows[0]]
         self._ahead.note_error(error, env, rows)
-        if str(error) == FOUR_VALUES:
-            error.add_note(wrong_step(env, 4))
-        error.add_note(f"in row {self._first + rows[0]}, action {action}")
+        if error.args == (FOUR_VALUES,):
+            add_note(error, wrong_step(env, 4))
+        add_note(error, f"in row {self._first + rows[0]}, action {action}")
 
     def _reply(
         self,
@@ -527,7 +528,7 @@ class EnvRows:
             try:
                 env.close()
             except (Exception, SystemExit) as error:
-                error.add_note(f"while sub-env {row} was closed")
+                add_note(error, f"while sub-env {row} was closed")
                 first = first or error
         if first is not None:
             raise first

@@ -10,6 +10,7 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.core.notes import add_note, text_of
 from plangym_ext.errors import WorkerDied
 from plangym_ext.vector.backend import RowsDescription, no_envs
 from plangym_ext.vector.memory.row_memory import MemoryForm, RowMemory
@@ -177,5 +178,5 @@ def one_error(errors: Sequence[Exception]) -> Exception:
     """Return the first of several errors, with a note on each of the others."""
     first, *others = errors
     for error in others:
-        first.add_note(f"another worker failed, too: {type(error).__name__}: {error}")
+        add_note(first, f"another worker failed, too: {text_of(error)}")
     return first

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plangym_ext.core.notes import add_note
 from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.vector.errors import VectorTimeout
 from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall
@@ -339,7 +340,7 @@ class ReplayLog:
             if self._may_reset:
                 self._ask()
             else:
-                error.add_note(f"while {self._deaths.where(NO_ROW)} were brought back")
+                add_note(error, f"while {self._deaths.where(NO_ROW)} were brought back")
                 self._fail(error)
 
     def _died(self) -> None:
