@@ -437,6 +437,10 @@ class EnvRows:
                 self._fresh[row] = False
             self._state(row).restore(state, "set_states")
 
+    def settle(self) -> None:
+        """Keep what the last call has set, wherever rows are brought back to."""
+        self._undo = None
+
     # Being brought back -------------------------------------------------------------
 
     def restore_all(self, states: Sequence[np.ndarray | None]) -> None:

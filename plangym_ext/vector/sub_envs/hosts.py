@@ -382,3 +382,4 @@ class RowService:
         # Set after the build and before any state: states need not hold them.
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)
+        self._rows.settle()
