@@ -78,12 +78,12 @@ TASKS = {
         precision="bfloat16",
     ),
     "hopper-hop": Task(
-        13_750,
+        16_875,
         {
             "num_simulations": 384,
-            "horizon": 8,
+            "horizon": 5,
             "iterations": 5,
-            "init_std": 0.6,
+            "init_std": 0.25,
             "num_elites": 16,
             "noise_beta": 0.5,
         },

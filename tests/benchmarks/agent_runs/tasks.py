@@ -138,7 +138,7 @@ def _games_from_replay() -> Iterator[tuple[str, Task]]:
     changed = {**_DQN_PONG, **one_thread}
     yield "dqn Pong", Task("dqn_atari", 394_048, changed, source=source, **rest)
     changed = {**_RAINBOW_PONG, **one_thread}
-    yield "rainbow Pong", Task("rainbow_atari", 320_000, changed, source=source, sb3=False, **rest)
+    yield "rainbow Pong", Task("rainbow_atari", 176_000, changed, source=source, sb3=False, **rest)
 
 
 LEARNING: Mapping[str, Task] = {
