@@ -7,6 +7,7 @@ users expect (`ValueError`, `TypeError`), so plain `except ValueError` works.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Iterable
 from typing import Any
@@ -252,3 +253,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     folded = {key.lower(): key for key in known}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""
+
+
+def text_of(error: BaseException) -> str:
+    """Return class and text of an error, or the class if it has no text."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # of its own `__str__`
+        return type(error).__name__
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note, if the error takes any: one that is frozen is raised as it is."""
+    with contextlib.suppress(Exception):
+        error.add_note(note)

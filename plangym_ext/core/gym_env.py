@@ -14,7 +14,6 @@ from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout, check_actions
 from plangym_ext.core.drawing import picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
-from plangym_ext.core.notes import add_note
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
@@ -23,7 +22,7 @@ from plangym_ext.core.row_loop import RowError, RowLoop
 from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
-from plangym_ext.errors import EnvClosed, ResetNeeded
+from plangym_ext.errors import EnvClosed, ResetNeeded, add_note
 from plangym_ext.states.envelope import HEADER, stacked_rows
 from plangym_ext.states.late_state import first_codec
 from plangym_ext.states.live_state import LiveState

@@ -11,8 +11,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
-from plangym_ext.core.notes import add_note
-from plangym_ext.errors import WorkerError
+from plangym_ext.errors import WorkerError, add_note
 
 
 class RemoteTraceback(Exception):

@@ -331,7 +331,7 @@ class Levels(Base):
 
     def reset(self, *, seed=None, options=None):
         gym.Env.reset(self, seed=seed)
-        self.np_random  # noqa: B018 - seeds itself, if nobody has
+        self.np_random  # noqa: B018 - seeds itself, if that was not done
         self.level = 0 if seed is not None else self.level + 1
         self.count = 0
         return self._obs(), {}

@@ -83,8 +83,9 @@ class Agent(Protocol):
         """
         self.mode = checked_mode(mode, type(self).__name__)
 
-    def sent_to(self, num_rows: int) -> None:
+    def sent_to(self, num_rows: int) -> None:  # noqa: ARG002 - most agents have one shape
         """Have `state_dict` keep its shapes: it is sent to where so many rows are played."""
+        return None  # noqa: RET501 - a body, or a protocol holds it to be abstract
 
     def as_planner(self) -> Any:
         """Return the planner that plays this agent, as well as it can; see `AgentPlanner`."""

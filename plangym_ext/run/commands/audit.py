@@ -73,11 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 def run(options: argparse.Namespace) -> int:
     """Play, print the numbers, write `audit.html` and `audit.json`."""
     from plangym_ext.learn.agents.agent_planner import AgentPlanner
+    from plangym_ext.learn.algorithms.value_units import in_rewards
     from plangym_ext.planners import visited_states
     from plangym_ext.run.evaluating.value_audit import audit_values
     from plangym_ext.run.training.starts import AgentValue
     from plangym_ext.run.training.trained import Trained
-    from plangym_ext.run.training.value_units import in_rewards
 
     search_current_folder()
     import_modules(options)

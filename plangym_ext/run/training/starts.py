@@ -12,9 +12,9 @@ from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import IncompleteState, InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import first_inputs
+from plangym_ext.learn.algorithms.value_units import in_rewards
 from plangym_ext.learn.sampling.starts import BackwardStarts, Starts, StoredStarts, UnsureStarts
 from plangym_ext.run.settings.starts import StartsSettings
-from plangym_ext.run.training.value_units import in_rewards
 
 
 def make_starts(

@@ -9,6 +9,7 @@ from typing import Any
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint
+from plangym_ext.learn.algorithms.value_units import reward_deviation
 from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.planners.options import options_of
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
@@ -20,7 +21,6 @@ from plangym_ext.run.training.checkpoints import (
 )
 from plangym_ext.run.training.evaluation import played
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
-from plangym_ext.run.training.value_units import reward_deviation
 
 
 class Trained(Closing):

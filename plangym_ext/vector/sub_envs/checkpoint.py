@@ -34,7 +34,7 @@ class RowCall(NamedTuple):
 
     @property
     def recorded(self) -> tuple[str, tuple[Any, ...]]:
-        """What is played again: the name, and arguments that nobody writes to."""
+        """What is played again: the name, and arguments that are written to no more."""
         return self.name, self.args if self.again is None else self.again
 
     def doing(self, row: int) -> str:

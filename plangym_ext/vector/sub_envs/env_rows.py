@@ -17,8 +17,7 @@ import numpy as np
 
 from plangym_ext.arrays.spaces import own_copy
 from plangym_ext.core.gym_env import made_env
-from plangym_ext.core.notes import add_note
-from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded
+from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded, add_note
 from plangym_ext.states.late_state import LateState
 from plangym_ext.states.trials.round_trip import FOUR_VALUES, wrong_step
 from plangym_ext.vector.memory.row_memory import RowMemory

@@ -10,8 +10,7 @@ import gymnasium as gym
 from gymnasium import spaces
 
 from plangym_ext.arrays.storage import SharedBlock
-from plangym_ext.core.notes import add_note, text_of
-from plangym_ext.errors import WorkerDied
+from plangym_ext.errors import WorkerDied, add_note, text_of
 from plangym_ext.vector.backend import RowsDescription, no_envs
 from plangym_ext.vector.memory.row_memory import MemoryForm, RowMemory
 from plangym_ext.vector.sub_envs.hosts import HostedRows, LocalHost, RowHost, WorkerHost

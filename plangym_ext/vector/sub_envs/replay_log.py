@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plangym_ext.core.notes import add_note
-from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.errors import WorkerDied, WorkerTimeout, add_note
 from plangym_ext.vector.errors import VectorTimeout
 from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall
 from plangym_ext.vector.sub_envs.checksum import not_exact

@@ -125,7 +125,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         found: dict[str, float] = {"updates": self.updates}
         # Forgotten at once: they are views of a tree that the next fragment overwrites.
         rows, self._rows = self._rows, None
-        count = 0 if rows is None else rows.count
+        count = 0 if rows is None else rows.num_valid
         # Of all learners: one that went on by itself would not be there for the others.
         size = 0 if rows is None else rows.target.numel()
         counts = self.group.rows(np.array([count, size], np.float64))
@@ -176,7 +176,7 @@ class RolloutAlgorithm(AgentAlgorithm):
     def _weigh(self, rows: Rows) -> None:
         """Have the gradient in the optimiser count as much as it has rows among the learners'."""
         if self._uneven:
-            self.optimizer.scale(self.group.part_of(rows.count))
+            self.optimizer.scale(self.group.part_of(rows.num_valid))
 
     def _descend(self) -> float:
         """Take one step down the gradient that the optimiser has; return its norm before clipping.

@@ -29,7 +29,7 @@ class Rows(NamedTuple):
     carry: Any  # [B, ...] before the first step; None where nothing is carried
 
     @property
-    def count(self) -> int:
+    def num_valid(self) -> int:
         """How many steps count."""
         return self.target.numel() if self.valid is None else int(self.valid.sum())
 
