@@ -58,6 +58,8 @@ class Planner(ABC):
     plays_policy: ClassVar[bool] = False
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
+    #: `_memory_options` of the last plan.
+    _made_for = None
 
     def __new__(cls, *_args: Any, **options: Any) -> Self:
         """Refuse options that there are not, before the constructor is called."""
@@ -199,10 +201,18 @@ class Planner(ABC):
         before = self._planned_with or (None,) * len(now)
         # By identity: of arrays and functions there may be no other equality.
         if any(a is not b for a, b in zip(now, before, strict=True)):
-            # Forgets what is kept between moves too: it was made for other options.
+            kept, made_for = self._kept, self._made_for
             self.__post_init__()
+            self._made_for = self._memory_options()
+            # What is kept between moves was made for other options, as a rule.
+            if made_for is not None and made_for == self._made_for:
+                self._kept = kept
             now = _values(self)
         self._planned_with = now
+
+    def _memory_options(self) -> tuple[Any, ...] | None:
+        """Return the options that what is kept is made for; None: all of them."""
+        return None
 
     def _check_observations(self, env: SearchModel) -> None:
         """Have the functions that are asked about observations refuse those they cannot take."""

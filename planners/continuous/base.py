@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -158,6 +158,10 @@ class Shooting(Planner):
             self._check_pays(2 * self.horizon, "sequence and what the policy plays,")
         self._curve = Spline(self.horizon, knots, kind, repeat if repeat > 1 else None)
         self._kept: KeptRows[Row] = KeptRows()
+
+    def _memory_options(self) -> tuple[Any, ...]:
+        """Return what the shape of the last plan depends on, from which the next one begins."""
+        return self.horizon, self.num_knots, self.action_repeat, self.spline
 
     # What a planner of this kind says -------------------------------------------
 

@@ -85,13 +85,12 @@ class Hidden(Field):
 
     def reset(self, *, seed=None, options=None):
         result = super().reset(seed=seed)
-        bonus = [0.0]
-        self._bonus = lambda: bonus.__setitem__(0, bonus[0] + 0.25) or bonus[0]
+        self._bonus = (0.25 * count for count in range(1, 10**9))
         return result
 
     def step(self, action):
         obs, reward, *rest = super().step(action)
-        return obs, reward + self._bonus(), *rest
+        return obs, reward + next(self._bonus), *rest
 
 
 class Slower(gym.Wrapper):

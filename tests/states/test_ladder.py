@@ -164,9 +164,9 @@ def methods(env):
         (lambda: gym.wrappers.TimeLimit(Counter(), 4), ["codec", "plain"]),
         (
             lambda: gym.wrappers.NormalizeReward(gym.wrappers.TimeLimit(OwnState(), 4)),
-            ["codec", "own", "objects"],
+            ["codec", "own", "seed", "objects"],
         ),
-        (lambda: gym.wrappers.RecordEpisodeStatistics(OwnState()), ["own", "plain"]),
+        (lambda: gym.wrappers.RecordEpisodeStatistics(OwnState()), ["own", "seed", "plain"]),
         (lambda: gym.wrappers.FrameStackObservation(OwnState(), 3), ["codec", "own"]),
     ],
 )
