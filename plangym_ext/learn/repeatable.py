@@ -13,7 +13,10 @@ from plangym_ext.learn.torch_extra import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's generator, and put it back as it was when the block ends."""
+    """Seed torch's generator, and put it back as it was when the block ends.
+
+    A process has one such generator: two threads in here at once draw from each other's.
+    """
     # On the CPU alone: to fork the generators of GPUs would start CUDA.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

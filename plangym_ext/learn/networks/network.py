@@ -10,6 +10,7 @@ from plangym_ext.learn.distributions.make import distribution_of
 from plangym_ext.learn.networks.bodies import ResidualBlock, make_body
 from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.networks.observations import ObservationEncoder
+from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
 
 
@@ -86,8 +87,7 @@ def make_network(
     Raises:
         InvalidOption: the spaces and the config do not go together.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return Network(observation_space, action_space, config or NetworkConfig())
 
 

@@ -72,14 +72,19 @@ class Threads(LearnerGroup):
             tensor.copy_(self.gathered(tensor.clone())[0])
 
 
-def learned(case, rank, group):
+def a_network(case):
+    """The network that all learners of a case begin with."""
+    kind, _, agent, _ = case
+    own = QAgentConfig if kind is PQN else AgentConfig
+    spaces = Chance.observation_space, Chance.action_space
+    return make_agent_network(*spaces, own(hidden=(8,), **agent), seed=0)
+
+
+def learned(case, rank, group, network):
     """Weights and logs after some rounds with four envs, or with this learner's two of them."""
-    kind, config, agent, on_end = case
+    kind, config, _, on_end = case
     num_envs = 4 if group is None else 2
     venv = make_vec(Chance, num_envs, backend="serial", autoreset_mode="same_step")
-    own = QAgentConfig if kind is PQN else AgentConfig
-    spaces = venv.single_observation_space, venv.single_action_space
-    network = make_agent_network(*spaces, own(hidden=(8,), **agent), seed=0)
     algorithm = kind(network, kind.config_class(learning_rate=1e-2, **config), seed=rank)
     if group is not None:
         algorithm.join(group)
@@ -108,9 +113,14 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_they_learn_what_one_would_that_had_the_rows_of_all(name):
     case, barrier, slots = CASES[name], threading.Barrier(2), [None] * 2
-    alone, log = learned(case, 0, None)
+    alone, log = learned(case, 0, None, a_network(case))
+    # Made here, as threads that seed torch's generator at once draw each other's weights.
+    networks = [a_network(case) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
-        runs = [pool.submit(learned, case, rank, Threads(rank, barrier, slots)) for rank in (0, 1)]
+        runs = [
+            pool.submit(learned, case, rank, Threads(rank, barrier, slots), networks[rank])
+            for rank in (0, 1)
+        ]
         (first, first_log), (second, second_log) = [run.result() for run in runs]
     for key, tensor in alone.items():
         assert torch.equal(first[key], second[key])
