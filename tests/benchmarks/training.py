@@ -45,6 +45,8 @@ def chosen(options: Any) -> list[Cell]:
     if options.only:
         whole = [name for name in TASKS if name in options.only]
         names = whole or [name for name in TASKS if any(text in name for text in options.only)]
+        if not names:
+            sys.exit(f"training.py: --only {' '.join(options.only)}: no task of {', '.join(TASKS)}")
     return list(cells(names, options.seeds, options.who))
 
 
