@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.numbers import seconds_or_none
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.pending import Pending
@@ -25,7 +26,7 @@ from plangym_ext.workers.worker_pool import WorkerPool
 ROW_TIMEOUT = 300.0
 
 
-class BatchEnv(WorkerStepper):
+class BatchEnv(Closing, WorkerStepper):
     """Combine envs in worker processes to step them together.
 
     With states, any number of rows is shared out among the workers. Without, row i
@@ -135,6 +136,7 @@ class BatchEnv(WorkerStepper):
             indices: which; all if None.
             return_states: whether to return their states too.
             kwargs: passed to each env's reset; an int `seed` becomes `seed + i` for env i.
+                Without a seed a row draws from its own random numbers as it has left them.
 
         Returns:
             obs `[len(indices), *obs]`, or `(obs, states)` with states `[len(indices), S]`.
@@ -147,9 +149,9 @@ class BatchEnv(WorkerStepper):
         seed = kwargs.pop("seed", None)
         requests = [
             functools.partial(
-                self._envs[i].reset,
-                blocking=False,
-                return_states=True,
+                _reset,
+                self._envs[i],
+                None if seed is not None else self._row_state(i),
                 seed=None if seed is None else seed + i,
                 **kwargs,
             )
@@ -164,6 +166,13 @@ class BatchEnv(WorkerStepper):
         self._begin_rows(dict(zip(chosen, states, strict=True)))
         obs = self.layout.obs.stack([obs for _, obs, _ in found])
         return (obs, states) if return_states else obs
+
+    def _row_state(self, row: int) -> np.ndarray | None:
+        """Return the `[S]` state at which a row is; None if it was never reset."""
+        if row < len(self._continued.states):
+            found: np.ndarray = self._continued.states[row]
+            return found
+        return self._waiting.get(row)
 
     def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
         """Have rows begin at these `[S]` states; one after a row without a state waits for it."""
@@ -198,10 +207,11 @@ class BatchEnv(WorkerStepper):
         """Make room for states of `width` bytes, here and in every worker."""
         # Their rows are as wide as they were when they began.
         self.pool.settle()
-        self.envelope = Envelope(self.envelope.identity, width - HEADER)
-        self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
-        for env in self._envs:
-            env.widen(self.envelope.width)
+        envelope = Envelope(self.envelope.identity, width - HEADER)
+        layout = dataclasses.replace(self.layout, state_width=envelope.width)
+        # Together: an interrupt comes before both or after both. Workers follow the layout of
+        # their next batch.
+        self.envelope, self.layout = envelope, layout
         if self._on_widening is not None:
             self._on_widening(self.envelope.width)
 
@@ -229,8 +239,22 @@ class BatchEnv(WorkerStepper):
         self.pool.end_abandoned()
 
 
+def _reset(env: ExternalProcess, state: np.ndarray | None, **kwargs: Any) -> Callable[[], Any]:
+    """Reset the env of one worker, brought to a state before; returns a promise."""
+    # The worker's env is wherever the last row has left it that it ran, or is a new one.
+    placed = None if state is None else env.set_state(state, blocking=False)
+    promise: Pending[Any] = env.reset(blocking=False, return_states=True, **kwargs)
+
+    def wait() -> Any:
+        if placed is not None:
+            placed()
+        return promise()
+
+    return wait
+
+
 def _asked(
-    envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Pending[Any]]]
+    envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Callable[[], Any]]]
 ) -> list[Any]:
     """Return the results of one request for each env; a dead worker is replaced, asked again."""
     # All are asked before any is waited for.
@@ -249,7 +273,7 @@ def _asked(
     return found
 
 
-def _begun(request: Callable[[], Pending[Any]]) -> Pending[Any] | None:
+def _begun(request: Callable[[], Callable[[], Any]]) -> Callable[[], Any] | None:
     try:
         return request()
     except WorkerDied:

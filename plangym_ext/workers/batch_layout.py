@@ -46,6 +46,7 @@ class BatchLayout(NamedTuple):
         num_rows: B.
         horizon: H.
         infos: one of `row_request.INFOS`.
+        state_width: S, bytes of a state's row.
         places: fields that lie elsewhere.
         by_source: whether row i begins at row `sources[i]` of the states.
         by_target: whether row i's state is copied to row `targets[i]` of the store.
@@ -57,6 +58,7 @@ class BatchLayout(NamedTuple):
     num_rows: int
     horizon: int
     infos: str
+    state_width: int
     places: tuple[Place, ...] = ()
     by_source: bool = False
     by_target: bool = False

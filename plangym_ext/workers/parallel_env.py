@@ -202,9 +202,10 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             self._batch_env._end_abandoned()
 
     def _owner(self) -> BatchEnv:
-        batch_env, width = self.batch_env, self.plan_env.layout.state_width
-        if width > batch_env.layout.state_width:
-            batch_env.widen(width)
+        batch_env, here = self.batch_env, self.plan_env.state_width
+        # Either side's states may have grown since; or an interrupt came before both were told.
+        if here != batch_env.state_width:
+            self.widen(max(here, batch_env.state_width))
         return batch_env
 
     def _widened(self, width: int) -> None:
@@ -214,9 +215,9 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
-        if self._batch_env is None:  # workers that start later learn of it with their first batch
-            self.plan_env.widen(width)
-        else:
+        self.plan_env.widen(width)
+        # Workers that start later learn of it with their first batch.
+        if self._batch_env is not None and self._batch_env.state_width != width:
             self._batch_env.widen(width)
 
     # Life -----------------------------------------------------------------------

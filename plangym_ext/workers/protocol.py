@@ -141,12 +141,6 @@ class Get(NamedTuple):
     name: str
 
 
-class Widen(NamedTuple):
-    """Make state rows wider."""
-
-    width: int
-
-
 class Close(NamedTuple):
     """Close the env and leave."""
 
@@ -161,7 +155,6 @@ ToWorker = (
     | Finish
     | Call
     | Get
-    | Widen
     | Close
     | Plain
 )
@@ -179,7 +172,6 @@ COMMANDS: dict[type, str] = {
     Call: "call",
     Plain: "call",
     Get: "get",
-    Widen: "widen",
     Close: "close",
 }
 

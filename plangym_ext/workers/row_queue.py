@@ -310,15 +310,13 @@ class Claims:
     """
 
     def __init__(self, end: QueueEnd, claim: Claim) -> None:
-        self._end, self.ahead = end, claim
+        self._end, self._first = end, claim
+        self.ahead: Claim | None = None
         self.rows = self.excess = 0
 
-    ahead: Claim | None
-
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        claim = self.ahead
-        assert claim is not None
-        request = claim[0]
+        claim: Claim | None = self._first
+        request = self._first[0]
         while claim is not None and claim[0] == request:
             _, _, first, stop, usual = claim
             self.ahead = None

@@ -34,7 +34,6 @@ from plangym_ext.workers.protocol import (
     TooWide,
     ToWorker,
     Value,
-    Widen,
 )
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 from plangym_ext.workers.row_queue import DONE, FAILED, MORE, Claims, QueueEnd
@@ -138,8 +137,6 @@ class Worker:
                 self._numbered[message.number] = queue
                 self._queues[queue.claim_fd] = queue
                 self._poller.register(queue.claim_fd, select.POLLIN)
-            case Widen():
-                self._env.widen(message.width)
             case _:
                 raise ValueError(f"worker: unknown message {message!r}")
 
@@ -218,10 +215,11 @@ class Worker:
 
 def _problem(request: int, error: BaseException) -> Failure | TooWide:
     """Return the reply to a request that has raised, which is being handled."""
+    reason = error.reason if isinstance(error, RowError) else error
+    if isinstance(reason, StateTooWide):
+        return TooWide(request, reason.excess)
     if not isinstance(error, RowError):
         return Failure(request, ErrorReport.of(error))
-    if isinstance(error.reason, StateTooWide):
-        return TooWide(request, error.reason.excess)
     return Failure(request, ErrorReport.of(error.reason, error.row, error.action))
 
 
@@ -249,7 +247,7 @@ class WorkerEnv:
         self._blocks: dict[int, SharedBlock] = {}
         self._layouts: dict[int, KnowLayout] = {}
         #: What follows from a layout, by its number: making it costs as much as a few rows. All
-        #: are made anew when memory or a layout is let go of, or rows become wider.
+        #: are made anew when memory or a layout is let go of.
         self._loops: dict[int, RowLoop] = {}
 
     def description(self) -> dict[str, Any]:
@@ -286,10 +284,24 @@ class WorkerEnv:
         del self._layouts[number]
 
     def loop(self, number: int) -> RowLoop:
-        """Return what runs the rows of a batch with the layout of a number, in place."""
+        """Return what runs the rows of a batch with the layout of a number, in place.
+
+        Raises:
+            StateTooWide: the env's states have outgrown that layout.
+        """
+        self._fit(self._layouts[number].layout.state_width)
         loop = self._loops.get(number) or self._made_loop(number)
         loop.batch.drop_own()
         return loop
+
+    def _fit(self, width: int) -> None:
+        """Make states as wide as those of a batch."""
+        excess = self._env.state_width - width
+        if excess < 0:
+            self._env.widen(width)
+        elif excess:
+            # In a call for this env alone: no batch was told of it.
+            raise StateTooWide(excess)
 
     def _made_loop(self, number: int) -> RowLoop:
         """Make the views of a batch with a layout, and keep them."""
@@ -305,11 +317,6 @@ class WorkerEnv:
         batch.progress = worker_lines(memory, worker + 1)[worker].data
         loop = self._loops[number] = RowLoop(self._env, batch, what.unchecked)
         return loop
-
-    def widen(self, width: int) -> None:
-        """Make rows wider, and let go of all views."""
-        self._env.widen(width)
-        self._loops.clear()
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of the env."""

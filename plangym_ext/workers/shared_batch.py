@@ -122,6 +122,7 @@ class SharedBatch:
             request.num_rows,
             request.horizon,
             request.infos,
+            self._rows.state_width,
             places,
             by_source=request.slots is not None,
             by_target=request.slots is not None and not self._commit_here,

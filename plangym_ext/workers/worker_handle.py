@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import pickle
@@ -35,7 +34,6 @@ from plangym_ext.workers.protocol import (
     Service,
     ToWorker,
     Value,
-    Widen,
 )
 
 #: Seconds that `close` waits for a worker to leave before it is killed.
@@ -81,7 +79,6 @@ class WorkerHandle(Closing):
         self._constructor = pickled_constructor(constructor, index)
         self._imports = constructor.imports if isinstance(constructor, Service) else ()
         self._description: dict[str, Any] | None = None
-        self._width: int | None = None
         #: Answers that have come and were not taken yet, also those of workers that
         #: were replaced since.
         self._answers: dict[int, Reply] = {}
@@ -137,8 +134,6 @@ class WorkerHandle(Closing):
                 if READY in self._answers:  # it ends by itself, but nothing may be waiting for that
                     self._fall(f"{self.where} was stopped, for it could not build its env.")
                 raise
-            if self._width is not None:
-                self.post(Widen(self._width))
             # Last: an interrupt before it leaves all of this to be done again.
             self._description = found
         return self._description
@@ -147,13 +142,6 @@ class WorkerHandle(Closing):
     def ready(self) -> bool:
         """Whether the env is built, as far as answers have been received."""
         return self._description is not None or READY in self._answers
-
-    def widen(self, width: int) -> None:
-        """Have the worker, and any that replaces it, make its state rows `width` bytes wide."""
-        self._width = width
-        if self._built:
-            with contextlib.suppress(WorkerDied):
-                self.post(Widen(width))
 
     # Requests -------------------------------------------------------------------
 

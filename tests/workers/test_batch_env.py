@@ -199,3 +199,18 @@ def test_parallel_env_clones_with_its_settings():
             assert_equal(one, other, "clone")
         with env.clone(n_workers=2, frameskip=1) as wider:
             assert (len(wider.batch_env), wider.frameskip) == (2, 1)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["alive", "a worker has died"])
+def test_reset_without_a_seed_draws_from_each_rows_own_random_numbers(killed, serial):
+    with BatchEnv([ExternalProcess(Faulty, index=i) for i in range(2)]) as env:
+        _, starts = env.reset(seed=3)
+        ends = env.step_batch([0, 0], return_state=True).states
+        # Rows of other batches leave the workers' envs elsewhere.
+        env.step_batch([0] * 8, np.resize(starts, (8, starts.shape[1])))
+        if killed:
+            env[0].process.kill()
+        obs, _ = env.reset()
+        for row in range(2):
+            serial.set_state(ends[row])
+            assert np.array_equal(obs[row], serial.reset()[1])
