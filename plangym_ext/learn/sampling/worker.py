@@ -11,7 +11,7 @@ import numpy as np
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.core.numbers import at_least, finite_between, seconds_or_none
 from plangym_ext.core.pending import Pending
-from plangym_ext.errors import InvalidOption, WorkerDied
+from plangym_ext.errors import IncompleteState, InvalidOption, WorkerDied
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.legal_actions import tells_masks
 from plangym_ext.learn.sampling.collected import Collected, Progress
@@ -122,6 +122,9 @@ class WorkerSampler(PastSampler):
         self._taken = 0
         #: The fragment that is being played.
         self._flight: _Flight | None = None
+        #: Version of the weights of the fragment that was begun ahead and is not taken in yet;
+        #: it may be in flight, or have failed.
+        self._owed: int | None = None
         self._progress = [Array((1,), np.int64, storage=place.storage) for _ in self._ranges]
         self._exchange = self._made_exchange()
         self._past = Past.of(self._options)
@@ -201,7 +204,7 @@ class WorkerSampler(PastSampler):
         began = time.perf_counter()
         if self._states is None:  # rows can only be brought back to where they have begun
             self._states, self._away = self._ask("state"), set()
-        flight = self._flight or self._fly(version, self._agent.state_dict())
+        flight = self._flight or self._begun(version)
         # One that fails is begun again by the next call.
         self._flight = None
         answers = self._answers(flight, progress)
@@ -211,13 +214,20 @@ class WorkerSampler(PastSampler):
             self._exchange.take(index, answer[3:])
         # At once, so that an interrupt finds the fragment played or not.
         self._states, self._past, self._away = list(states), self._past.after(episodes), set()
+        self._owed = None
         self._taken += version > 0
         # Before the next fragment is begun, which writes over it.
         if self.tree is not self._played:
             copy_tree(self._played, self.tree)
         if self._ahead and (self._taken + 1) * self._lead >= 1:
-            self._flight = self._fly(version, self._agent.state_dict())
+            self._flight, self._owed = self._fly(version, self._agent.state_dict()), version
         return collected(self.tree, episodes, flight.version, began, sum(restored))
+
+    def _begun(self, version: int) -> _Flight:
+        """Begin a fragment; one that was begun before and failed with the weights that it had."""
+        if self._owed is None:
+            return self._fly(version, self._agent.state_dict())
+        return self._fly(self._owed, self._exchange.given())
 
     def _fly(self, version: int, weights: Mapping[str, Any]) -> _Flight:
         """Have all workers begin a fragment."""
@@ -313,13 +323,21 @@ class WorkerSampler(PastSampler):
         """Return all there is to save between two calls of `collect`; see `SerialSampler`.
 
         A fragment that is being played is played again by what goes on from it, with its weights.
+
+        Raises:
+            IncompleteState: it has begun where the envs' states were not kept.
         """
         known = {**self._past.state_dict(), "taken": self._taken}
-        if self._flight is None or self._states is None:
+        if self._owed is None or self._states is None:
             # Workers are where these states say: nothing is brought back before they go on.
             self._states, self._away = self._ask("state"), set()
             return {"rows": joined_states(self._states), **known}
-        flight = {"version": self._flight.version, "weights": self._exchange.given()}
+        if not self._options.recover:
+            raise IncompleteState(
+                "WorkerSampler: a fragment is being played ahead, and where it has begun was not "
+                "kept. Save with recover=True, or without ahead."
+            )
+        flight = {"version": self._owed, "weights": self._exchange.given()}
         return {"rows": joined_states(self._states), **known, "flight": flight}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -329,10 +347,11 @@ class WorkerSampler(PastSampler):
         self._past = Past.of(self._options, state)
         self._taken = int(state.get("taken", 0))
         # What workers still play is not waited for: they are brought back before they go on.
-        self._flight = None
+        self._flight = self._owed = None
         if "flight" in state and self._ahead:
             flight = state["flight"]
-            self._flight = self._fly(int(flight["version"]), flight["weights"])
+            version = int(flight["version"])
+            self._flight, self._owed = self._fly(version, flight["weights"]), version
 
     def close(self) -> None:
         """End the workers; safe to call twice. The tree stays good."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sampling_envs import Tally, assert_same, copied, oracle_rows, oracle_venv
 
+from plangym_ext.errors import IncompleteState
 from plangym_ext.learn.sampling.serial import SerialSampler
 from plangym_ext.learn.sampling.worker import WorkerSampler
 
@@ -110,3 +111,36 @@ def test_a_fragment_that_is_being_played_is_played_again_after_a_resume(again):
             sampler.load_state_dict(state)
             rest = played(sampler, agent, [3, 4])
     assert_equal(first + rest, wanted([1, 2, 3, 4]))
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["here", "resumed"])
+def test_a_fragment_whose_collect_was_interrupted_is_played_again_with_its_weights(saved):
+    agent = Weighted()
+    with ahead(agent) as sampler, pytest.MonkeyPatch.context() as patch:
+        found = played(sampler, agent, [1, 2])
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        patch.setattr(sampler, "_wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            played(sampler, agent, [3])
+        patch.undo()
+        if saved:
+            state = sampler.state_dict()
+            agent = Weighted()
+            with ahead(agent) as other:
+                other.load_state_dict(state)
+                found += played(other, agent, [3, 4])
+        else:
+            found += played(sampler, agent, [3, 4])
+    assert_equal(found, wanted([1, 2, 3, 4]))
+
+
+def test_what_cannot_be_played_again_is_not_saved():
+    agent = Weighted()
+    options = {"n_workers": 1, "ahead": True, "recover": False}
+    with WorkerSampler(oracle_rows, agent, STEPS, ROWS, **options) as sampler:
+        played(sampler, agent, [1])
+        with pytest.raises(IncompleteState, match="recover=True"):
+            sampler.state_dict()
