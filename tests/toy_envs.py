@@ -154,3 +154,12 @@ def faulty_env(**kwargs):
     """Return a `GymEnv` of a `Faulty`; `autoreset` is its own, the rest goes to the constructor."""
     settings = {key: kwargs.pop(key) for key in ("autoreset", "frameskip") if key in kwargs}
     return GymEnv(lambda: Faulty(**kwargs), name="Faulty", **settings)
+
+
+class Loud(CartPoleEnv):
+    """Writes to its output and errors, as native code does."""
+
+    def step(self, action):
+        for fd in (1, 2):
+            os.write(fd, b"step\n")
+        return super().step(action)

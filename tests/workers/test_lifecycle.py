@@ -518,3 +518,42 @@ def test_batch_env_of_processes_is_closed_with_them():
     env.close()
     env.close()
     assert not any(map(leaks.is_running, found))
+
+
+@pytest.mark.parametrize("way", ["forked", "started"])
+@pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)])
+def test_a_parent_whose_input_or_output_is_closed(closed, way, tmp_path):
+    path, told = tmp_path / "script.py", tmp_path / "told.txt"
+    path.write_text(
+        textwrap.dedent(
+            f"""
+            import os
+
+            for fd in {closed}:
+                os.close(fd)
+            import plangym_ext
+            from plangym_ext.workers.processes import fork_server
+
+            if "{way}" == "started":
+                fork_server.available = lambda: False
+            from toy_envs import Loud
+
+            with plangym_ext.ParallelEnv(Loud, n_workers=2) as env:
+                env.reset(seed=0)
+                rewards = env.step_batch([1] * 8).rewards
+            with open({str(told)!r}, "w") as file:
+                print(rewards.sum(), file=file)
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([TESTS, *sys.path])},
+        timeout=100,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert told.read_text() == "8.0\n"

@@ -1,4 +1,4 @@
-"""Whether there are file descriptors enough, asked before any worker starts."""
+"""File descriptors that workers need: whether there are enough, and those of input and output."""
 
 from __future__ import annotations
 
@@ -35,6 +35,19 @@ def check_descriptors(num_workers: int) -> None:
             f"have are in use. {advice}; close files, or raise the limit: ulimit -n "
             f"{used + needed}."
         )
+
+
+def open_standard_ones() -> None:
+    """Open what is closed of standard input, output and errors, as the system's null device.
+
+    A socket or pipe would take such a number, and what a library prints would go there.
+    """
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            # The lowest that is free: this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _limit() -> int | None:

@@ -153,7 +153,9 @@ class ForkServer:
         """
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:
-            sent = [fd for fd in (*fds, 1, 2, folder) if fd >= 0 and _is_open(fd)]
+            # Where they were closed, some file of this process alone may have got their numbers.
+            standard = [fd for fd in (1, 2) if _is_inherited(fd)]
+            sent = [*(fd for fd in fds if fd >= 0), *standard, folder]
             order = [sent.index(fd) if fd in sent else -1 for fd in (*fds, 1, 2, folder)]
             niceness = os.getpriority(os.PRIO_PROCESS, 0)
             fork = Fork(modules or {}, environ, _umask(), niceness, _limits(), order)
@@ -302,12 +304,12 @@ def _umask() -> int | None:
     return None
 
 
-def _is_open(fd: int) -> bool:
+def _is_inherited(fd: int) -> bool:
+    """Return whether a program that this process starts has the descriptor too."""
     try:
-        os.fstat(fd)
-    except OSError:
+        return os.get_inheritable(fd)
+    except OSError:  # it is closed
         return False
-    return True
 
 
 def _wait_gone(pid: int) -> None:

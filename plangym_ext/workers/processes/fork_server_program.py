@@ -17,6 +17,7 @@ import socket
 import sys
 
 from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.processes.fork_server import ANSWER, HEADER, NO_PROCESS, UNKNOWN_STATUS
 from plangym_ext.workers.protocol import ExitStatus, Fork
 
@@ -25,6 +26,7 @@ def main(argv: list[str]) -> int:
     """Serve until the parent is gone or needs nothing; in a forked worker, run the worker."""
     from plangym_ext.workers.processes import program
 
+    open_standard_ones()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would keep no exit status
     lifeline = int(argv[2])

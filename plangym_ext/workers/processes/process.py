@@ -27,6 +27,7 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
 from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelFull, wait_readable
+from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.processes.fork_server import UNKNOWN_STATUS, ForkedProcess, forked_worker
 from plangym_ext.workers.processes.program import STACK_SIGNAL
 from plangym_ext.workers.processes.registrations import Registrations
@@ -65,6 +66,7 @@ class WorkerProcess:
         self.known: set[int] = set()
         #: What it has been told of and has to forget.
         self.expired: list[ForgetBlock | ForgetLayout] = []
+        open_standard_ones()
         # The parent's module path, so that the library and the caller's modules are
         # found however the parent found them.
         path = _module_path()

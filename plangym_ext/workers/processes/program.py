@@ -21,6 +21,7 @@ import sys
 from plangym_ext.states import trust
 from plangym_ext.states.families import register_family
 from plangym_ext.workers.channel import Channel, ChannelClosed
+from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.protocol import READY, Failure, Start, Value
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 
@@ -70,6 +71,7 @@ def _prepare(start: Start) -> None:
 
 def main(argv: list[str]) -> int:
     """Run the worker; returns the exit status."""
+    open_standard_ones()
     # The parent alone decides what an interrupt means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if (stack_fd := int(argv[3])) >= 0:
