@@ -25,11 +25,7 @@ from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.sub_envs.checksum import ResultChecksum
-from plangym_ext.vector.sub_envs.plain_attributes import (
-    changed_attributes,
-    plain_attributes,
-    set_back,
-)
+from plangym_ext.vector.sub_envs.plain_attributes import PlainChanges
 from plangym_ext.vector.sub_envs.row_states import CapturePace, RowState, check_distinct, row_states
 from plangym_ext.vector.sub_envs.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
@@ -306,26 +302,27 @@ class EnvRows:
         `name` may be a function of an env too. `capture` is as for `reset`.
         """
         begun, self._undo = time.perf_counter(), None
+        changes = PlainChanges(self.envs)
+        undo = functools.partial(self._set_back, changes)
         found: list[Any] = []
-        changed: dict[tuple[int, str], Any] = {}
-        before: dict[int, dict[str, Any]] = {}
         try:
             for row in self._moved(rows):
-                found.append(self._called(row, name, args, kwargs, before, changed))
+                found.append(self._called(row, name, args, kwargs, changes))
         except BaseException:
-            self._set_back(before)
+            undo()
             raise
-        moved = bool(before)
-        self._undo = functools.partial(self._set_back, before)
+        self._undo, moved = undo, bool(changes.rows)
         # At once where something was set: states may not hold it, so that it has to be set again
         # before what comes after this call is played again, and not before what came before.
-        states = self._captured(capture, begun, len(rows), due=bool(changed)) if moved else None
-        return Reply(values=found, moved=moved, states=states, attributes=changed or None)
+        due = bool(changes.made)
+        states = self._captured(capture, begun, len(rows), due=due) if moved else None
+        made = {(row, UNWRAPPED + held): value for (row, held), value in changes.made.items()}
+        return Reply(values=found, moved=moved, states=states, attributes=made or None)
 
-    def _set_back(self, before: dict[int, dict[str, Any]]) -> None:
+    def _set_back(self, changes: PlainChanges) -> None:
         """Undo what methods have set: states, by which rows are brought back, may not hold it."""
-        for row, held in before.items():
-            set_back(self.envs[row], held)
+        changes.undo()
+        for row in changes.rows:
             self._identify(row)
 
     def _called(
@@ -334,27 +331,16 @@ class EnvRows:
         name: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        before: dict[int, dict[str, Any]],
-        changed: dict[tuple[int, str], Any],
+        changes: PlainChanges,
     ) -> Any:
-        """Return an attribute of a row's env, or what its method returns.
-
-        Args:
-            row: number of it.
-            name: see `call`, as the next two.
-            args: for a method.
-            kwargs: likewise.
-            before: takes the plain attributes of a row whose method is called.
-            changed: takes those that this has changed.
-        """
+        """Return an attribute of a row's env, or what its method returns."""
         env = self.envs[row]
         value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
         if not callable(value):
             return value
-        before[row] = plain_attributes(env)
+        changes.watch(row)
         value = value(*args, **kwargs)
-        if own := changed_attributes(env, before[row]):
-            changed |= {(row, UNWRAPPED + set_): held for set_, held in own.items()}
+        if changes.note(row):
             # States tell what the env that they are of is made with.
             self._identify(row)
         return value

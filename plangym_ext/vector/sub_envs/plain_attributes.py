@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 _KINDS = (bool, int, float, str)
@@ -33,3 +34,39 @@ def set_back(env: Any, before: dict[str, Any]) -> None:
             del held[name]
     # Those that are gone, or no plain ones any more.
     held.update(before)
+
+
+class PlainChanges:
+    """What methods of some rows' envs set of their plain attributes in one call, to be undone.
+
+    Args:
+        envs: of all rows.
+
+    Attributes:
+        made: what they have set, by row and name.
+    """
+
+    def __init__(self, envs: Sequence[Any]) -> None:
+        self._envs = envs
+        self._before: dict[int, dict[str, Any]] = {}
+        self.made: dict[tuple[int, str], Any] = {}
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Rows of whose envs a method was called."""
+        return tuple(self._before)
+
+    def watch(self, row: int) -> None:
+        """Note that a method of a row's env is about to be called."""
+        self._before[row] = plain_attributes(self._envs[row])
+
+    def note(self, row: int) -> bool:
+        """Note what the method has set; return whether it has set anything."""
+        found = changed_attributes(self._envs[row], self._before[row])
+        self.made |= {(row, name): value for name, value in found.items()}
+        return bool(found)
+
+    def undo(self) -> None:
+        """Set all of it back."""
+        for row, held in self._before.items():
+            set_back(self._envs[row], held)
