@@ -18,8 +18,9 @@ from plangym_ext.states.envelope import as_wide, stacked_rows
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.shown import ObsBuffer
 
-#: States `[n, S]` uint8, rows that were never reset `[n]` bool, and the note.
-_Kept = tuple[np.ndarray, np.ndarray, Any]
+#: States `[n, S]` uint8, rows that were never reset `[n]` bool, the note, and the seed of each
+#: row's last seeded reset.
+_Kept = tuple[np.ndarray, np.ndarray, Any, dict[int, int]]
 
 
 class KeptStates:
@@ -30,8 +31,8 @@ class KeptStates:
         width: S, bytes of a state; more once a state is wider.
 
     Attributes:
-        now: states `[n, S]` uint8 without seals, rows that were never reset `[n]` bool, and the
-            note that belongs to these: one object, whose arrays are never written to.
+        now: states `[n, S]` uint8 without seals, rows that were never reset `[n]` bool, the
+            note that belongs to these, and rows' seeds: one object, never written to.
         reached: the first two of a call that was not kept yet; None for none.
         obs: what rows show; set before the first call.
     """
@@ -40,7 +41,9 @@ class KeptStates:
 
     def __init__(self, num_rows: int, width: int) -> None:
         states = np.zeros((num_rows, width), np.uint8)
-        self.now: _Kept = states, np.ones(num_rows, bool), None
+        self.now: _Kept = states, np.ones(num_rows, bool), None, {}
+        #: Seeds that a call gives which was not kept yet.
+        self._seeded: dict[int, int] = {}
         self.reached: tuple[np.ndarray, np.ndarray] | None = None
         #: What was kept for rows that were never reset, if it was found to name none.
         self._none_fresh: np.ndarray | None = None
@@ -54,6 +57,14 @@ class KeptStates:
     def fresh(self) -> np.ndarray:
         """`[n]` bool: rows that were never reset; not to be written to."""
         return self.now[1]
+
+    def seed_of(self, row: int) -> int:
+        """Return the seed of a row's last seeded reset; -1 if it is not known."""
+        return self.now[3].get(row, -1)
+
+    def seed(self, seeds: dict[int, int]) -> None:
+        """Note the seeds that the call gives to rows; -1 for one that is not known."""
+        self._seeded = self._seeded | seeds
 
     def begin(self) -> None:
         """Note that a native call begins which writes to the memory of the states before these."""
@@ -96,9 +107,13 @@ class KeptStates:
 
     def keep(self, note: Any) -> None:
         """Have the call happen, and `note` with it."""
-        states, fresh = self.now[:2] if self.reached is None else self.reached
-        self.now = states, fresh, note  # from here on, and not before, the call has happened
-        self.reached, self._before, self._begun = None, None, False
+        states, fresh, _, seeds = self.now
+        if self.reached is not None:
+            states, fresh = self.reached
+        if self._seeded:
+            seeds = seeds | self._seeded
+        self.now = states, fresh, note, seeds  # from here on, and not before, the call has happened
+        self.reached, self._before, self._begun, self._seeded = None, None, False, {}
 
     def forget(self) -> None:
         """Have rows show what they showed before a call that was interrupted or has failed."""
@@ -108,9 +123,9 @@ class KeptStates:
                 self.obs.give(range(len(self.fresh)), shown)
         if self._begun:
             # The next native call would write over the memory of these.
-            states, fresh, note = self.now
-            self.now = states.copy(), fresh, note
-        self.reached, self._before, self._begun = None, None, False
+            states, *others = self.now
+            self.now = states.copy(), *others
+        self.reached, self._before, self._begun, self._seeded = None, None, False, {}
 
     def check_begun(self, rows: Sequence[int]) -> None:
         """Refuse to step rows that were never reset; quick where there are none, as nearly always.

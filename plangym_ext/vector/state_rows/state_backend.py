@@ -49,9 +49,6 @@ class StateBackend(VectorBackend):
         self._gym_env = env.gym_env
         self._results = NativeResults(env, num_envs)
         self._kept = KeptStates(num_envs, env.state_width)
-        #: Of the rows' last resets, as far as they are known; and of a call that is not kept yet.
-        self._seeds: dict[int, int] = {}
-        self._seeded: dict[int, int] = {}
 
     @property
     def nbytes(self) -> int:
@@ -102,8 +99,6 @@ class StateBackend(VectorBackend):
     def keep(self, note: Any) -> None:
         """See `VectorBackend`."""
         self._kept.keep(note)
-        if self._seeded:
-            self._seeds, self._seeded = self._seeds | self._seeded, {}
 
     @property
     def lost(self) -> bool:
@@ -128,7 +123,7 @@ class StateBackend(VectorBackend):
 
     def _step(self, step: RowStep) -> StepResults:
         rows, actions, resets, same_step, out, _ = step
-        self._forget()
+        self._kept.forget()
         self._kept.check_begun(rows)
         found = self._step_all(rows, self._array_of(actions), resets, same_step, out)
         # The native call has moved nothing.
@@ -162,7 +157,7 @@ class StateBackend(VectorBackend):
         Rows begin where they are, or in `states` `[k, S]`.
         """
         whole = isinstance(rows, range)
-        kept, fresh, _ = self._kept.now
+        kept, fresh, *_ = self._kept.now
         # Native code may write over the memory of the states before these, but not of any others.
         spares = whole and states is None
         if states is None:
@@ -247,10 +242,9 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> StepResults:
         """See `VectorBackend`."""
-        self._forget()
-        self._seeded = {
-            row: seed for row, seed in zip(rows, seeds, strict=True) if seed is not None
-        }
+        self._kept.forget()
+        given = zip(rows, seeds, strict=True)
+        self._kept.seed({row: seed for row, seed in given if seed is not None})
         # Native resets know of no options.
         results = None if options else self._reset_all_of(rows, seeds)
         if results is not None:
@@ -262,7 +256,7 @@ class StateBackend(VectorBackend):
 
     def _reset_all_of(self, rows: Sequence[int], seeds: Sequence[int | None]) -> StepResults | None:
         """Reset rows by one native call; None, and nothing moved, if it cannot."""
-        kept, fresh, _ = self._kept.now
+        kept, fresh, *_ = self._kept.now
         states = None
         if any(seed is not None for seed in seeds):
             states = self._env.seeded_rows(kept[rows], fresh[rows], seeds)
@@ -287,7 +281,7 @@ class StateBackend(VectorBackend):
         elif seed is None:
             # Rows begin as copies of one env: each needs a seed of its own.
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
-            self._seeded[row] = seed
+            self._kept.seed({row: seed})
         state, obs, info = self._env.reset(seed=seed, options=options)
         return state, copy.deepcopy(obs), info
 
@@ -333,13 +327,8 @@ class StateBackend(VectorBackend):
         try:
             return self._values.checked(results, rows)
         except InvalidObservation:
-            self._forget()
+            self._kept.forget()
             raise
-
-    def _forget(self) -> None:
-        """Leave rows where they are kept, if the call before failed."""
-        self._kept.forget()
-        self._seeded = {}
 
     # Everything else ----------------------------------------------------------------
 
@@ -353,8 +342,8 @@ class StateBackend(VectorBackend):
             return [True] * len(rows)
         if name in ("np_random_seed", "_np_random_seed"):
             # No state holds it; -1 is gymnasium's word for a generator that came otherwise.
-            return [self._seeds.get(row, -1) for row in rows]
-        self._forget()
+            return [self._kept.seed_of(row) for row in rows]
+        self._kept.forget()
         found, moved, states = [], [], []
         for row in rows:
             self._visit(row)
@@ -420,7 +409,7 @@ class StateBackend(VectorBackend):
         Raises:
             ValueError: it is not, so rows cannot differ in it.
         """
-        self._forget()
+        self._kept.forget()
         name, states = name.removeprefix(UNWRAPPED), []
         for row, value in zip(rows, values, strict=True):
             if self._kept.fresh[row]:
@@ -443,7 +432,7 @@ class StateBackend(VectorBackend):
 
     def get_states(self, rows: Sequence[int]) -> np.ndarray:
         """See `VectorBackend`; they are `[k, S]`, fresh."""
-        self._forget()
+        self._kept.forget()
         fresh = self._kept.fresh[_index(rows)]
         if fresh.any():
             row = rows[int(np.argmax(fresh))]
@@ -454,11 +443,11 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
         """See `VectorBackend`."""
-        self._forget()
+        self._kept.forget()
         if len(rows):
             # Checked as a whole first: a bad one leaves all rows where they are.
             checked = list(self._env.checked_states(states, "set_states"))
-            self._seeded = dict.fromkeys(rows, -1)
+            self._kept.seed(dict.fromkeys(rows, -1))
             self._kept.reach_each(rows, checked, observations)
 
     def close(self) -> None:
