@@ -28,6 +28,7 @@ from contract.episode import (
     outcome_of_row,
     play,
     take,
+    taken,
 )
 
 import plangym_ext
@@ -120,12 +121,6 @@ class EnvContract(RefusesDamage):
     def episode(self, episodes) -> Episode:
         return episodes[self.seeds[0]]
 
-    def take_alike(self, env, action, want, where: str) -> None:
-        """Play one action, or a reset, and compare what it comes to."""
-        assert_same(
-            self.comparable(take(env, action), action), self.comparable(want, action), where
-        )
-
     def comparable(self, outcome: Outcome, action=None) -> Outcome:
         """Return `outcome` without what this configuration does not promise."""
         if action is RESET and not self.infos_of_resets:
@@ -144,9 +139,12 @@ class EnvContract(RefusesDamage):
 
     def play_on(self, env, episode, t: int, where: str, num_steps: int = FOLLOW) -> None:
         """Check that `env`, which is at step `t`, goes on as the episode did."""
-        for k in range(t, t + num_steps):
+        actions = episode.actions[t : t + num_steps]
+        assert len(actions) == num_steps
+        for k, found in enumerate(taken(env, actions), start=t):
+            action, want = episode.actions[k], episode.outcomes[k]
             at = f"{where}, restored at {t}, step {k}"
-            self.take_alike(env, episode.actions[k], episode.outcomes[k], at)
+            assert_same(self.comparable(found, action), self.comparable(want, action), at)
 
     def share(self, episodes, which: int) -> list[tuple[int, int]]:
         """Return `(seed, step)` of the states that instance 0, 1 or 2 restores, in any order."""

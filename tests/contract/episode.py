@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from plangym_ext.core.plan_env import PlanEnv
+from plangym_ext.workers.external_process import ExternalProcess
 
 #: Steps that are compared after each restore.
 FOLLOW = 100
@@ -107,14 +108,31 @@ def assert_same(got: Outcome, want: Outcome, where: str) -> None:
         assert getattr(got, field) == getattr(want, field), f"{where}: {field} differs"
 
 
-def take(env: Any, action: Any) -> Outcome:
-    """Play an action or a reset on a `PlanEnv` or an `ExternalProcess`."""
-    if action is not RESET:
-        return outcome_of(env.step(action, return_state=True))
-    # A process says in the plural what it returns.
-    found = env.reset() if isinstance(env, PlanEnv) else env.reset(return_states=True)
-    state, obs, info = found
-    return outcome_of((state, obs, 0.0, False, False, info))
+def take(env: PlanEnv, action: Any) -> Outcome:
+    """Play an action or a reset."""
+    return _outcome(env.reset() if action is RESET else env.step(action, return_state=True))
+
+
+def taken(env: PlanEnv | ExternalProcess, actions: Sequence[Any]) -> Iterator[Outcome]:
+    """Play actions and resets; a process is asked for all of them before any is waited for."""
+    if isinstance(env, PlanEnv):
+        yield from (take(env, action) for action in actions)
+        return
+    promises = [
+        env.reset(blocking=False, return_states=True)
+        if action is RESET
+        else env.step(action, blocking=False, return_state=True)
+        for action in actions
+    ]
+    yield from (_outcome(promise()) for promise in promises)
+
+
+def _outcome(found: Any) -> Outcome:
+    """Return what a step or a reset has returned as an `Outcome`."""
+    if len(found) == 3:
+        state, obs, info = found
+        found = state, obs, 0.0, False, False, info
+    return outcome_of(found)
 
 
 def play(env: PlanEnv, seed: int, choose: Callable[[int], Any], max_steps: int) -> Episode:

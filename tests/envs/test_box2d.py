@@ -107,6 +107,7 @@ class TestBipedalWalker(EnvContract):
 @pytest.mark.slow
 class TestBipedalWalkerHardcore(EnvContract):
     name = WALKER
+    spread = True
     options: ClassVar = {"hardcore": True, "max_episode_steps": 300}
 
 
