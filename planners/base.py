@@ -40,7 +40,8 @@ class Planner(ABC):
     Args:
         num_simulations: most things to try per plan: leaves of a tree, or
             sequences of actions. None leaves it to the other limits; without
-            any, the planner's own default holds.
+            any, the planner's own default holds. So it does with `max_seconds` alone where
+            all are tried side by side: particles and walkers.
         discount: gamma in [0, 1], per step.
         max_model_steps: most control steps of the model per plan; never exceeded.
         max_seconds: wall time after which no wave is begun; at least one is run. Time in
@@ -76,6 +77,7 @@ class Planner(ABC):
         """Check the options; derived planners check theirs after these."""
         self._kept: Kept = NothingKept()
         self._planned_with: tuple[Any, ...] | None = None
+        self._check_switches()
         self.discount = self._number("discount", 0.0, 1.0)
         if self.max_model_steps is not None:
             self.max_model_steps = self._integer("max_model_steps", 1)
@@ -99,6 +101,16 @@ class Planner(ABC):
     def _number(self, name: str, low: float, high: float) -> float:
         """Return an option as a float, or say that it is not a number in [low, high]."""
         return finite_between(self._option(name), getattr(self, name), low, high)
+
+    def _check_switches(self) -> None:
+        """Refuse options of bool that are none: any text would be true."""
+        for field in dataclasses.fields(self):
+            given = getattr(self, field.name)
+            # Annotations are texts here.
+            if field.type in (bool, "bool") and not isinstance(given, bool | np.bool_):
+                raise InvalidOption(
+                    f"{self._option(field.name)} must be True or False; got {given!r}."
+                )
 
     def _check_function(self, name: str, what: str = "a function of observations") -> None:
         """Refuse an option that is neither a function nor None; `what` says what it may be."""

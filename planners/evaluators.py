@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidAnswer, InvalidOption
-from plangym_ext.planners.rating import Evaluator
+from plangym_ext.planners.rating import Evaluator, as_floats
 
 # obs [L, *obs] -> [L], and -> [L, A]
 Values = Callable[[Any], npt.ArrayLike]
@@ -61,7 +61,12 @@ def from_prior(policy: Values) -> Evaluator:
     """
 
     def evaluate(obs: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
-        prior = np.asarray(policy(obs))
+        prior = as_floats("from_prior: what the policy returns", policy(obs))
+        if prior.ndim != 2:
+            raise InvalidAnswer(
+                f"from_prior: the policy must return probabilities [L, A], a row per observation; "
+                f"got shape {prior.shape}."
+            )
         return prior, np.zeros(len(prior))
 
     return evaluate
@@ -83,7 +88,7 @@ def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | Non
     temperature = finite_between("from_q: temperature", temperature, 1e-9, math.inf)
 
     def evaluate(obs: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
-        q = np.asarray(q_function(obs), np.float64)
+        q = as_floats("from_q: what the function returns", q_function(obs))
         if q.ndim != 2:
             raise InvalidAnswer(
                 f"from_q: the function must return Q values [L, A], a row per observation; got "

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel
 
+#: What no number may exceed: trees hold sums of some as float32, which ends at 3.4e38.
+_MOST = 1e30
 # A few thousand times what one operation rounds: what long sums of rewards come to.
 _ROUNDING = 1e-12
 
@@ -22,12 +24,12 @@ def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         values: rewards, or what has been made of rewards.
 
     Raises:
-        ValueError: one of them is infinite or not a number.
+        ValueError: one of them is infinite, not a number, or beyond 1e30.
     """
     numbers = np.ascontiguousarray(values, np.float64)
     if not all_finite(numbers):
         raise ValueError(
-            f"{where} must be finite; got {numbers[:8]}. "
+            f"{where} must be finite, and no larger than {_MOST:g}; got {numbers[:8]}. "
             f"Look for a division by zero in the env's reward."
         )
     return numbers
@@ -45,8 +47,8 @@ def spread_of(values: npt.NDArray[np.float64]) -> float:
 
 @kernel
 def all_finite(values: npt.NDArray[Any]) -> bool:
-    """Return whether none of `values` `[L]` is NaN or infinite."""
+    """Return whether none of `values` `[L]` is NaN, infinite or beyond 1e30."""
     for value in values:  # noqa: SIM110 - numba has no all()
-        if not math.isfinite(value):
+        if not abs(value) <= _MOST:  # NaN is not either
             return False
     return True

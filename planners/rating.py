@@ -157,16 +157,31 @@ def evaluate(
             f"returns values alone."
         )
     prior, value = answer
-    values = np.asarray(value, np.float64)
+    values = as_floats(f"{who}: value", value)
     if values.shape != (count,) or not all_finite(values):
         raise InvalidAnswer(
             f"{who}: value must be {(count,)} finite numbers, one per observation; "
             f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
-            f"Return (prior or None, value) for all observations at once, without nan and inf."
+            f"Return (prior or None, value) for all observations at once, without nan, inf and "
+            f"numbers beyond 1e30."
         )
     if prior is None or num_actions is None:
         return None, values
     return check_prior(who, prior, count, num_actions), values
+
+
+def as_floats(what: str, given: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Return what a function has answered as float64; `what` is how messages call it.
+
+    Raises:
+        InvalidAnswer: it is no array of numbers.
+    """
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidAnswer(
+            f"{what} must be an array of numbers; got {type(given).__name__} ({error})."
+        ) from None
 
 
 def check_prior(
@@ -183,7 +198,7 @@ def check_prior(
     Raises:
         InvalidAnswer: it is none.
     """
-    priors = np.asarray(prior, np.float32)
+    priors = as_floats(f"{who}: prior", prior).astype(np.float32)
     if priors.shape != (count, num_actions):
         raise InvalidAnswer(
             f"{who}: prior must be {(count, num_actions)}, one row per observation and "

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.errors import InvalidAnswer, InvalidOption, NotExact
+from plangym_ext.errors import InvalidAnswer, InvalidOption, NotExact, WrongKind
 from plangym_ext.explore.archive import Archive
 from plangym_ext.explore.cells import Cells, cells_for, cells_named
 from plangym_ext.explore.drawing import (
@@ -102,6 +102,11 @@ class GoExplore:
             raise NotExact(
                 f"GoExplore: states of {env.name} are approximate, so what is found could not be "
                 f"played again. Make the env with exact states."
+            )
+        if (env.metadata or {}).get("num_players", 1) != 1:
+            raise WrongKind(
+                f"GoExplore: the env must have one player, whose rewards are added up; got "
+                f"{env.name}. Have it play the other's moves within step, such as a wrapper does."
             )
         if kind not in get_args(Kind):
             raise InvalidOption(f"GoExplore: kind must be one of {get_args(Kind)}; got {kind!r}.")

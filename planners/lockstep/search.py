@@ -351,7 +351,8 @@ class Search:
 
     def cut_short(self) -> npt.NDArray[np.bool_]:
         """Return `[B]`: which trees ran out of room before their simulations were run."""
-        return self.full & (self.done < self.settings.num_simulations)
+        # Room for no more nodes than the steps pay for is room enough.
+        return self.full & (self.allowance(1, least=0) > 0)
 
     # Rows -----------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ class ANTS(MENTS):
     Args:
         policy_temperature: until the tree has nodes with two returns.
         target_entropy: mean share of the most entropy that a node's policy could have,
-            between 0 (greedy) and 1 (all actions alike).
+            from 0 (greedy) to 0.99; no finite temperature has 1 (all actions alike).
 
     Source: Kozakowski et al. 2022, "Planning and learning using adaptive entropy tree search".
     """
@@ -32,7 +32,7 @@ class ANTS(MENTS):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.target_entropy = self._number("target_entropy", 0.0, 1.0)
+        self.target_entropy = self._number("target_entropy", 0.0, 0.99)
 
     def _soft(self, search: Search) -> Soft:
         """Return what trees are searched with; none of them has its temperature yet."""

@@ -60,6 +60,12 @@ class BanditSearch(TreeSearch):
                 f"'gumbel', which draw by them; got {self.choice!r}."
             )
 
+        if self.selection == "uct" and self.root_noise > 0.0:
+            raise InvalidOption(
+                f"{self._option('root_noise')} must be 0 with selection 'uct', which heeds no "
+                f"prior; got {self.root_noise}."
+            )
+
     def _own_settings(self) -> dict[str, Any]:
         """Return what the played action has most of."""
         return {"choice": self.choice}

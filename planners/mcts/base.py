@@ -91,10 +91,16 @@ class TreeSearch(Planner):
         super().__post_init__()
         self._check_function("evaluator")
         self._check_function("rollout_policy")
-        if self.rollout_depth is None:
-            self.rollout_depth = default_depth(self.evaluator)
-        self.rollout_depth = self._integer("rollout_depth", 0)
         self.num_rollouts = self._integer("num_rollouts", 1)
+        wants_rollouts = self.rollout_policy is not None or self.num_rollouts > 1
+        if self.rollout_depth is None:
+            self.rollout_depth = default_depth(None if wants_rollouts else self.evaluator)
+        self.rollout_depth = self._integer("rollout_depth", 0)
+        if wants_rollouts and self.rollout_depth == 0:
+            raise InvalidOption(
+                f"{self._option('rollout_depth')} must be 1 or more with rollout_policy or "
+                f"num_rollouts, which there are no rollouts for else; got 0."
+            )
         self.wave_size = self._integer("wave_size", 1)
         if self.capacity is not None:
             self.capacity = self._integer("capacity", 2)
@@ -246,7 +252,7 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
             q=q[b],
             weights=weights[b],
             full=full,
-            chosen_by_visits=settings.choice == "visits",
+            chosen_by_visits=settings.choice == "visits" and search.soft is None,
             tree=exported(tree, b) if settings.return_tree else None,
         )
         for b, full in enumerate(search.cut_short().tolist())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -74,8 +73,8 @@ class MCTS(BanditSearch):
         self.num_considered = self._integer("num_considered", 1)
         # `BanditSearch._selection` has left both at 0: they are options of this class.
         self._checked_selection = self._checked_selection._replace(
-            c_visit=self._number("c_visit", 0.0, math.inf),
-            c_scale=self._number("c_scale", 0.0, math.inf),
+            c_visit=self._number("c_visit", 0.0, 1e9),
+            c_scale=self._number("c_scale", 0.0, 1e9),
         )
         if self.selection == "gumbel" and (self.num_simulations is None or self.keep_tree):
             raise InvalidOption(
@@ -96,7 +95,7 @@ class MCTS(BanditSearch):
 
     def _check_chance(self) -> None:
         """Check the options of nodes of chance, and that no other option contradicts them."""
-        self.chance_width = self._number("chance_width", 1e-6, math.inf)
+        self.chance_width = self._number("chance_width", 1e-6, 1e6)
         self.chance_growth = self._number("chance_growth", 0.0, 1.0)
         if not self.chance:
             return

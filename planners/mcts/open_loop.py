@@ -14,6 +14,7 @@ from plangym_ext.arrays.nested import mapped, rows_of
 from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch
+from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.mcts.bandit import BanditSearch
@@ -144,6 +145,7 @@ class OpenLoopMCTS(BanditSearch):
         order = np.argsort(np.concatenate([own for own, _ in parts]))
         rewards = np.zeros((len(rows), depths.max()))
         for own, out in parts:
+            check_finite("search: rewards", np.ravel(out.rewards))
             rewards[own, : out.rewards.shape[1]] = out.rewards
 
         def joined(name: str) -> Any:

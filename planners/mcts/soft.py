@@ -20,6 +20,7 @@ from plangym_ext.planners.trees.soft import (
     backup_soft,
     revalue,
     select_soft,
+    spread_of_best,
 )
 from plangym_ext.planners.trees.tree import PENDING
 
@@ -81,8 +82,7 @@ class SoftSearch(TreeSearch):
         """Choose, step, rate and back up a wave; return False if there was none left."""
         tree = search.tree
         if not search.done.any():
-            # Of kept trees; values are not kept, as they follow from the rest.
-            revalue(tree, soft, np.arange(len(search.done)))
+            self._value_kept(search, soft)
         self._before_wave(search, soft)
         cost = 1 + search.rater.most_steps
         limits = np.minimum(search.settings.wave_size, search.allowance(cost))
@@ -100,6 +100,13 @@ class SoftSearch(TreeSearch):
         search.done += np.bincount(rows, minlength=len(search.done))
         search.full[:] = tree.size == tree.parent.shape[1]
         return count > 0
+
+    def _value_kept(self, search: Search, soft: Soft) -> None:
+        """Value the nodes of trees that were kept: values are not, as they follow from the rest."""
+        rows = np.flatnonzero(search.tree.size > 1)
+        if len(rows):
+            spread_of_best(search.tree, soft, rows)
+        revalue(search.tree, soft, np.arange(len(search.done)))
 
     def _before_wave(self, search: Search, soft: Soft) -> None:
         """Do nothing; for a temperature that changes."""

@@ -305,6 +305,36 @@ def revalue(tree: Tree, soft: Soft, rows: Array) -> None:
             _settle(tree, b, node, soft)
 
 
+@kernel
+def spread_of_best(tree: Tree, soft: Soft, rows: Array) -> None:
+    """Write the spread of the returns in trees whose best actions are played, in place.
+
+    For trees that were kept: their q counts entropy, in the unit that the spread was. Measured by
+    that, it would grow with every move.
+
+    Args:
+        tree: the trees; nothing is pending.
+        soft: its `plain` is written.
+        rows: `[n]`, which trees.
+    """
+    tree, soft = borrowed(tree), borrowed(soft)
+    for i in range(len(rows)):
+        b = int(np.int64(rows[i]))
+        tree.q_low[b], tree.q_high[b] = np.inf, -np.inf
+        # A child's index is larger than its parent's.
+        for node in range(tree.size[b] - 1, -1, -1):
+            best = -np.inf
+            for a in range(tree.children.shape[2]):
+                child = tree.children[b, node, a]
+                if child != UNVISITED and tree.visits[b, child] > 0:
+                    best = max(best, plain_return(tree, b, child, soft))
+            soft.plain[b, node] = tree.value[b, node] if best == -np.inf else best
+            if node != ROOT:
+                q = np.float32(plain_return(tree, b, node, soft))
+                tree.q_low[b] = min(tree.q_low[b], q)
+                tree.q_high[b] = max(tree.q_high[b], q)
+
+
 @kernel_part
 def _settle(tree: Tree, b: int, node: int, soft: Soft) -> None:
     """Write value and q of a node whose children have theirs."""

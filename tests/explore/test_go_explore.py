@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from plangym_ext import make
-from plangym_ext.errors import DamagedState, ForeignState, InvalidAnswer, InvalidOption, NotExact
+from plangym_ext.errors import (
+    DamagedState,
+    ForeignState,
+    InvalidAnswer,
+    InvalidOption,
+    NotExact,
+    WrongKind,
+)
 from plangym_ext.explore import GoExplore, demonstration, verify
 
 KINDS = ("archive", "particles")
@@ -196,3 +203,8 @@ def test_weights_that_leave_nothing_to_begin_from_are_refused(kind):
         exploration = GoExplore(env, "obs", weights=lambda seen: (seen < 40) * 1.0, **options)
         with pytest.raises(InvalidAnswer, match="weights: must"):
             exploration.run(20_000)
+
+
+def test_rewards_of_two_players_are_not_added_up():
+    with make("plangym_ext/TicTacToe-v0") as env, pytest.raises(WrongKind, match="one player"):
+        GoExplore(env, "obs")

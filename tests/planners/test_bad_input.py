@@ -7,6 +7,7 @@ from gymnasium.spaces import Box, Discrete
 from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.planners import PLANNERS, load_planner, options_of
 from plangym_ext.planners.continuous.base import Shooting
+from plangym_ext.planners.evaluators import from_prior, from_q
 
 
 def planners_with(option):
@@ -39,6 +40,8 @@ BROKEN = {
     "nan": (lambda n: (None, np.full(n, np.nan)), r"value must be .* not finite\. Return \(prior"),
     "shape": (lambda n: (None, np.zeros((n, 2))), r"value must be .* got shape \(\d, 2\)"),
     "values alone": (np.zeros, r"must return \(prior, value\).* got ndarray.*from_value"),
+    "texts": (lambda n: (None, ["a"] * n), r"value must be an array of numbers; got list"),
+    "too large": (lambda n: (None, np.full(n, 1e31)), r"value must be .* beyond 1e30"),
     "prior": (lambda n: (np.ones((n, 9)), np.zeros(n)), r"prior must be \(\d, 1\).* got \(\d, 9\)"),
 }
 
@@ -86,3 +89,64 @@ def test_a_full_tree_gives_a_plan_that_says_so(models, name):
     plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
     assert plan.full
     assert plan.budget.expansions <= 7
+
+
+@pytest.mark.parametrize("reward", [np.nan, 1e31])
+@pytest.mark.parametrize("name", ["mcts", "sts", "open-loop", "ments", "spo", "fractal", "graph"])
+def test_rewards_that_no_tree_can_hold_are_refused(models, name, reward):
+    model = models.TableModel([[1, 2, 3], *([s] * 3 for s in (1, 2, 3))], [[0.0, reward, 1.0]] * 4)
+    with pytest.raises(ValueError, match=r"must be finite, and no larger than 1e\+30"):
+        load_planner(name)(20).plan(model, model.state(0), rng=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("mcts", {"keep_tree": "no"}, "keep_tree must be True or False; got 'no'"),
+        ("mcts", {"compiled": 1}, "compiled must be True or False; got 1"),
+        ("mcts", {"selection": "uct", "root_noise": 0.1}, "root_noise must be 0 with selection"),
+        ("mcts", {"chance": True, "chance_width": 1e300}, "chance_width"),
+        ("mcts", {"selection": "gumbel", "c_visit": 1e300}, "c_visit"),
+        ("mcts", {"num_rollouts": 5, "rollout_depth": 0}, "rollout_depth must be 1 or more"),
+        ("sts", {"rollout_policy": np.ones, "rollout_depth": 0}, "rollout_depth must be 1 or more"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(name, options, message):
+    with pytest.raises(InvalidOption, match=message):
+        load_planner(name)(8, **options)
+
+
+def test_a_rollout_policy_is_asked_beside_an_evaluator(models):
+    model, asked = models.chain(30), []
+
+    def policy(obs):
+        asked.append(len(obs))
+        return np.ones((len(obs), 1))
+
+    planner = load_planner("mcts")(8, evaluator=lambda obs: (None, np.zeros(len(obs))))
+    assert planner.rollout_depth == 0
+    planner = load_planner("mcts")(8, evaluator=planner.evaluator, rollout_policy=policy)
+    planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    assert planner.rollout_depth > 0
+    assert asked
+
+
+@pytest.mark.parametrize("name", ["mcts", "ments"])
+def test_steps_that_are_used_up_are_no_lack_of_room(models, name):
+    model = models.chain(200)
+    planner = load_planner(name)(1000, max_model_steps=20, rollout_depth=0)
+    plan = planner.plan(model, model.state(0), rng=0)
+    assert plan.budget.model_steps == 20
+    assert not plan.full
+    assert (
+        load_planner(name)(1000, capacity=10, rollout_depth=0)
+        .plan(model, model.state(0), rng=0)
+        .full
+    )
+
+
+@pytest.mark.parametrize("answer", [None, "text", [[1.0], [0.5, 0.5]]])
+def test_what_is_no_array_of_numbers_is_refused(answer):
+    for evaluator in (from_prior(lambda obs: answer), from_q(lambda obs: answer)):
+        with pytest.raises(InvalidAnswer, match=r"from_(prior|q): "):
+            evaluator(np.zeros((2, 1)))

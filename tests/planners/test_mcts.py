@@ -193,10 +193,10 @@ def test_a_failed_search_is_not_kept(models):
     planner = MCTS(8, keep_tree=True)
     planner.plan(model, model.state(0), rng=0)
     model.reward[:] = np.nan
-    with pytest.raises(ValueError, match=r"rewards must be finite; got \[nan"):
+    with pytest.raises(ValueError, match=r"rewards must be finite, .* got \[nan"):
         planner.plan(model, model.state(1), rng=0)
     model.reward[:2] = 1.0
-    with pytest.raises(ValueError, match=r"leaf values of Rollouts must be finite; got \[nan\]"):
+    with pytest.raises(ValueError, match=r"leaf values of Rollouts must be finite, .* got \[nan\]"):
         planner.plan(model, model.state(1), rng=0)
     model.reward[:] = 1.0
     same(planner.plan(model, model.state(1), rng=1), MCTS(8).plan(model, model.state(1), rng=1))

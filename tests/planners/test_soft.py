@@ -186,13 +186,35 @@ def test_a_kept_tree_goes_on_as_if_it_had_been_valued_there(models, planner):
         assert second.value == pytest.approx(fresh.value, abs=1e-6)
 
 
+@pytest.mark.parametrize("planner", [MENTS, TENTS, BTS, DENTS, ANTS])
+def test_a_kept_tree_is_measured_in_returns_without_entropy_move_after_move(models, planner):
+    # A line of states that all look alike; 1 pays a little.
+    line = np.minimum(np.arange(40) + 1, 39)
+    pays = np.tile([0.0, 0.1], (40, 1))
+    model = models.TableModel(np.stack([line, line], axis=1), pays)
+    options = {"rollout_depth": 0, "discount": 0.9}
+    if planner is not ANTS:
+        options["policy_temperature"] = 1.0
+    kept = planner(200, keep_tree=True, **options)
+    values = [kept.plan(model, model.state(t), rng=0).value for t in range(12)]
+    # No search of so many nodes values a state higher than one of many more.
+    most = planner(4000, **options).plan(model, model.state(0), rng=0).value
+    assert max(values) < 1.15 * most
+
+
+@pytest.mark.parametrize("planner", [MENTS, TENTS, BTS, DENTS, ANTS])
+def test_visits_are_no_policy_to_learn(models, planner):
+    plan, _ = search(planner, full_tree(models, 0), 50)
+    assert not plan.chosen_by_visits
+
+
 def test_options_are_checked():
     with pytest.raises(UnknownName, match="value_scale must be one of tree, none; got 'siblings'"):
         MENTS(8, value_scale="siblings")
     with pytest.raises(InvalidOption, match="policy_temperature"):
         TENTS(8, policy_temperature=0)
     with pytest.raises(InvalidOption, match="target_entropy"):
-        ANTS(8, target_entropy=1.5)
+        ANTS(8, target_entropy=1.0)
     assert BTS.rule == DENTS.rule == LARGEST
 
 
