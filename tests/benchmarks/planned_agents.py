@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +54,15 @@ class Task:
         options: of the planner, in all of its lines.
         value: of the ends of sequences, `obs [n, *obs] -> [n]`, that is known without learning;
             states that a planner comes to with it are the agent's starts. None: there is none.
+        shares: how many of the training's episodes begin in those states, by the round from which
+            on it is so.
         precision: of the products of the training.
     """
 
     rounds: int
     options: dict[str, Any]
     value: Callable[[Any], Any] | None = None
+    shares: Mapping[int, float] = field(default_factory=lambda: {0: 0.0})
     precision: str = "float32"
 
 
@@ -88,6 +91,8 @@ TASKS = {
             "noise_beta": 0.5,
         },
         hopper_starts.standing,
+        # They are short: once it comes to them by itself, it learns more from whole episodes.
+        {0: 0.97, 20_625: 0.4},
     ),
 }
 
@@ -138,11 +143,21 @@ def train(task: str, rounds: int, folder: Path, line: ProgressLine) -> None:
         env_id = suite.env_id(task)
         with plangym_ext.make(env_id, frameskip=suite.ACTION_REPEAT, threads=1) as env:
             hopper_starts.gathered(env, line.update).save(starts, env)
-    with Runner(training(task, rounds, starts), run, resume=True, show=True) as runner:
-        runner.run()
+    shares = TASKS[task].shares
+    for first, last in zip(shares, [*list(shares)[1:], rounds], strict=True):
+        if _rounds_done(run) < min(last, rounds):
+            settings = training(task, min(last, rounds), starts, shares[first])
+            with Runner(settings, run, resume=True, show=True) as runner:
+                runner.run()
 
 
-def training(task: str, rounds: int, starts: Path) -> Any:
+def _rounds_done(run: Path) -> int:
+    """Return how many rounds of a training there are."""
+    latest = Checkpoints(run).latest()
+    return 0 if latest is None else int(latest.stem.rpartition("-")[2])
+
+
+def training(task: str, rounds: int, starts: Path, share: float) -> Any:
     """SAC with the settings of its preset."""
     env = {"id": suite.env_id(task), "frameskip": suite.ACTION_REPEAT, "max_steps": MOVES}
     changed: dict[str, Any] = {
@@ -153,7 +168,7 @@ def training(task: str, rounds: int, starts: Path) -> Any:
         "checkpoint_every": 1250,
     }
     if TASKS[task].value is not None:
-        changed["starts"] = {"file": str(starts), "share": 0.97}
+        changed["starts"] = {"file": str(starts), "share": share}
         changed["algorithm"] |= {"learning_starts": 5_000}
         changed["checkpoint_every"] = 625
     return compose(["sac_halfcheetah", changed])

@@ -15,12 +15,14 @@ from plangym_ext.run.training.block_files import BlockFiles, files_of
 FORMAT = 2
 #: How many are kept.
 KEPT = 2
-#: Settings that may differ when a run goes on: they change how long it is, or how fast.
+#: Settings that may differ when a run goes on: they change how long it is, how fast, or where
+#: episodes begin from now on, which is a curriculum.
 FREE = (
     "rounds",
     "checkpoint_every",
     "weights_every",
     "wandb",
+    "starts.share",
     "env.trust",
     "env.n_workers",
     "collector.timeout",

@@ -59,6 +59,27 @@ def test_a_run_from_stored_states_resumes_bit_for_bit(starts, demonstration, tmp
     assert b"start" not in logs[0].splitlines()[0].split(b",")
 
 
+def test_a_run_may_go_on_with_another_share(demonstration, tmp_path):
+    begun = []
+    for rounds, share in ((3, 1.0), (9, 0.0)):
+        here = config(rounds, file=demonstration, share=share)
+        with Runner(here, tmp_path / "run", resume=True) as runner:
+            taken, taking = [], runner.sampler.collect
+
+            def collect(*args, taken=taken, taking=taking, **options):
+                taken.append(taking(*args, **options))
+                return taken[-1]
+
+            runner.sampler.collect = collect
+            runner.run()
+            assert runner.round == rounds
+            begun.append(np.concatenate([one.episodes["start"] for one in taken]))
+    assert (begun[0] >= 0).all()
+    # Those that were being played go on.
+    assert (begun[1] >= 0).sum() <= 3
+    assert len(begun[1]) > 5
+
+
 def test_what_cannot_be_begun_from_is_refused(demonstration, tmp_path):
     def refused(config, error, match):
         with pytest.raises(error, match=match):
