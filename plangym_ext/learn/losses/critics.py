@@ -54,14 +54,14 @@ def soft_value(q: Any, log_prob: Any, temperature: Any) -> Any:
     return q.amin(dim=0) - temperature * log_prob
 
 
-def temperature_loss(log_temperature: Any, log_prob: Any, target_entropy: float) -> Any:
+def temperature_loss(log_temperature: Any, log_prob: Any, target_entropy: Any) -> Any:
     """Return the loss whose gradient raises the temperature where the entropy is too low.
 
     Args:
         log_temperature: scalar, with gradient.
         log_prob: `[N]`, minus its mean is the entropy: of actions that the policy drew, or of
             each row the mean over all of them.
-        target_entropy: what the entropy is to be.
+        target_entropy: what the entropy is to be, a number or `[N]`.
 
     Source: Haarnoja et al. 2018, equation 18, with the logarithm in place of the temperature, as
     in the authors' code.

@@ -47,13 +47,14 @@ class Priorities:
         where: begins the messages.
 
     Attributes:
+        count: as given.
         highest: priority that any place was ever given, at first 1: that of new places.
 
     Source: Schaul et al. 2016, "Prioritized experience replay", section 3.3.
     """
 
     def __init__(self, count: int, alpha: float, where: str) -> None:
-        self._count, self._where = count, where
+        self.count, self._where = count, where
         self.alpha = finite_between(f"{where}: alpha", alpha, 0.0, 1.0)
         self.highest = 1.0
         self._tree = new_sum_tree(count)
@@ -61,7 +62,7 @@ class Priorities:
     @property
     def masses(self) -> npt.NDArray[np.float64]:
         """`[count]` p^α of every place, a view; change it by the methods."""
-        return masses_of(self._tree)[: self._count]
+        return masses_of(self._tree)[: self.count]
 
     def begin(self, places: Places, drawn: npt.NDArray[np.bool_]) -> None:
         """Give new places the highest priority, and a mass of 0 those that are not to be drawn.
@@ -114,7 +115,7 @@ class Priorities:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
-        self._tree = new_sum_tree(self._count)
+        self._tree = new_sum_tree(self.count)
         masses = np.ascontiguousarray(state["masses"], np.float64)
-        assign(self._tree, np.arange(self._count), masses)
+        assign(self._tree, np.arange(self.count), masses)
         self.highest = float(state["highest"])

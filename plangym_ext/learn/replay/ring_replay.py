@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.numbers import at_least, finite_between
@@ -29,7 +30,7 @@ class RingReplay(ABC):
 
     Args:
         capacity: steps of all envs, at least a fragment; or bytes, such as "2GB", to which
-            the last observations of episodes come on top.
+            the last observations of episodes, and masks of what may be played, come on top.
         n_steps: most rewards that are summed.
         discount: gamma, per step.
         alpha: draw in proportion to priorities to the power of this, see `Priorities`;
@@ -109,9 +110,14 @@ class RingReplay(ABC):
             ReplayEmpty: there is nothing to draw.
         """
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to draw."""
+        return len(self) > 0
+
     @abstractmethod
-    def _make(self, form: StepForm) -> tuple[StepRing, Priorities | None]:
-        """Make ring and priorities, empty."""
+    def _may_be_drawn(self, ring: StepRing, places: Places) -> npt.NDArray[np.bool_]:
+        """Return `[N]` bool, which places are of what may be drawn now."""
 
     def _filled(self) -> StepRing:
         if self._ring is None or not self._ring.num_valid:
@@ -128,10 +134,20 @@ class RingReplay(ABC):
             priorities: `[N]`, finite and not negative, such as absolute errors.
 
         Raises:
-            InvalidSamples: a priority cannot be.
+            InvalidSamples: a priority cannot be, or nothing may be drawn at an index.
         """
-        if self._priorities is not None:
-            self._priorities.update(np.asarray(indices, np.int64), priorities)
+        if self._priorities is None:
+            return
+        places = np.asarray(indices, np.int64)
+        known = (places >= 0) & (places < self._priorities.count)
+        if known.all():
+            known = self._may_be_drawn(self._filled(), places)
+        if not known.all():
+            raise InvalidSamples(
+                f"{self._name}: indices must be those of a batch that was drawn since the last "
+                f"add; got {places[~known][:8]}."
+            )
+        self._priorities.update(places, priorities)
 
     # Saving ---------------------------------------------------------------------
 
@@ -144,6 +160,7 @@ class RingReplay(ABC):
         found: dict[str, Any] = {
             "kind": self._name,
             "capacity": self.capacity,
+            "beta": self.beta,
             "rng": json.dumps(self._rng.bit_generator.state),  # its numbers have 128 bits
         }
         # Before the first `add`, which decides on names and shapes, there are options alone.
@@ -151,29 +168,39 @@ class RingReplay(ABC):
             found["form"] = self._ring.form.to_text()
             found["ring"] = self._ring.state_dict()
         if self._priorities is not None:
-            found["priorities"] = self._priorities.state_dict()
+            found["priorities"] = {"alpha": self.alpha, **self._priorities.state_dict()}
         return found | self._contents()
 
     def _contents(self) -> dict[str, Any]:
         """Return what else is to be saved."""
         return {}
 
+    @abstractmethod
     def _remake(
-        self,
-        form: StepForm,
-        state: Mapping[str, Any],  # noqa: ARG002
+        self, form: StepForm, state: Mapping[str, Any]
     ) -> tuple[StepRing, Priorities | None]:
         """Make ring and priorities for what was saved, and become what `_contents` returned."""
-        return self._make(form)
+
+    def _check_alpha(self, state: Mapping[str, Any]) -> None:
+        """Refuse what was saved by a replay that draws otherwise."""
+        saved = state.get("priorities")
+        # Older states do not say by which power they were drawn.
+        theirs = None if saved is None else saved.get("alpha", self.alpha)
+        if "ring" in state and (theirs != self.alpha or (saved is None) != (self.alpha is None)):
+            raise InvalidSamples(
+                f"{self._name}.load_state_dict: alpha must be {self.alpha}; got {theirs}. Make "
+                f"the replay with the options that it had."
+            )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Become what was saved, whatever was here before.
 
         Raises:
-            InvalidSamples: the state is of another kind of replay or of another capacity, or
-                incomplete. Nothing has changed.
+            InvalidSamples: the state is of another kind of replay, of another capacity or alpha,
+                or incomplete. Nothing has changed.
         """
         check_saved(self._name, self.capacity, state)
+        self._check_alpha(state)
         ring: StepRing | None = None
         priorities: Priorities | None = None
         try:
@@ -191,4 +218,5 @@ class RingReplay(ABC):
             ) from error
         # Last: a state that is refused leaves everything as it was.
         self._rng.bit_generator.state = rng
+        self.beta = float(state.get("beta", self.beta))
         self._ring, self._priorities = ring, priorities

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.nested import leaves, mapped
@@ -13,7 +15,7 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.learn.replay.capacity import Capacity
-from plangym_ext.learn.replay.priorities import Places, Priorities
+from plangym_ext.learn.replay.priorities import PLACE_BYTES, Places, Priorities
 from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.sequence_kernel import Rows, new_rows, write_rows
 from plangym_ext.learn.replay.step_form import StepForm, leaves_of
@@ -40,24 +42,48 @@ class SequenceReplay(RingReplay):
         self._fragment = 0  # steps of a fragment
         self._carries: list[Any] = []  # [fragments, B, ...] of every leaf
 
-    def _make(self, form: StepForm) -> tuple[StepRing, Priorities | None]:
+    @property
+    def is_ready(self) -> bool:
+        """Whether a fragment is old enough to be drawn."""
+        return self._ring is not None and len(self._starts(self._ring, self._fragment)) > 0
+
+    def _may_be_drawn(self, ring: StepRing, places: Places) -> npt.NDArray[np.bool_]:
+        """See `RingReplay`."""
+        there, rows = self._starts(ring, self._fragment), len(self._carries[0])
+        return (places // ring.envs - there.start) % rows < len(there)
+
+    def _make(self, form: StepForm, fragment: int) -> StepRing:
+        """Make a ring, empty, for fragments of so many steps."""
         if form.carry is None:
             raise InvalidSamples(
                 f"{self._name}: the agent must carry something from step to step, as an LSTM does; "
                 f"the tree has no carry. Use a recurrent network, or a StepReplay."
             )
-        return StepRing(form, self.capacity, self._name, self._options), None
+        each = sum(math.prod(shape) * dtype.itemsize for shape, dtype in form.parts("carry"))
+        each += 0 if self.alpha is None else PLACE_BYTES
+        # A fragment's, shared out among its steps.
+        options = self._options._replace(besides=-(-each // fragment))
+        ring = StepRing(form, self.capacity, self._name, options)
+        # Whole fragments, from the beginning of one to the first row that is learned from.
+        needed = -(-(self.burn_in + 1) // fragment)
+        if ring.length // fragment < needed:
+            raise InvalidSamples(
+                f"{self._name}: capacity must hold a sequence: with burn_in {self.burn_in} and "
+                f"fragments of {fragment} steps {needed * fragment} steps of {ring.envs} envs, "
+                f"{needed * fragment * ring.envs} in all; it holds {ring.length * ring.envs}. "
+                f"Raise it."
+            )
+        return ring
 
-    def _make_carries(self, ring: StepRing, fragment: int) -> Priorities | None:
-        """Make room for a carry of each fragment that is there; return priorities of them."""
-        self._fragment = fragment
+    def _make_carries(self, ring: StepRing, fragment: int) -> tuple[list[Any], Priorities | None]:
+        """Make room for a carry of each fragment that is there, and priorities of them."""
         # One that is partly overwritten at the old end, and one that has just begun at the new.
         count = ring.length // fragment + 2
         shape = count, ring.envs
-        self._carries = [np.zeros((*shape, *s), d) for s, d in ring.form.parts("carry")]
+        carries = [np.zeros((*shape, *s), d) for s, d in ring.form.parts("carry")]
         if self.alpha is None:
-            return None
-        return Priorities(count * ring.envs, self.alpha, self._name)
+            return carries, None
+        return carries, Priorities(count * ring.envs, self.alpha, self._name)
 
     def add(self, tree: ArrayDict) -> None:
         """Copy a fragment in, and the carry that it began with; see `RingReplay.add`.
@@ -65,36 +91,39 @@ class SequenceReplay(RingReplay):
         Sequences that begin with it can be drawn once the burn-in is over.
         """
         ring, priorities, num = self._ring, self._priorities, tree["reward"].shape[0]
+        carries = self._carries
         if ring is None:
-            ring, _ = self._make(StepForm.of(tree))
-            priorities = self._make_carries(ring, num)
-        if num != self._fragment:
+            ring = self._make(StepForm.of(tree), num)
+            carries, priorities = self._make_carries(ring, num)
+        elif num != self._fragment:
             raise InvalidSamples(
                 f"{self._name}: all fragments must have as many steps as the first one, "
                 f"{self._fragment}; got {num}."
             )
         # Before the ring changes: what may be drawn now and not after it is `gone`.
-        before = self._starts(ring)
+        before = self._starts(ring, num)
         number = ring.count // num
         ring.add(tree)
-        for rows, leaf in zip(self._carries, leaves_of(tree["carry"]), strict=True):
+        for rows, leaf in zip(carries, leaves_of(tree["carry"]), strict=True):
             # After the ring has taken the fragment, which it may refuse.
             rows[number % len(rows)] = leaf.to_ndarray(copy=False)
+        # Only now: a first fragment that is refused leaves the replay as if it had not come.
         self._ring, self._priorities = ring, priorities
+        self._carries, self._fragment = carries, num
         if priorities is not None:
-            after = self._starts(ring)
+            after = self._starts(ring, num)
             gone = np.arange(before.start, max(before.start, after.start))
             new = np.arange(max(before.stop, after.start), after.stop)
             changed = self._places(np.concatenate([gone, new]), ring)
             priorities.begin(changed, np.arange(len(changed)) >= len(gone) * ring.envs)
 
-    def _starts(self, ring: StepRing) -> range:
-        """Return the numbers of the fragments with which sequences may begin."""
+    def _starts(self, ring: StepRing, fragment: int) -> range:
+        """Return the numbers of the fragments, of so many steps, with which sequences may begin."""
         oldest = ring.count - ring.num_steps
         last = ring.count - self.burn_in - 1  # at least one step is left to learn from
         # Rounded up: a fragment whose beginning is overwritten has a carry, but not the steps after
         # it.
-        return range(-(-oldest // self._fragment), max(0, last // self._fragment + 1))
+        return range(-(-oldest // fragment), max(0, last // fragment + 1))
 
     def _places(self, fragments: Any, ring: StepRing) -> Places:
         """Return what priorities call the sequences of some fragments, of all envs."""
@@ -133,7 +162,7 @@ class SequenceReplay(RingReplay):
 
     def _drawn(self, ring: StepRing, count: int) -> tuple[Any, Any, Places, Any]:
         """Return fragments and envs that were drawn, their places and weights, `[N]` each."""
-        there = self._starts(ring)
+        there = self._starts(ring, self._fragment)
         if not there:
             raise ReplayEmpty(
                 f"{self._name}: a fragment must have {self.burn_in + 1} steps after its beginning; "
@@ -187,8 +216,10 @@ class SequenceReplay(RingReplay):
     def _remake(
         self, form: StepForm, state: Mapping[str, Any]
     ) -> tuple[StepRing, Priorities | None]:
-        ring, _ = self._make(form)
-        priorities = self._make_carries(ring, int(state["fragment"]))
-        for number, part in enumerate(self._carries):
+        fragment = int(state["fragment"])
+        ring = self._make(form, fragment)
+        carries, priorities = self._make_carries(ring, fragment)
+        for number, part in enumerate(carries):
             part[:] = state["carries"][number]
+        self._carries, self._fragment = carries, fragment
         return ring, priorities

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Mapping
+from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.numbers import at_least
@@ -33,6 +35,18 @@ class StepReplay(RingReplay):
         self._ring, self._priorities = ring, priorities
         if self._priorities is not None:
             self._priorities.begin(places, drawn)
+
+    def _may_be_drawn(self, ring: StepRing, places: Places) -> npt.NDArray[np.bool_]:
+        """See `RingReplay`."""
+        return ring.valid_at(places)
+
+    def _remake(
+        self,
+        form: StepForm,
+        state: Mapping[str, Any],  # noqa: ARG002
+    ) -> tuple[StepRing, Priorities | None]:
+        """See `RingReplay`."""
+        return self._make(form)
 
     def _make(self, form: StepForm) -> tuple[StepRing, Priorities | None]:
         besides = 0 if self.alpha is None else PLACE_BYTES

@@ -260,6 +260,30 @@ def test_each_env_has_a_share_of_random_actions_of_its_own():
         DQN.config_class(exploration=Schedule(start=1.0, end=0.0, over=1), exploration_least=0.1)
 
 
+def test_epsilons_are_spread_over_the_rows_of_all_learners():
+    venv = rows_of_cartpole(range(3))
+    agent, algorithm = made(venv, exploration=0.64, exploration_least=0.02)
+    algorithm.group = copy.copy(algorithm.group)
+    algorithm.group.size = 2
+    for first_row in (0, 3):
+        venv = rows_of_cartpole(range(3))
+        with SerialSampler(venv, agent, 2, seed=0, first_row=first_row) as sampler:
+            algorithm.take(sampler.collect())
+            algorithm.prepare(agent)
+            sampler.collect()
+    assert agent.epsilon == pytest.approx(0.02 * 2.0 ** np.arange(6))
+
+
+@pytest.mark.parametrize(("share", "least"), [(1e-7, None), (1e-6, 10**6)])
+def test_a_share_of_updates_that_is_next_to_none_is_refused(share, least):
+    venv = rows_of_cartpole(range(1))
+    if least is None:
+        with pytest.raises(InvalidOption, match="updates_per_step must be 0, or at least 1 in"):
+            made(venv, updates_per_step=share)
+    else:
+        assert made(venv, updates_per_step=share)[1]._ratio.denominator == least
+
+
 def rows_of_cartpole(rows):
     return make_vec("CartPole-v1", len(rows), backend="kernel", autoreset_mode="same_step")
 

@@ -131,3 +131,15 @@ def test_previous_rewards_are_learned_from_as_they_were_shown():
         made(venv, clip_reward=1.0)
         with pytest.raises(InvalidOption, match=r"R2D1: with clip_reward .* previous rewards"):
             made(venv, network=sees, clip_reward=1.0)
+
+
+def test_updates_are_owed_until_a_sequence_is_old_enough():
+    with oracle_venv(2) as venv:
+        agent, algorithm = made(venv, learning_starts=0, burn_in=12, updates_per_step=0.5)
+        counts = []
+        with SerialSampler(venv, agent, 5, seed=0) as sampler:
+            for _ in range(5):
+                rounds(sampler, agent, algorithm, 1)
+                counts.append(algorithm.updates)
+    # 10 steps a round; the third has 15 of each env, of which the first sequence takes 13.
+    assert counts == [0, 0, 15, 20, 25]

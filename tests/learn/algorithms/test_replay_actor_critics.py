@@ -201,6 +201,36 @@ def test_the_temperature_of_discrete_actions_follows_the_entropy(share, rises):
     assert (algorithm.modules["temperature"].log.item() > before) == rises
 
 
+class Masked(Corridor):
+    """Two of eight actions may be played."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = spaces.Discrete(8)
+
+    def masked(self, info):
+        return info | {"action_mask": np.array([1, 1, 0, 0, 0, 0, 0, 0], np.int8)}
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return obs, self.masked(info)
+
+    def step(self, action):
+        assert action < 2
+        *found, info = super().step(action)
+        return *found, self.masked(info)
+
+
+def test_no_more_entropy_is_asked_for_than_masks_allow():
+    with make_vec([Masked] * 2, backend="serial", autoreset_mode="same_step") as venv:
+        agent, algorithm = made(venv, "sac", learning_rate=0.02, learning_starts=20)
+        with SerialSampler(venv, agent, 25, seed=0) as sampler:
+            found = rounds(sampler, agent, algorithm, 8)
+    # The policy is uniform over what may be played: its entropy is the most, and above its target.
+    assert found["train/entropy"] <= math.log(2) + 1e-5
+    assert found["train/temperature"] < 1.0
+
+
 def test_targets_of_td3_are_of_smoothed_actions_and_the_lower_critic():
     with corridors(1) as venv:
         _, algorithm = made(venv, "td3", critic_hidden=(), target_noise=0.2, target_noise_clip=0.3)

@@ -86,14 +86,19 @@ def test_draws_are_those_of_the_reference(
         alpha=alpha,
         seed=1,
     )
+
+    def starts_after(number):
+        """Where sequences may begin that are drawn after so many fragments."""
+        total, begun = number * num, range(0, number * num, num)
+        return [start for start in begun if start >= total - length and start + burn_in < total]
+
+    if not any(map(starts_after, range(1, 50))):
+        with pytest.raises(InvalidSamples, match="must hold a sequence"):
+            replay.add(played(streams, num, waits=waits))
+        return
     for number in range(fragments):
         replay.add(played(streams, num, waits=waits))
-        total = (number + 1) * num
-        starts = [
-            k * num
-            for k in range(number + 1)
-            if k * num >= total - length and k * num + burn_in < total
-        ]
+        starts = starts_after(number + 1)
         if not starts:
             with pytest.raises(ReplayEmpty):
                 replay.sample(1)
@@ -158,3 +163,41 @@ def test_fragments_that_do_not_fit_are_refused():
         replay.add(played(streams, 3))
     with pytest.raises(InvalidSamples, match="the tree has no carry"):
         SequenceReplay(40, burn_in=1, length=1).add(fragment(streams, 4))
+
+
+def test_a_capacity_that_never_holds_a_sequence_is_refused_at_once():
+    streams = [Stream(0, [0]), Stream(1, [0])]
+    # From a fragment's beginning 7 rows are needed: two fragments, of both envs.
+    options = {"burn_in": 6, "length": 3}
+    replay = SequenceReplay(15, **options)
+    for _ in range(2):
+        with pytest.raises(InvalidSamples, match=r"must hold a sequence: .* 16 in all; it"):
+            replay.add(played(streams, 4))
+    # What was refused is forgotten: fragments may have another size.
+    with pytest.raises(InvalidSamples, match="fragments of 5 steps"):
+        replay.add(played(streams, 5))
+    replay = SequenceReplay(16, **options)
+    for ready in (False, True, True):
+        replay.add(played(streams, 4))
+        assert replay.is_ready == ready
+    assert replay.sample(3).samples["first"].shape == (10, 3)
+
+
+@pytest.mark.parametrize("alpha", [None, 0.7])
+def test_carries_count_in_a_capacity_in_bytes(alpha):
+    streams = [Stream(0, [0]), Stream(1, [0])]
+    replay = SequenceReplay("4kB", burn_in=1, length=2, alpha=alpha)
+    for _ in range(200):
+        replay.add(played(streams, 2))
+    # 16 + 8 + 8 of a step, as of `StepReplay`; for each two of them a carry of 8, and priorities.
+    assert len(replay) == 4000 // (32 + (8 + 32 * (alpha is not None)) // 2) // 2 * 2
+
+
+def test_priorities_of_sequences_that_there_are_not_are_refused():
+    replay, _ = filled(3, alpha=0.7)
+    drawn = set(replay.sample(500).indices.tolist())
+    count = len(replay._priorities.masses)
+    for place in {*range(-2, count + 2)} - drawn:
+        with pytest.raises(InvalidSamples, match="indices must be those of a batch"):
+            replay.update_priorities([place], [1.0])
+    assert drawn == set(replay.sample(500).indices.tolist())

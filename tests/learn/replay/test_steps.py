@@ -214,8 +214,38 @@ def test_a_state_of_another_replay_is_refused():
     saved = filled()[0].state_dict()
     with pytest.raises(InvalidSamples, match="capacity must be 30; got 24"):
         filled(0, capacity=30)[0].load_state_dict(saved)
-    with pytest.raises(InvalidSamples, match="must have 'priorities'"):
+    with pytest.raises(InvalidSamples, match=r"alpha must be 0\.5; got None"):
         filled(0, alpha=0.5)[0].load_state_dict(saved)
+    prioritized = filled(alpha=0.5)[0].state_dict()
+    for alpha in (None, 0.6):
+        with pytest.raises(InvalidSamples, match=rf"alpha must be {alpha}; got 0\.5"):
+            filled(0, alpha=alpha)[0].load_state_dict(prioritized)
+
+
+def test_how_far_weights_undo_priorities_is_saved():
+    one, _ = filled(alpha=0.7)
+    one.update_priorities(one.sample(9).indices, np.linspace(0.1, 2, 9))
+    one.beta = 0.9
+    other = filled(1, alpha=0.7)[0]
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    same(one.sample(20), other.sample(20))
+
+
+@pytest.mark.parametrize("place", [10**9, -(10**9), -1, 10_000])
+def test_priorities_of_places_that_there_are_not_are_refused(place):
+    replay, _ = filled(alpha=0.7)
+    there = replay.sample(1).indices[0]
+    with pytest.raises(InvalidSamples, match="indices must be those of a batch"):
+        replay.update_priorities([there, place], [1.0, 1.0])
+
+
+def test_what_was_not_played_is_given_no_priority():
+    replay, _ = filled(1, alpha=0.7)
+    drawn = set(replay.sample(500).indices.tolist())
+    for place in set(range(24)) - drawn:
+        with pytest.raises(InvalidSamples, match="indices must be those"):
+            replay.update_priorities([place], [1.0])
+    assert set(replay.sample(500).indices.tolist()) == drawn
 
 
 # What cannot be ---------------------------------------------------------------------------

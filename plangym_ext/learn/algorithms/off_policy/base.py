@@ -83,7 +83,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self._check_network()
         config = self.config
         self.replay: RingReplay = self._make_replay(self._replay_options(seed))
-        self._ratio = Fraction(config.updates_per_step).limit_denominator(_DENOMINATOR)
+        self._ratio = _fraction(type(self).__name__, config.updates_per_step)
         self._owed = Fraction(0)
         #: Updates that the weights had missed which played what was taken in last.
         self._age = 0
@@ -183,8 +183,9 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         found: dict[str, float] = {"replay_steps": len(self.replay)}
         if self._age:
             found["policy_age"] = self._age
-        # What is left, less than one, is owed to later rounds.
-        count = math.floor(self._owed)
+        # What is left, less than one, is owed to later rounds; and all of it while no row is old
+        # enough to be drawn.
+        count = math.floor(self._owed) if self.replay.is_ready else 0
         sums: dict[str, Any] = {}
         if count:
             for optimizer in self.optimizers.values():
@@ -298,6 +299,21 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             optimizer.load_state_dict(theirs["moments"][name])
         self._owed = Fraction(*map(int, theirs["owed"]))
         self._seen.clear()
+
+
+def _fraction(where: str, updates_per_step: float) -> Fraction:
+    """Return the share of updates per step, which is kept exactly.
+
+    Raises:
+        InvalidOption: it would be none at all.
+    """
+    found = Fraction(updates_per_step).limit_denominator(_DENOMINATOR)
+    if updates_per_step > 0 and not found:
+        raise InvalidOption(
+            f"{where}: updates_per_step must be 0, or at least 1 in {_DENOMINATOR:,}; got "
+            f"{updates_per_step}."
+        )
+    return found
 
 
 def _array(errors: Any) -> Any:

@@ -55,7 +55,9 @@ class QLearning(OffPolicyAlgorithm):
         agent.epsilon = at(most, self.steps)
         if least is not None and self.replay.num_envs:
             low = at(least, self.steps)
-            agent.epsilon = log_spaced(self.replay.num_envs, low, at(most, self.steps))
+            # Of the rows of all learners, by whose numbers the agent finds them.
+            rows = self.replay.num_envs * self.group.size
+            agent.epsilon = log_spaced(rows, low, at(most, self.steps))
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
         """Make all updates that are owed; see `OffPolicyAlgorithm.train`."""

@@ -63,6 +63,14 @@ class SAC(ReplayActorCritic):
         # A Gaussian has a mean and a deviation for each number.
         return _DISCRETE_ENTROPY * math.log(width) if self._critics.by_action else -width / 2
 
+    def _target_entropy_of(self, steps: Steps) -> Any:
+        """Return what the entropy is to be: of all rows, or `[N]` where masks bound it."""
+        if steps.legal is None or self.config.target_entropy is not None:
+            return self._target_entropy
+        # More than this no policy has that plays what it may alone: without it the temperature
+        # would rise for ever.
+        return _DISCRETE_ENTROPY * steps.legal.sum(dim=1).clamp(min=1).log()
+
     def _check_policy(self) -> None:
         super()._check_policy()
         if not isinstance(self.network.distribution, SquashedGaussian | Categorical):
@@ -96,7 +104,7 @@ class SAC(ReplayActorCritic):
         loss = -value.mean()
         total = loss
         if self.config.learn_temperature:
-            total = loss + temperature_loss(log, log_prob, self._target_entropy)
+            total = loss + temperature_loss(log, log_prob, self._target_entropy_of(steps))
         norm = self._descend("policy", total)
         return {
             "policy_loss": loss.detach(),
