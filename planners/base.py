@@ -105,9 +105,10 @@ class Planner(ABC):
     def _check_switches(self) -> None:
         """Refuse options of bool that are none: any text would be true."""
         for field in dataclasses.fields(self):
+            if field.type not in (bool, "bool"):  # annotations may be texts
+                continue
             given = getattr(self, field.name)
-            # Annotations are texts here.
-            if field.type in (bool, "bool") and not isinstance(given, bool | np.bool_):
+            if not isinstance(given, bool | np.bool_):
                 raise InvalidOption(
                     f"{self._option(field.name)} must be True or False; got {given!r}."
                 )

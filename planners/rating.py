@@ -162,8 +162,7 @@ def evaluate(
         raise InvalidAnswer(
             f"{who}: value must be {(count,)} finite numbers, one per observation; "
             f"got shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} not finite. "
-            f"Return (prior or None, value) for all observations at once, without nan, inf and "
-            f"numbers beyond 1e30."
+            f"Return (prior or None, value) for all observations, without nan, inf and beyond 1e30."
         )
     if prior is None or num_actions is None:
         return None, values
