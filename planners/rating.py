@@ -170,7 +170,14 @@ def evaluate(
 
 
 def as_floats(what: str, given: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return what a function has answered as float64; `what` is how messages call it.
+    """Return what a function has answered as float64, `[...]` as it came.
+
+    Args:
+        what: how messages call it.
+        given: the answer.
+
+    Returns:
+        The very array, if it is one of float64; else a fresh one.
 
     Raises:
         InvalidAnswer: it is no array of numbers.

@@ -81,7 +81,7 @@ TASKS = {
         precision="bfloat16",
     ),
     "hopper-hop": Task(
-        16_875,
+        37_500,
         {
             "num_simulations": 384,
             "horizon": 5,
@@ -105,7 +105,8 @@ the true model is then given what it has learned: what its critics say of the en
 and the sequence that its policy would play. The planner's options are the same in all lines of a
 task; they were tried in the first decisions of seed 0 and, in `hopper-hop`, of 1. There hardly
 anything is earned by chance: most episodes of that agent begin in states that iCEM came to with a
-value that is known without learning, of standing: the torso far above the foot, and upright.
+value that is known without learning, of standing: the torso far above the foot, and upright. They
+are short; after 330,000 decisions, when it stands up by itself, six of ten begin by a reset.
 Published returns are of learning alone, at a million env steps.
 
 ```sh
