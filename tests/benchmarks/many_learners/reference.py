@@ -110,6 +110,10 @@ class _Replays:
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
+    @property
+    def is_ready(self) -> bool:
+        return all(part.is_ready for part in self._parts)
+
     def add(self, tree: Any) -> None:
         self._parts[self._next].add(tree)
         self._next = (self._next + 1) % len(self._parts)
