@@ -61,7 +61,7 @@ def from_prior(policy: Values) -> Evaluator:
     """
 
     def evaluate(obs: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
-        prior = as_floats("from_prior: what the policy returns", policy(obs))
+        prior = as_floats("from_prior: what the policy returns", policy(obs), np.float32)
         if prior.ndim != 2:
             raise InvalidAnswer(
                 f"from_prior: the policy must return probabilities [L, A], a row per observation; "
@@ -88,7 +88,7 @@ def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | Non
     temperature = finite_between("from_q: temperature", temperature, 1e-9, math.inf)
 
     def evaluate(obs: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
-        q = as_floats("from_q: what the function returns", q_function(obs))
+        q = as_floats("from_q: what the function returns", q_function(obs), np.float64)
         if q.ndim != 2:
             raise InvalidAnswer(
                 f"from_q: the function must return Q values [L, A], a row per observation; got "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.model import Rng, SearchModel, States
 from plangym_ext.planners.simulator import RaterCode
+
+Float = TypeVar("Float", np.float32, np.float64)
 
 # obs [L, *obs] -> (prior [L, A] of probabilities, or None for uniform; value [L])
 Evaluator = Callable[[Any], tuple[npt.ArrayLike | None, npt.ArrayLike]]
@@ -157,7 +159,7 @@ def evaluate(
             f"returns values alone."
         )
     prior, value = answer
-    values = as_floats(f"{who}: value", value)
+    values = as_floats(f"{who}: value", value, np.float64)
     if values.shape != (count,) or not all_finite(values):
         raise InvalidAnswer(
             f"{who}: value must be {(count,)} finite numbers, one per observation; "
@@ -169,21 +171,22 @@ def evaluate(
     return check_prior(who, prior, count, num_actions), values
 
 
-def as_floats(what: str, given: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return what a function has answered as float64, `[...]` as it came.
+def as_floats(what: str, given: npt.ArrayLike, dtype: type[Float]) -> npt.NDArray[Float]:
+    """Return what a function has answered as floats, `[...]` as it came.
 
     Args:
         what: how messages call it.
         given: the answer.
+        dtype: float64 or float32.
 
     Returns:
-        The very array, if it is one of float64; else a fresh one.
+        The very array, if it has this dtype; else a fresh one.
 
     Raises:
         InvalidAnswer: it is no array of numbers.
     """
     try:
-        return np.asarray(given, np.float64)
+        return np.asarray(given, dtype)
     except (TypeError, ValueError) as error:
         raise InvalidAnswer(
             f"{what} must be an array of numbers; got {type(given).__name__} ({error})."
@@ -204,7 +207,7 @@ def check_prior(
     Raises:
         InvalidAnswer: it is none.
     """
-    priors = as_floats(f"{who}: prior", prior).astype(np.float32)
+    priors = as_floats(f"{who}: prior", prior, np.float32)
     if priors.shape != (count, num_actions):
         raise InvalidAnswer(
             f"{who}: prior must be {(count, num_actions)}, one row per observation and "

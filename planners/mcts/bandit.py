@@ -59,7 +59,6 @@ class BanditSearch(TreeSearch):
                 f"{self._option('choice')} must be 'visits' with a temperature or selection "
                 f"'gumbel', which draw by them; got {self.choice!r}."
             )
-
         if self.selection == "uct" and self.root_noise > 0.0:
             raise InvalidOption(
                 f"{self._option('root_noise')} must be 0 with selection 'uct', which heeds no "
