@@ -24,8 +24,9 @@ class Remote:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._process, name)  # methods of the process, values of the env
 
-    def reset(self, *, return_states: bool = True, **arguments: Any) -> Any:
-        return self._process.call("reset", return_state=return_states, **arguments)()
+    def reset(self, *, blocking: bool = True, return_states: bool = True, **arguments: Any) -> Any:
+        promise = self._process.call("reset", return_state=return_states, **arguments)
+        return promise() if blocking else promise
 
     def get_state(self) -> np.ndarray:
         return self._process.call("get_state")()
