@@ -10,6 +10,7 @@ to these states and compare what happens next with what happened then, as bytes.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -45,9 +46,8 @@ class EnvContract(RefusesDamage):
         options: further arguments for it.
         seeds: episodes are played with each.
         max_steps: within which an episode has to end.
-        spread: each state is restored in one of the instances rather than in all of them,
-            for envs whose steps or restores are slow. Of three seeds each point is then
-            restored in every instance once.
+        spread: each state is restored in one of the instances rather than in all of them, as
+            in `tox -e long`. Of three seeds each point is then restored in every instance once.
         all_bits: flip every single bit of a state, rather than some.
         int_frameskip: whether `frameskip` can be an int for this configuration.
         renders: whether `render_mode="rgb_array"` works.
@@ -61,7 +61,7 @@ class EnvContract(RefusesDamage):
     options: ClassVar[dict[str, Any]] = {}
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     max_steps = 600
-    spread = False
+    spread = "PYTEST_LONG" not in os.environ
     all_bits = False
     int_frameskip = True
     renders = True

@@ -212,13 +212,27 @@ def filled_in(words: list[str], values: dict[str, str]) -> list[str]:
     return [values.get(word, word) for word in words if word != "..."]
 
 
-RUN = [c for c in COMMANDS if cli_words(c) or program_of(c)]
+def group(command: Command) -> str:
+    """Return what the command runs in one process with: a page's commands read each other's files.
+
+    Those that start Ray are one group: a machine holds one cluster at a time.
+    """
+    page = command.place.partition(":")[0]
+    starts_ray = "--ray" in command.words or program_of(command).startswith("ray_")
+    return "ray" if starts_ray or page == "docs/scaling.md" else page
+
+
+RUN = [
+    pytest.param(c, id=ids(c), marks=pytest.mark.xdist_group(group(c)))
+    for c in COMMANDS
+    if cli_words(c) or program_of(c)
+]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # the shortest training of learn.py takes a minute
 @pytest.mark.skipif("PYTEST_COMMANDS" not in os.environ, reason="runs in tox -e commands")
-@pytest.mark.parametrize("command", RUN, ids=ids)
+@pytest.mark.parametrize("command", RUN)
 def test_a_published_command_runs(command, folder):
     done = subprocess.run(
         reduced(command),

@@ -174,8 +174,6 @@ class TestWrapped(FactoryContract):
 
 @pytest.mark.slow
 class TestFrameStackOverAtari(FactoryContract):
-    spread = True
-
     @staticmethod
     def factory(max_episode_steps=400, **options):
         gym.register_envs(ale_py)  # a worker has not seen the import above

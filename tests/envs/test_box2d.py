@@ -76,7 +76,6 @@ class TestLunarLanderThatLands(EnvContract):
     """Comes down on its legs, so that contacts, friction and sleep are all in play."""
 
     name = LANDER
-    spread = True
 
     @classmethod
     def policy(cls, env, seed):
@@ -107,7 +106,6 @@ class TestBipedalWalker(EnvContract):
 @pytest.mark.slow
 class TestBipedalWalkerHardcore(EnvContract):
     name = WALKER
-    spread = True
     options: ClassVar = {"hardcore": True, "max_episode_steps": 300}
 
 
@@ -115,7 +113,6 @@ class CarContract(EnvContract):
     """A step draws its observation, which takes longer than anything else."""
 
     name = CAR
-    spread = True
     seeds = (0, 1, 2)
 
     @classmethod

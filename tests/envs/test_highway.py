@@ -25,7 +25,6 @@ class TestParking(EnvContract):
         "max_episode_steps": 62,
         "config": {"simulation_frequency": 5, "policy_frequency": 5},
     }
-    spread = True
     seeds = (0, 1, 2)
     # A reset's info holds an action that is sampled from the action space, which is the
     # caller's and no part of the env.

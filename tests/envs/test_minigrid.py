@@ -35,7 +35,6 @@ class TestDynamicObstacles(TurnsFirst):
     """Balls roll at random, and end the episode by a hit."""
 
     name = "MiniGrid-Dynamic-Obstacles-6x6-v0"
-    spread = True
 
     @classmethod
     def policy(cls, env, seed):
@@ -48,7 +47,6 @@ class TestBabyAI(TurnsFirst):
 
     name = "BabyAI-GoToLocal-v0"
     options: ClassVar = {"max_episode_steps": 110}
-    spread = True
 
 
 @pytest.mark.parametrize(

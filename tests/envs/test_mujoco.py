@@ -67,7 +67,6 @@ class TestHumanoid(MujocoContract):
 class TestHumanoidStandup(MujocoContract):
     name = "HumanoidStandup-v5"
     options: ClassVar = {"max_episode_steps": 205}
-    spread = True
 
 
 @pytest.mark.slow

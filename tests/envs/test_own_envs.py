@@ -71,6 +71,7 @@ class TestSokobanInColour(EnvContract):
         "observation": "rgb",
     }
     seeds = (0,)
+    spread = False  # one seed
 
     @classmethod
     def harmless_action(cls, env):

@@ -23,7 +23,6 @@ class TestContract(EnvContract):
 
     name = NAME
     options: ClassVar = {"max_episode_steps": 220}
-    spread = True
     same_bytes = False  # some of the emulator's bytes are read by no frame
 
     @classmethod

@@ -36,7 +36,6 @@ class TestMontezumaInColour(EnvContract):
 
     name = "ALE/MontezumaRevenge-v5"
     options: ClassVar = {"obs_type": "rgb", "max_episode_steps": 230}
-    spread = True
     stranger = "ALE/Pong-v5"
 
 

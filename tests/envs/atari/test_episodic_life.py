@@ -76,7 +76,6 @@ class TestBreakout(EnvContract):
     name = "ALE/Breakout-v5"
     options = {"obs_type": "ram", "episodic_life": True}  # noqa: RUF012
     stranger = "ALE/Pong-v5"
-    spread = True
 
 
 @pytest.mark.slow

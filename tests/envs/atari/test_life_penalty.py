@@ -50,7 +50,6 @@ class TestBreakout(EnvContract):
     name = "ALE/Breakout-v5"
     options = {"obs_type": "ram", "life_penalty": 50}  # noqa: RUF012
     stranger = "ALE/Pong-v5"
-    spread = True
 
 
 @pytest.mark.slow
