@@ -215,12 +215,12 @@ class Worker:
 
 def _problem(request: int, error: BaseException) -> Failure | TooWide:
     """Return the reply to a request that has raised, which is being handled."""
-    reason = error.reason if isinstance(error, RowError) else error
+    reason, where = error, ()
+    if isinstance(error, RowError):
+        reason, where = error.reason, (error.row, error.action)
     if isinstance(reason, StateTooWide):
         return TooWide(request, reason.excess)
-    if not isinstance(error, RowError):
-        return Failure(request, ErrorReport.of(error))
-    return Failure(request, ErrorReport.of(error.reason, error.row, error.action))
+    return Failure(request, ErrorReport.of(reason, *where))
 
 
 class WorkerEnv:

@@ -179,7 +179,14 @@ class RingReplay(ABC):
     def _remake(
         self, form: StepForm, state: Mapping[str, Any]
     ) -> tuple[StepRing, Priorities | None]:
-        """Make ring and priorities for what was saved, and become what `_contents` returned."""
+        """Make ring and priorities for what was saved; nothing here changes."""
+
+    def _restore(self, state: Mapping[str, Any], ring: StepRing) -> None:  # noqa: B027
+        """Become what `_contents` returned, before anything else here changes.
+
+        Raises:
+            KeyError: it is not in the state; nothing has changed.
+        """
 
     def _check_alpha(self, state: Mapping[str, Any]) -> None:
         """Refuse what was saved by a replay that draws otherwise."""
@@ -211,6 +218,7 @@ class RingReplay(ABC):
                 ring.load_state_dict(state["ring"])
                 if priorities is not None:
                     priorities.load_state_dict(state["priorities"])
+                self._restore(state, ring)
         except KeyError as error:
             raise InvalidSamples(
                 f"{self._name}.load_state_dict: the state must have {error}; got {sorted(state)}. "

@@ -75,15 +75,22 @@ class SequenceReplay(RingReplay):
             )
         return ring
 
-    def _make_carries(self, ring: StepRing, fragment: int) -> tuple[list[Any], Priorities | None]:
-        """Make room for a carry of each fragment that is there, and priorities of them."""
+    @staticmethod
+    def _num_carries(ring: StepRing, fragment: int) -> int:
+        """Return of how many fragments, of so many steps, there is a carry at once."""
         # One that is partly overwritten at the old end, and one that has just begun at the new.
-        count = ring.length // fragment + 2
-        shape = count, ring.envs
-        carries = [np.zeros((*shape, *s), d) for s, d in ring.form.parts("carry")]
+        return ring.length // fragment + 2
+
+    def _make_carries(self, ring: StepRing, fragment: int) -> list[Any]:
+        """Make room for a carry of each fragment that is there."""
+        shape = self._num_carries(ring, fragment), ring.envs
+        return [np.zeros((*shape, *s), d) for s, d in ring.form.parts("carry")]
+
+    def _make_priorities(self, ring: StepRing, fragment: int) -> Priorities | None:
+        """Make priorities of the fragments that are there; None if draws are uniform."""
         if self.alpha is None:
-            return carries, None
-        return carries, Priorities(count * ring.envs, self.alpha, self._name)
+            return None
+        return Priorities(self._num_carries(ring, fragment) * ring.envs, self.alpha, self._name)
 
     def add(self, tree: ArrayDict) -> None:
         """Copy a fragment in, and the carry that it began with; see `RingReplay.add`.
@@ -94,7 +101,8 @@ class SequenceReplay(RingReplay):
         carries = self._carries
         if ring is None:
             ring = self._make(StepForm.of(tree), num)
-            carries, priorities = self._make_carries(ring, num)
+            carries = self._make_carries(ring, num)
+            priorities = self._make_priorities(ring, num)
         elif num != self._fragment:
             raise InvalidSamples(
                 f"{self._name}: all fragments must have as many steps as the first one, "
@@ -218,8 +226,11 @@ class SequenceReplay(RingReplay):
     ) -> tuple[StepRing, Priorities | None]:
         fragment = int(state["fragment"])
         ring = self._make(form, fragment)
-        carries, priorities = self._make_carries(ring, fragment)
+        return ring, self._make_priorities(ring, fragment)
+
+    def _restore(self, state: Mapping[str, Any], ring: StepRing) -> None:
+        fragment = int(state["fragment"])
+        carries = self._make_carries(ring, fragment)
         for number, part in enumerate(carries):
             part[:] = state["carries"][number]
         self._carries, self._fragment = carries, fragment
-        return ring, priorities

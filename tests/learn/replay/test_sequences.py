@@ -157,6 +157,18 @@ def test_a_saved_replay_goes_on_bit_for_bit(alpha):
         other.add(tree)
 
 
+@pytest.mark.parametrize("lost", ["ring", "priorities", "carries"])
+def test_a_state_that_is_refused_changes_nothing(lost):
+    one, _ = filled(3, alpha=0.7)
+    other, _ = filled(8, alpha=0.7)
+    state = copy.deepcopy(other.state_dict())
+    state[lost].popitem()
+    before = copy.deepcopy(one.state_dict())
+    with pytest.raises(InvalidSamples):
+        one.load_state_dict(state)
+    np.testing.assert_equal(one.state_dict(), before)
+
+
 def test_fragments_that_do_not_fit_are_refused():
     replay, streams = filled()
     with pytest.raises(InvalidSamples, match="as many steps as the first one, 4; got 3"):
