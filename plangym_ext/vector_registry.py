@@ -63,7 +63,8 @@ def make_vec(
         trust: as for `make`.
         timeout: seconds that one sub-env in a worker may take for one step or reset before it
             counts as hung: its worker is stopped and replaced, and the call raises
-            `WorkerTimeout`, which names it and shows its stack. None for no limit.
+            `WorkerTimeout`, which names it and shows its stack. None for no limit. Building a
+            sub-env may take as long, and two minutes at least.
         invalid: what is done about rewards and observations that are not a number, or infinite
             where the space has a bound: "raise" `InvalidObservation`, "mark" the sub-envs in
             infos under `invalid`, "off", or "strict": as "raise", and finite observations out

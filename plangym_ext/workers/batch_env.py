@@ -19,7 +19,7 @@ from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, 
 from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.external_process import ExternalProcess
-from plangym_ext.workers.worker_handle import CLOSE_GRACE
+from plangym_ext.workers.worker_handle import CLOSE_GRACE, start_limit
 from plangym_ext.workers.worker_pool import WorkerPool
 
 #: Seconds that a worker may spend on one row, unless told otherwise.
@@ -36,7 +36,8 @@ class BatchEnv(Closing, WorkerStepper):
         envs: `ExternalProcess` of equal envs.
         blocking: step in one process after another rather than in parallel.
         timeout: seconds that a worker may spend on one row before it is held to hang:
-            it is stopped, replaced and named. None waits for ever.
+            it is stopped, replaced and named. None waits for ever. Building an env may take
+            as long, and two minutes at least.
         on_widening: called with the new width when state rows have become wider.
         one_caller: the guard of a handle that this one is part of.
 
@@ -65,6 +66,7 @@ class BatchEnv(Closing, WorkerStepper):
             raise ValueError("BatchEnv: expected at least one env; got none")
         # All of them start before any is waited for.
         for env in self._envs:
+            env.start_timeout = start_limit(self.row_timeout)
             env.build()
         first, *others = [env.describe() for env in self._envs]
         for index, other in enumerate(others, start=1):

@@ -35,7 +35,8 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         n_workers: worker processes; as many as there are processors if None.
         blocking: run batches in one worker after another rather than in parallel.
         timeout: seconds that a worker may spend on one row before it is held to hang:
-            it is stopped, replaced and named. None waits for ever.
+            it is stopped, replaced and named. None waits for ever. Building an env may take
+            as long, and two minutes at least.
         state, check, trust: how states are captured; see `GymEnv`.
         invalid: what batches do about values that are not a number; see `GymEnv`.
         kwargs: further arguments for `env_class`.

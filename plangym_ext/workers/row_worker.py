@@ -215,7 +215,8 @@ class Worker:
 
 def _problem(request: int, error: BaseException) -> Failure | TooWide:
     """Return the reply to a request that has raised, which is being handled."""
-    reason, where = error, ()
+    reason: BaseException = error
+    where: tuple[Any, ...] = ()
     if isinstance(error, RowError):
         reason, where = error.reason, (error.row, error.action)
     if isinstance(reason, StateTooWide):

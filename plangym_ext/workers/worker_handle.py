@@ -46,6 +46,11 @@ _SEND_TIMEOUT = 300.0
 _requests = itertools.count(READY + 1)
 
 
+def start_limit(timeout: float | None) -> float | None:
+    """Return how many seconds a worker may take to build an env that may take so many for a row."""
+    return None if timeout is None else max(START_TIMEOUT, timeout)
+
+
 def next_request() -> int:
     """Return a number for one request; never used again in this process."""
     return next(_requests)
@@ -76,6 +81,8 @@ class WorkerHandle(Closing):
         self._built = self._closed = False
         #: Seconds that the worker may leave a request unread before it counts as hung.
         self.send_timeout: float | None = _SEND_TIMEOUT
+        #: Seconds that building what it serves may take.
+        self.start_timeout: float | None = START_TIMEOUT
         self._constructor = pickled_constructor(constructor, index)
         self._imports = constructor.imports if isinstance(constructor, Service) else ()
         self._description: dict[str, Any] | None = None
@@ -129,7 +136,7 @@ class WorkerHandle(Closing):
         if self._description is None:
             self.build()
             try:
-                found = self.result(READY, START_TIMEOUT)
+                found = self.result(READY, self.start_timeout)
             except Exception:
                 if READY in self._answers:  # it ends by itself, but nothing may be waiting for that
                     self._fall(f"{self.where} was stopped, for it could not build its env.")

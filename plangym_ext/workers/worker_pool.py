@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 import weakref
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ from plangym_ext.workers.protocol import (
 )
 from plangym_ext.workers.row_queue import Arrivals, RowQueue, numbers
 from plangym_ext.workers.scheduling import Scheduler
-from plangym_ext.workers.worker_handle import START_TIMEOUT, WorkerHandle
+from plangym_ext.workers.worker_handle import WorkerHandle
 
 #: Times that a worker may be started for one batch, on average.
 _MAX_STARTS = 3
@@ -232,7 +233,8 @@ class WorkerPool:
         if complete and all(worker.ready for worker in self.workers):
             self._told_processes = present
             return self.workers
-        deadline = time.monotonic() + START_TIMEOUT
+        limit = self.workers[0].start_timeout
+        deadline = math.inf if limit is None else time.monotonic() + limit
         starts_left = _MAX_STARTS * len(self.workers)
         while True:
             for worker in self.workers:
@@ -245,12 +247,13 @@ class WorkerPool:
             if len(ready) == len(self.workers):
                 return ready
             # All of them are watched: it does not matter which is the first.
-            self.arrivals.pump(0.0 if ready else max(0.0, deadline - time.monotonic()))
+            left = None if limit is None else max(0.0, deadline - time.monotonic())
+            self.arrivals.pump(0.0 if ready else left)
             ready = [worker for worker in self.workers if worker.ready]
             if ready:
                 return ready
             if time.monotonic() >= deadline:
-                raise self.workers[0].hung(START_TIMEOUT)
+                raise self.workers[0].hung(limit)
 
     def close(self, error: Exception) -> None:
         """Let go of memory and queues, when all workers are closed.

@@ -1,6 +1,8 @@
 """Workers that do not get on: named with their stack, replaced, and no other worker with them."""
 
 import functools
+import os
+import signal
 import time
 
 import leaks
@@ -11,7 +13,9 @@ from batches import pids, stop
 from contract.backend_contract import assert_equal
 from toy_envs import Faulty
 
+import plangym_ext
 from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.workers import worker_handle
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
@@ -175,3 +179,37 @@ def test_promise_that_is_kept_in_time(walk):
         promise = process.step(toy_envs.SLOW, walk[0], blocking=False)
         assert promise(timeout=30.0).reward == 1.0
         assert promise(timeout=0.0).reward == 1.0
+
+
+def slow_elsewhere(pid):
+    if os.getpid() != pid:
+        time.sleep(1.5)
+    return Faulty()
+
+
+def in_parallel(timeout):
+    return ParallelEnv(slow_elsewhere, pid=os.getpid(), n_workers=2, timeout=timeout)
+
+
+def as_vector(timeout):
+    make = functools.partial(slow_elsewhere, os.getpid())
+    return plangym_ext.make_vec([make] * 2, n_workers=2, timeout=timeout)
+
+
+@pytest.mark.parametrize("make", [in_parallel, as_vector])
+def test_building_an_env_may_take_as_long_as_a_row(make, monkeypatch):
+    monkeypatch.setattr(worker_handle, "START_TIMEOUT", 0.3)
+    with pytest.raises(WorkerTimeout, match=r"did not answer 'start' within 0\.4 s"):
+        make(0.4)
+    for timeout in (60.0, None):
+        with make(timeout) as env:
+            env.reset(seed=0)
+
+
+def test_a_worker_that_is_built_again_may_take_as_long(monkeypatch):
+    with in_parallel(60.0) as env:
+        monkeypatch.setattr(worker_handle, "START_TIMEOUT", 0.3)
+        state, *_ = env.reset(seed=0)
+        for pid in pids(env):
+            os.kill(pid, signal.SIGKILL)
+        assert env.step_batch(np.zeros(4, int), np.stack([state] * 4)).rewards.shape == (4,)

@@ -54,7 +54,7 @@ class EnvBackend(VectorBackend):
         invalid: str = "off",
     ) -> None:
         self._timeout = seconds_or_none("make_vec: timeout", timeout)
-        self._hosts = HostGroup(makes, n_workers, settings)
+        self._hosts = HostGroup(makes, n_workers, settings, self._timeout)
         self._shares_of_all = shares_of_all(self._hosts.ranges)
         self._memory: RowMemory | None = None
         self._invalid = checked_policy(invalid, "make_vec")

@@ -33,6 +33,7 @@ class HostGroup:
         makes: constructor of each row's env.
         n_workers: processes to share them, at most one for each row; None for this one.
         settings: for `EnvRows`: how states are captured.
+        timeout: seconds that a worker may take for a row; see `start_limit`.
 
     Attributes:
         hosts: of the rows, in their order; they grow during `build`.
@@ -46,8 +47,13 @@ class HostGroup:
     nbytes: int
 
     def __init__(
-        self, makes: Sequence[Callable[[], Any]], n_workers: int | None, settings: dict[str, Any]
+        self,
+        makes: Sequence[Callable[[], Any]],
+        n_workers: int | None,
+        settings: dict[str, Any],
+        timeout: float | None = None,
     ) -> None:
+        self._timeout = timeout
         self.ranges = row_ranges(len(makes), n_workers or 1)
         self.in_workers = n_workers is not None
         self._hosted = [HostedRows(makes[r.start : r.stop], r.start, settings) for r in self.ranges]
@@ -65,7 +71,7 @@ class HostGroup:
             # Before the first one starts: a failure half-way would name whatever came to lack one.
             check_descriptors(len(self.ranges))
         for index, rows in enumerate(self._hosted):
-            host = WorkerHost(rows, index) if self.in_workers else LocalHost(rows)
+            host = self._worker(rows, index) if self.in_workers else LocalHost(rows)
             host.build()
             self.hosts.append(host)
         # All workers start before any is waited for.
@@ -79,6 +85,9 @@ class HostGroup:
         if errors:
             raise one_error(errors)
         self.described = found
+
+    def _worker(self, rows: HostedRows, index: int) -> WorkerHost:
+        return WorkerHost(rows, index, self._timeout)
 
     def _description(self, index: int, hosted: HostedRows) -> dict[str, Any]:
         """Return what a host says of its rows; build it without states if those kill it.
@@ -94,7 +103,7 @@ class HostGroup:
                 raise
             self.hosts[index].close()
             reason = f"its state cannot be captured: to try it has ended its process: {death}"
-            host = WorkerHost(hosted.without_states(reason), index)
+            host = self._worker(hosted.without_states(reason), index)
             host.build()
             self.hosts[index] = host
             try:

@@ -28,7 +28,7 @@ from plangym_ext.workers.protocol import (
     Service,
 )
 from plangym_ext.workers.remote_errors import pickled
-from plangym_ext.workers.worker_handle import WorkerHandle, next_request
+from plangym_ext.workers.worker_handle import WorkerHandle, next_request, start_limit
 
 
 @dataclass(frozen=True)
@@ -185,14 +185,19 @@ class LocalHost(RowHost):
 class WorkerHost(RowHost):
     """Rows in a worker process, which may be replaced.
 
+    Args:
+        hosted: the rows.
+        index: number of the worker, for messages.
+        timeout: seconds that it may take for a row; see `start_limit`.
+
     Attributes:
         worker: the process; there is none before `build`.
     """
 
     worker: WorkerHandle
 
-    def __init__(self, hosted: HostedRows, index: int) -> None:
-        self._hosted, self._index = hosted, index
+    def __init__(self, hosted: HostedRows, index: int, timeout: float | None = None) -> None:
+        self._hosted, self._index, self._timeout = hosted, index, timeout
         self._form: MemoryForm | None = None
         self._block: SharedBlock | None = None
         self._memory: RowMemory | None = None
@@ -205,6 +210,7 @@ class WorkerHost(RowHost):
         """See `RowHost`."""
         service = Service(functools.partial(RowService, self._hosted))
         self.worker = WorkerHandle(service, index=self._index)
+        self.worker.start_timeout = start_limit(self._timeout)
         self.worker.build()
 
     def describe(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from plangym_ext.vector.sub_envs.checksum import not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.worker_handle import START_TIMEOUT
+from plangym_ext.workers.worker_handle import start_limit
 
 #: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
 _ABANDONED = 5.0
@@ -150,7 +150,7 @@ class ReplayLog:
             self._died()
         elif not self._opened and interrupted in (Phase.STARTING, Phase.OPENING):
             self._is_new = True
-            self._enter(Phase.STARTING, START_TIMEOUT)
+            self._enter(Phase.STARTING, start_limit(self._patience))
         elif not self._opened:
             self._start()  # an env could not be built
         elif self._at is target:
@@ -236,7 +236,7 @@ class ReplayLog:
         self._ahead.clear()
         self._opened, self.renewed = False, True
         self._remote.restart()
-        self._enter(Phase.STARTING, max(START_TIMEOUT, self._patience or 0.0))
+        self._enter(Phase.STARTING, start_limit(self._patience))
 
     def _open(self, remote: WorkerHost) -> None:
         try:
