@@ -23,7 +23,8 @@ config = (
     .training(train_batch_size_per_learner=512, minibatch_size=128, num_epochs=2)
 )
 
-ray.init(num_cpus=2, include_dashboard=False)
+# A cluster of its own, also where one has been started on this machine before.
+ray.init(address="local", num_cpus=2, include_dashboard=False)
 algorithm = config.build_algo()
 for _ in range(2):
     seen = algorithm.train()["env_runners"]
