@@ -11,11 +11,13 @@ from typing import Any
 from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import FolderTaken, InvalidOption
 
+#: Where a run writes its settings.
+CONFIG = "config.json"
 #: What the commands leave in a folder, and what it says of it.
 _RESULTS = {
     "episode.json": "an episode of `plan`",
     "compare.json": "a comparison",
-    "config.json": "a training run",
+    CONFIG: "a training run",
     "sweep.json": "a sweep",
     "archive.npz": "an exploration",
 }
@@ -57,6 +59,21 @@ def _make_writable(folder: Path) -> None:
         pass
 
 
+def check_kind(folder: Path, own: str) -> None:
+    """Refuse a folder with results of another kind.
+
+    Args:
+        folder: where results will be written.
+        own: name of the file that tells their kind.
+
+    Raises:
+        FolderTaken: there are such results.
+    """
+    for name, what in _RESULTS.items():
+        if name != own and (folder / name).exists():
+            raise FolderTaken(f"{folder} holds {what}. Name another folder with --out.")
+
+
 def make_vacant(folder: Path, own: Sequence[str], *, overwrite: bool) -> None:
     """Refuse a folder with the results of another run, or remove those of the same kind.
 
@@ -68,16 +85,12 @@ def make_vacant(folder: Path, own: Sequence[str], *, overwrite: bool) -> None:
     Raises:
         FolderTaken: there are results, and they are to be kept.
     """
-    for name, what in _RESULTS.items():
-        if not (folder / name).exists():
-            continue
-        if name != own[0]:
-            raise FolderTaken(f"{folder} holds {what}. Name another folder with --out.")
-        if not overwrite:
-            raise FolderTaken(
-                f"{folder} holds {what} already. Name another folder with --out, or write over it "
-                "with --overwrite."
-            )
+    check_kind(folder, own[0])
+    if (folder / own[0]).exists() and not overwrite:
+        raise FolderTaken(
+            f"{folder} holds {_RESULTS[own[0]]} already. Name another folder with --out, or write "
+            "over it with --overwrite."
+        )
     # After all kinds were looked at: a folder that is refused stays as it was.
     for name in own:
         # Also without the first: a run that failed may have left a film and no more.

@@ -8,6 +8,7 @@ import shutil
 import threading
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 
 import pytest
 from browser import answer_of
@@ -113,6 +114,13 @@ def test_a_report_is_one_file_that_needs_no_network(runs, capsys):
 @pytest.fixture
 def served(runs):
     """Return a function that asks the live page for an address: its status and body."""
+    with answering(runs) as ask:
+        yield ask
+
+
+@contextmanager
+def answering(runs):
+    """Serve the page of some runs; yield what asks it."""
     with PageServer([runs], "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
@@ -123,7 +131,7 @@ def served(runs):
                     return answer.status, answer.read()
             except urllib.error.HTTPError as error:
                 with error:
-                    return error.code, b""
+                    return error.code, error.read()
 
         yield ask
         server.shutdown()
@@ -160,13 +168,34 @@ def test_only_episodes_are_handed_out(runs, served):
         "episode/x/seed-1/episodes/round-00000002.mp4",
         "params.json",
     ):
-        assert served(address) == (404, b""), address
+        status, body = served(address)
+        assert (status, b"film" in body) == (404, False), address
 
 
 def test_runs_that_were_removed_are_told(runs, served):
     shutil.rmtree(runs / "seed-0")
     shutil.rmtree(runs / "seed-1")
     assert served("data.json")[0] == 410
+
+
+def test_names_that_are_not_latin_are_told_of_too(tmp_path):
+    run = tmp_path / "Läufe 走"
+    with Logger(run, params=PARAMS, show=False, tensorboard=False) as log:
+        log.log(20, {"round": 1})
+    with answering(run) as ask:
+        shutil.rmtree(run)
+        status, body = ask("data.json")
+    assert (status, "走" in body.decode()) == (410, True)
+
+
+def test_the_bar_is_as_long_as_the_run_of_all_learners(tmp_path):
+    for learners in (1, 3):
+        run = tmp_path / str(learners)
+        params = {**PARAMS, "learners": learners}
+        with Logger(run, params=params, show=False, tensorboard=False) as log:
+            log.log(20, {"round": 1})
+        (found,) = content([run], lambda path: "")["runs"]
+        assert found["total"] == learners * 10 * 20
 
 
 def test_a_port_that_is_taken_and_a_folder_without_runs_are_refused(runs, tmp_path_factory):
@@ -247,3 +276,8 @@ def test_a_run_that_is_filmed_learns_what_one_that_is_not_learns(tmp_path):
     want = [f"round-0000000{n}.{kind}" for n in (2, 3) for kind in ("html", "mp4")]
     assert found == want
     assert not (tmp_path / "plain" / "episodes").exists()
+    # The last as well where it has reached its goal.
+    changed = {"evaluation": {**settings["evaluation"], "record": 3, "stop_at": -1.0}}
+    with Runner(compose(["cartpole", settings, changed]), tmp_path / "early") as runner:
+        runner.run()
+    assert (tmp_path / "early" / "episodes" / "round-00000001.mp4").exists()

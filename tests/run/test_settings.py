@@ -72,6 +72,12 @@ def test_unknown_keys_are_errors_with_a_suggestion(settings, message):
         ({"env": {"kwargs": 3}}, "env.kwargs must be a section, or a table .*; got '3'"),
         ({"env": {"kwargs": None}}, "env.kwargs must be a section"),
         ({"evaluation": {"planner": 3}}, "evaluation.planner must be a section"),
+        ({"planner": {"name": "sts"}, "evaluation": 3}, "evaluation must be a section; got 3"),
+        ({"planner": {"name": "sts"}, "evaluation": None}, "evaluation must be a section"),
+        ({"env": {1: 2}}, r"the names in env must be texts; got 1\. Write it in quotes"),
+        ({True: 2}, r"the names in the settings must be texts; got True"),
+        ({"replay": {"min_rows": 50, "capacity": 20}}, r"at most replay.capacity, 20.*got 50"),
+        ({"threads": 100_000}, "threads must be at most 1024; got 100000"),
         ({"evaluation": {"stop_at": float("nan")}}, "evaluation.stop_at must be finite or none"),
         ({"seed": 10**20}, r"seed must be less than 2\*\*63; got 1000"),
     ],
@@ -79,6 +85,13 @@ def test_unknown_keys_are_errors_with_a_suggestion(settings, message):
 def test_values_of_another_kind_are_errors(settings, message):
     with pytest.raises(InvalidOption, match=message):
         compose([settings])
+
+
+def test_learning_can_begin():
+    # A balanced one has so many rows of each group.
+    compose(["cartpole", {"replay": {"kind": "balanced", "min_rows": 50, "capacity": 20}}])
+    with pytest.raises(InvalidOption, match=r"learning_starts must be at most capacity, 20"):
+        compose(["expert_cartpole", {"algorithm": {"learning_starts": 30, "capacity": 20}}])
 
 
 def test_later_sources_count_and_files_are_read_by_their_ending(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.schedule import Number
 
@@ -53,6 +54,11 @@ class ExpertConfig(LearnerConfig):
         self._choice("value_target", VALUE_TARGETS)
         for name in ("capacity", "learning_starts", "batch_size"):
             self._number(name, 1, whole=True)
+        if self.learning_starts > self.capacity:
+            raise InvalidOption(
+                f"{type(self).__name__}: learning_starts must be at most capacity, "
+                f"{self.capacity}, or learning would never begin; got {self.learning_starts}."
+            )
         self._number("updates_per_round", 0, whole=True)
         self._number("reanalyze", 0.0, 1000.0)
         self._number("gae_lambda", 0.0, 1.0)

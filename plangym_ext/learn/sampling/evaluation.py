@@ -16,7 +16,7 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.check import check_agent
 from plangym_ext.learn.agents.inputs import Inputs, example_inputs
 from plangym_ext.learn.sampling.actors.endings import games_going_on
-from plangym_ext.learn.sampling.actors.infos import info_column, missing_info
+from plangym_ext.learn.sampling.actors.infos import check_numbers, info_column, missing_info
 from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import RowSpaces, check_vector_env
@@ -227,5 +227,6 @@ class _Evaluation:
                 values, known = info_column(last, name)
                 if values is None or not known[entry]:
                     raise missing_info(name, last, "episode_fields")
+                check_numbers(name, values, "episode_fields")
                 column = self.table.setdefault(name, np.zeros(self._count, values.dtype))
                 column[self._episode[self.live[entry]]] = values[entry]

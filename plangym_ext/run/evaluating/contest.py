@@ -58,6 +58,7 @@ class Contest(Closing):
                 if _is_checkpoint(name):
                     self.players[name] = self._trained(name, changed or {})
             self._check_named(env_id)
+            self._check_used(changed or {})
             if self.env is None:
                 self.env = self._registered(env_id, dict((changed or {}).get("env", {})))
             for name in dict.fromkeys(names):
@@ -97,6 +98,15 @@ class Contest(Closing):
                 raise InvalidOption(
                     f"--env-id is for planners alone: {name} plays {plays}; got {env_id}. Leave it "
                     "out."
+                )
+
+    def _check_used(self, changed: Mapping[str, Any]) -> None:
+        """Refuse what is for checkpoints alone where there is none."""
+        for name in ("planner", "player"):
+            if changed.get(name) and not self.trained:
+                raise InvalidOption(
+                    f"--{name} is for checkpoints, and none is named. Options of a planner follow "
+                    f"its name, as in mcts:num_simulations=50."
                 )
 
     def _registered(self, env_id: str | None, arguments: dict[str, Any]) -> Any:

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.run.experiments.variants import Level, Variant, grid, read_over, sampled
 from plangym_ext.run.settings.compose import compose, read_file
-from plangym_ext.run.settings.settings import nested, plain
+from plangym_ext.run.settings.settings import merged, nested, plain
 
+
+def _is_section(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+
+
+def _are_levels(value: Any) -> bool:
+    # Each has a row at least: with none there is no variant.
+    return isinstance(value, list) and all(
+        isinstance(level, list) and level and all(map(_is_section, level)) for level in value
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+#: What each key of `KEYS` must be, in words and by a test.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "preset": ("the name of a preset or of a file", lambda value: isinstance(value, str)),
+    "settings": ("settings by key", _is_section),
+    "over": ("values by key", _is_section),
+    "levels": ("lists of rows, each with settings by key", _are_levels),
+    "seeds": ("a whole number, 1 or more", _is_count),
+    "sample": ("a whole number, 1 or more", _is_count),
+}
 #: What a sweep's file may say.
-KEYS = ("preset", "settings", "over", "levels", "seeds", "sample")
+KEYS = tuple(_KINDS)
 
 
 class Sweep(NamedTuple):
@@ -60,6 +85,10 @@ def read_sweep(path: Path) -> dict[str, Any]:
     for key in found:
         if key not in KEYS:
             raise UnknownName(f"sweep: {path} has {key!r}; a sweep has {', '.join(KEYS)}.")
+    for key, value in found.items():
+        kind, is_right = _KINDS[key]
+        if not is_right(value):
+            raise InvalidOption(f"sweep: {key} in {path} must be {kind}; got {value!r}.")
     return found
 
 
@@ -80,7 +109,13 @@ def jobs_of(sweep: Sweep) -> list[Job]:
 
 
 def _with_seeds(variant: Variant, sweep: Sweep) -> list[Job]:
-    config = compose([*sweep.sources, nested(dict(variant.settings))])
+    sources = list(sweep.sources)
+    of_all: dict[str, Any] = {}
+    while sources and isinstance(sources[-1], Mapping):
+        of_all = merged(sources.pop(), of_all)
+    # What is said of all runs is said of the algorithm or planner of this variant, too.
+    own = merged(of_all, nested(dict(variant.settings)), at_once=True)
+    config = compose([*sources, own])
     settings, steps = plain(config), config.rounds * config.steps_per_round
     found = []
     for seed in range(config.seed, config.seed + sweep.seeds):

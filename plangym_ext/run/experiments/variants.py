@@ -164,7 +164,9 @@ def _name(row: Mapping[str, Any]) -> str:
         text = str(row["name"])
     else:
         text = ",".join(f"{key.rpartition('.')[2]}={_text(v)}" for key, v in row.items())
-    return re.sub(r"[^\w.,=+-]", "_", text)
+    name = re.sub(r"[^\w.,=+-]", "_", text)
+    # As a folder it would be another one.
+    return name.replace(".", "_") if name in (".", "..") else name
 
 
 def _text(value: Any) -> str:

@@ -99,7 +99,7 @@ def _total(settings: Mapping[str, Any]) -> int | None:
     """Return the steps of the whole run; None if its params do not say."""
     try:
         one_round = settings["collector.num_envs"] * settings["collector.moves"]
-        return int(settings["rounds"] * one_round)
+        return int(settings["rounds"] * one_round * settings.get("learners", 1))
     except (KeyError, TypeError):
         return None
 

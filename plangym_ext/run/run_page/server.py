@@ -91,7 +91,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             else:
                 self.send_error(HTTPStatus.NOT_FOUND)
         except PlangymExtError as error:  # the runs were removed
-            self.send_error(HTTPStatus.GONE, str(error))
+            # In the page and not in the status line, which is Latin-1.
+            self.send_error(HTTPStatus.GONE, explain=str(error))
         except (BrokenPipeError, ConnectionResetError):
             pass  # the reader has gone on
 

@@ -50,8 +50,10 @@ def _over(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     found = merged(first, second)
     if "planner" in first and _name(found) != _name(first):
         # How the planner before was to be evaluated means nothing to another one either.
-        own = second.get("evaluation", {}).get("planner", {})
-        found["evaluation"] = {**found.get("evaluation", {}), "planner": own}
+        evaluation = found.get("evaluation", {})
+        if isinstance(evaluation, Mapping):  # what else it may be is refused with all other values
+            own = second.get("evaluation", {}).get("planner", {})
+            found["evaluation"] = {**evaluation, "planner": own}
     return found
 
 

@@ -28,6 +28,7 @@ REPLAYS = ("uniform", "prioritized", "balanced")
 #: Whether an agent plays and an algorithm learns in turn, or at once.
 MODES = ("sync", "async")
 PLAYERS = ("network", "planner")
+_MOST_THREADS = 1024
 #: What a run with a planner has and one with an agent has not, and the other way round.
 OF_PLANNERS = frozenset({"planner", "network", "trainer", "replay", "updates"})
 OF_AGENTS = frozenset({"agent", "algorithm", "teacher", "starts", "learners", "mode"})
@@ -145,6 +146,12 @@ class ReplaySettings:
         checked_choice("replay.kind", self.kind, REPLAYS)
         checked_least("replay.capacity", self.capacity, 1)
         checked_least("replay.min_rows", self.min_rows, 1)
+        # A balanced one holds so many of each group, and one of your own what it likes.
+        if self.kind in ("uniform", "prioritized") and self.min_rows > self.capacity:
+            raise InvalidOption(
+                f"replay.min_rows must be at most replay.capacity, {self.capacity}, or learning "
+                f"would never begin; got {self.min_rows}."
+            )
 
     @property
     def grouped_by(self) -> str | None:
@@ -262,6 +269,10 @@ class RunConfig:
         checked_least("weights_every", self.weights_every, 0)
         checked_least("recent_episodes", self.recent_episodes, 1)
         checked_least("threads", self.threads, 1)
+        if self.threads > _MOST_THREADS:  # of very many torch makes a segmentation fault
+            raise InvalidOption(
+                f"settings: threads must be at most {_MOST_THREADS}; got {self.threads}."
+            )
         checked_least("learners", self.learners, 1)
         if self.mode not in MODES:
             raise InvalidOption(

@@ -69,6 +69,11 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
 def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None:
     """Refuse keys that are not known."""
     for key in values:
+        if not isinstance(key, str):  # YAML takes `on` and `1` for what they are elsewhere
+            raise InvalidOption(
+                f"settings: the names in {where or 'the settings'} must be texts; got {key!r}. "
+                f"Write it in quotes, if it is one."
+            )
         if key not in known:
             raise UnknownName(
                 f"settings: {dotted(where, key)!r} is not known{suggestion(key, known)}; "
@@ -220,19 +225,26 @@ def _left_out(section: Any) -> frozenset[str]:
     return found
 
 
-def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def merged(
+    first: Mapping[str, Any], second: Mapping[str, Any], *, at_once: bool = False
+) -> dict[str, Any]:
     """Return the first with what the second says, section by section.
 
     A section that the second gives another `name` is replaced as a whole: what belonged
     to another planner or trainer means nothing to the new one.
+
+    Args:
+        first: nested settings.
+        second: those that count before them.
+        at_once: both are meant for the name that the second gives, if it gives one.
     """
     # A copy of this level is enough: what lies below is merged into new ones, and never written to.
     found = dict(first)
     for key, value in second.items():
         old = found.get(key)
         both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        if both and value.get("name", old.get("name")) == old.get("name"):  # type: ignore[union-attr]
-            found[key] = merged(old, value)  # type: ignore[arg-type]
+        if both and (at_once or value.get("name", old.get("name")) == old.get("name")):  # type: ignore[union-attr]
+            found[key] = merged(old, value, at_once=at_once)  # type: ignore[arg-type]
         else:
             found[key] = value
     return found

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import DamagedCheckpoint, FolderTaken, ForeignCheckpoint
-from plangym_ext.run.settings.settings import differences
+from plangym_ext.errors import (
+    DamagedCheckpoint,
+    FolderTaken,
+    ForeignCheckpoint,
+    PlangymExtError,
+)
+from plangym_ext.run.files import CONFIG, check_kind
+from plangym_ext.run.logs.logger import PROGRESS
+from plangym_ext.run.logs.runs import read_columns
+from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.settings import build, differences
 from plangym_ext.run.training.block_files import BlockFiles, files_of
 
 #: Format of a checkpoint; raised when an older program could not read it.
@@ -65,17 +75,45 @@ class Checkpoints:
         return self.folder / f"checkpoint-{round_number:08}.pt"
 
     def check_unused(self) -> None:
-        """Refuse the checkpoints of another run; one before its first round says nothing yet.
+        """Refuse a folder that holds what a run that begins here would lose.
+
+        A checkpoint from before the first round says nothing yet.
 
         Raises:
-            FolderTaken: there is one, which a run that begins here would lose.
+            FolderTaken: there are checkpoints or a log of another run, or other results.
         """
-        latest = self.latest()
+        run, latest = self.folder.parent, self.latest()
         if latest is not None and latest > self.path(0):
             raise FolderTaken(
                 f"{self.folder} must have no checkpoints of another run; there is {latest.name}. "
                 "Resume that run, or choose another folder."
             )
+        check_kind(run, CONFIG)
+        if any(map(len, read_columns(run / PROGRESS).values())):
+            raise FolderTaken(
+                f"{run / PROGRESS} has rows, and there is no checkpoint from which the run that "
+                "wrote them could go on. Choose another folder, or remove it."
+            )
+        if (run / CONFIG).exists() and not _is_run(run / CONFIG):
+            raise FolderTaken(
+                f"{run / CONFIG} must be that of a run, which writes one here; it holds something "
+                "else. Choose another folder."
+            )
+
+    def without(self, path: Path, why: str) -> str:
+        """Return how to go on without the newest checkpoint, which cannot be read.
+
+        Args:
+            path: of that one.
+            why: it cannot be read.
+        """
+        others = [other for other in self.paths() if other < path]
+        if not others:
+            return f"{why} There is no older one: begin again in another folder."
+        return (
+            f"{why} {others[-1]} is older: move {path.name} out of the folder, and resume again. "
+            "The rounds since then are played again."
+        )
 
     def drop_after(self, round_number: int) -> None:
         """Remove those of later rounds, which a run that goes on from this one plays again."""
@@ -133,6 +171,15 @@ class Checkpoints:
             # The newest comes last, and each call forgets the one before.
             self._blocks.go_on_from(replay)
         return found
+
+
+def _is_run(config: Path) -> bool:
+    """Return whether a file has the settings of a run."""
+    try:
+        build(RunConfig, json.loads(config.read_bytes()))
+    except (OSError, ValueError, PlangymExtError):
+        return False
+    return True
 
 
 def read_checkpoint(path: Path | str, *, replay: bool = True) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.learn.sampling.actors.infos import missing_info
 from plangym_ext.learn.sampling.collected import Collected, Progress, episode_rows
 from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import plan_games, step_games
@@ -110,13 +111,17 @@ class Collector:
         return found
 
     def _attributes_of(self, row: int) -> dict[str, Any]:
-        """Return the fields of the last step's info that are wanted, as plain values."""
+        """Return the fields of the last step's info that are wanted, as plain values.
+
+        Raises:
+            InvalidObservation: one is not there. What a batch tells are numbers that every step
+                has.
+        """
         there = self._infos.keys()
-        return {
-            name: np.asarray(self._infos[name][row]).item()
-            for name in self._attributes
-            if name in there
-        }
+        for name in self._attributes:
+            if name not in there:
+                raise missing_info(name, there, "collector.attributes")
+        return {name: np.asarray(self._infos[name][row]).item() for name in self._attributes}
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two rounds."""

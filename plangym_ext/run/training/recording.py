@@ -48,7 +48,9 @@ class Recording(Closing, Callback):
         """Film one, if it is its turn."""
         # By what the log counts: a run that was resumed films the same ones.
         number = -(-runner.round // runner.config.evaluation.every)
-        if number % self._every and runner.round < runner.config.rounds:
+        # `StopAt` comes before: it has looked at these episodes, too.
+        is_last = runner.stopped or runner.round >= runner.config.rounds
+        if number % self._every and not is_last:
             return
         self._film(runner.folder / EPISODES / f"round-{runner.round:08}.mp4")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.errors import FolderTaken, NotWritten
+from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Sampler
-from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.files import CONFIG, make_folder, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.settings.config import RunConfig
@@ -112,6 +113,8 @@ class Runner(Closing):
                 self._closed_later(FolderLock(self.folder))
             path = self._checkpoints.latest() if resume else None
             saved = None if path is None else self._read(path)
+            if saved is None:
+                self._checkpoints.check_unused()
             self._goes_on = saved is not None
             # Before the network is made: sums over another number of threads round otherwise.
             self._threads_before = fix_threads(config.threads)
@@ -139,7 +142,7 @@ class Runner(Closing):
                 self._closers.insert(0, FolderLock(self.folder))
             with self._writing():
                 self._log = self._closed_later(self._make_log(resume, show))
-                write_json(self.folder / "config.json", plain(config))
+                write_json(self.folder / CONFIG, plain(config))
         except BaseException:
             self.close()
             raise
@@ -183,8 +186,6 @@ class Runner(Closing):
         return self.algorithm.replay  # type: ignore[attr-defined]
 
     def _make_log(self, resume: bool, show: bool) -> Logger:
-        if not resume:
-            self._checkpoints.check_unused()
         params = {**plain(self.config), "versions": versions()}
         total = self.config.rounds * self.config.steps_per_round
         log = Logger(
@@ -355,7 +356,10 @@ class Runner(Closing):
             ) from error
 
     def _read(self, path: Path) -> dict[str, Any]:
-        saved = read_checkpoint(path)
+        try:
+            saved = read_checkpoint(path)
+        except DamagedCheckpoint as error:
+            raise DamagedCheckpoint(self._checkpoints.without(path, str(error))) from error
         # A setting that was not known then has its default.
         saved["config"] = plain(build(RunConfig, saved["config"]))
         check_same_run(str(path), saved["config"], plain(self.config))
@@ -369,7 +373,7 @@ class Runner(Closing):
         self._recent.load_state_dict(saved.get("recent", {}))  # there is none in older ones
         self.round, self.steps = saved["round"], saved["steps"]
         # A run that was over stays so, unless the settings ask for more now.
-        if asked_for(saved["config"]) == asked_for(plain(self.config)):
+        if not asks_for_more(saved["config"], plain(self.config)):
             self.stopped = saved["stopped"]
 
     # Life -----------------------------------------------------------------------
@@ -388,9 +392,11 @@ class Runner(Closing):
             self._threads_before = 0
 
 
-def asked_for(config: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return how far settings let a run go."""
-    return config["rounds"], config["evaluation"]["stop_at"]
+def asks_for_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether settings let a run go further than those that it had."""
+    goals = [config["evaluation"]["stop_at"] for config in (before, now)]
+    first, second = (math.inf if goal is None else goal for goal in goals)
+    return bool(now["rounds"] > before["rounds"] or second > first)
 
 
 @contextmanager

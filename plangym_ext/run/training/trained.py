@@ -205,6 +205,11 @@ def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
     path = _file(Path(checkpoint))
     # A replay may take more memory than this machine has, and playing needs none of it.
     saved = read_checkpoint(path, replay=False)
+    if "spaces" not in saved:
+        raise DamagedCheckpoint(
+            f"{path}: this is the part of one of several learners, which has no settings. Name the "
+            f"folder of their run."
+        )
     config: RunConfig = build(RunConfig, saved["config"])
     return path, saved, config
 

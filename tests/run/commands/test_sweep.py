@@ -99,6 +99,43 @@ def test_a_sweep_is_checked_before_anything_runs():
         jobs_of(Sweep([PRESET], {}, [[{"name": "x"}, {"name": "x", "rounds": 2}]]))
 
 
+def test_settings_of_all_runs_are_those_of_every_algorithm():
+    of_all = {"algorithm": {"learning_rate": 0.0123, "discount": 0.5}}
+    jobs = jobs_of(Sweep([PRESET, of_all], {"algorithm.name": ["ppo", "a2c"]}))
+    for job, name in zip(jobs, ("ppo", "a2c"), strict=True):
+        found = job.settings["algorithm"]
+        assert (found["name"], found["learning_rate"], found["discount"]) == (name, 0.0123, 0.5)
+    # What one of them does not have is a mistake, as it is in `train`.
+    with pytest.raises(UnknownName, match="epochs"):
+        jobs_of(Sweep([PRESET, {"algorithm": {"epochs": 2}}], {"algorithm.name": ["ppo", "a2c"]}))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("levels = [{rounds = 2}]", "levels in .* must be lists of rows"),
+        ("levels = [[]]", "levels in .* must be lists of rows"),
+        ('seeds = "3"', "seeds in .* must be a whole number, 1 or more; got '3'"),
+        ("seeds = 0", "1 or more; got 0"),
+        ("sample = -1", "1 or more; got -1"),
+        ("over = [1]", r"over in .* must be values by key; got \[1\]"),
+        ("settings = 3", "settings in .* must be settings by key; got 3"),
+        ("preset = 3", "preset in .* must be the name of a preset or of a file; got 3"),
+    ],
+)
+def test_files_of_sweeps_are_checked(tmp_path, text, message):
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    with pytest.raises(InvalidOption, match=message):
+        read_sweep(path)
+
+
+def test_no_run_is_outside_of_the_folder_of_its_sweep():
+    rows = [{"name": ".."}, {"name": "."}, {"name": "a/../b"}]
+    names = [job.name for job in jobs_of(Sweep([PRESET], {}, [rows]))]
+    assert names == ["__/seed-0", "_/seed-0", "a_.._b/seed-0"]
+
+
 def test_a_file_says_what_the_command_line_says(tmp_path, capsys):
     path = tmp_path / "sweep.toml"
     path.write_text(

@@ -103,6 +103,9 @@ def test_what_cannot_be_compared_is_refused(runs, capsys):
         return capsys.readouterr().err
 
     assert "none of the players is a checkpoint" in error("mcts", "shooting")
+    planners = ["mcts", "shooting", "--env-id", "CartPole-v1"]
+    for unused in (["--planner.num_simulations", "3"], ["--player", "planner"]):
+        assert "is for checkpoints, and none is named" in error(*planners, *unused)
     assert "nowhere is no checkpoint or run that exists, and planner must be" in error(
         "a", "nowhere"
     )

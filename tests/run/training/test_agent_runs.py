@@ -15,7 +15,13 @@ import pytest
 import torch
 from training_runs import log, weights
 
-from plangym_ext.errors import InvalidOption, NotWritten, UnknownName, WrongKind
+from plangym_ext.errors import (
+    InvalidObservation,
+    InvalidOption,
+    NotWritten,
+    UnknownName,
+    WrongKind,
+)
 from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, QAgent, Schedule
 from plangym_ext.learn.agents.network_agent import NetworkAgent
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
@@ -260,6 +266,27 @@ def test_episodes_are_logged_with_the_infos_that_were_asked_for(tmp_path):
     assert row["episodes"] > 0
     assert {"return", "length", "discounted_return", "train/kl", "eval/return"} <= set(row)
     assert "row" not in row
+
+
+@pytest.mark.parametrize("every", [0, 1])
+def test_an_info_that_is_no_number_has_no_mean(tmp_path, every):
+    class Told(gym.Wrapper):
+        def step(self, action):
+            *found, info = self.env.step(action)
+            return *found, {**info, "level": "first"}
+
+    def make_env(**_):
+        return Told(gym.make("CartPole-v1"))
+
+    changed = {
+        "collector": {"attributes": ["level"], "moves": 60},
+        "evaluation": {"every": every},
+    }
+    with (
+        Runner(small(PPO_SMALL, changed), tmp_path, make_env=make_env) as runner,
+        pytest.raises(InvalidObservation, match="the info 'level', which must be a number; got"),
+    ):
+        runner.run()
 
 
 def test_what_was_trained_is_played_as_it_was_evaluated(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from training_runs import small
 
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import IncompleteState, InvalidObservation
 from plangym_ext.planners import play
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.collector import Collector, finished_of
@@ -109,6 +109,13 @@ def test_attributes_are_taken_from_the_last_info():
     assert finished
     for one in finished:
         assert one.record.attributes == {"solved": one.record.terminated}
+    collector.close()
+
+
+def test_attributes_that_episodes_do_not_have_are_named():
+    collector = made(small({"env": {"max_steps": 4}, "collector": {"attributes": ["solvd"]}}))
+    with pytest.raises(InvalidObservation, match=r"collector.attributes names the info 'solvd'"):
+        played(collector, 8)
     collector.close()
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from training_runs import log, weights
 
-from plangym_ext.errors import InvalidOption, LearnerLost
+from plangym_ext.errors import DamagedCheckpoint, InvalidOption, LearnerLost
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup, learner_seed
 from plangym_ext.learn.transforms.moments import moments_of
@@ -23,6 +23,7 @@ from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
 from plangym_ext.run.training.runner import Runner
+from plangym_ext.run.training.trained import Trained
 
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -102,6 +103,8 @@ def test_two_learners_are_one_with_twice_the_batch_also_after_a_death(tmp_path, 
     assert reference.difference(runner.network, alone.algorithm.network) < 1e-5
     rounds = [path.name for path in Checkpoints(tmp_path / "learners" / "1").paths()]
     assert rounds == ["checkpoint-00000002.pt", "checkpoint-00000004.pt"]
+    with pytest.raises(DamagedCheckpoint, match=r"the part of one of several learners"):
+        Trained(tmp_path / "learners" / "1")
     assert not torch.distributed.is_initialized()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -205,6 +206,33 @@ def test_checkpoints_of_another_run_are_left_alone(finished):
     assert files(finished) == before
 
 
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("progress.csv", "step,loss\n1,2.0\n", "has rows, and there is no checkpoint"),
+        ("config.json", '{"mine": 1}', "must be that of a run"),
+        ("config.json", "mine", "must be that of a run"),
+        ("sweep.json", "{}", "holds a sweep"),
+        ("archive.npz", "", "holds an exploration"),
+    ],
+)
+def test_what_others_have_left_in_a_folder_is_left_alone(tmp_path, name, text, message, resume):
+    (tmp_path / name).write_text(text)
+    before = files(tmp_path)
+    with pytest.raises(FolderTaken, match=message):
+        Runner(small(), tmp_path, resume=resume)
+    assert files(tmp_path) == before
+
+
+def test_the_log_of_a_run_without_its_checkpoints_is_left_alone(finished):
+    shutil.rmtree(finished / "checkpoints")
+    before = files(finished)
+    with pytest.raises(FolderTaken, match="has rows, and there is no checkpoint"):
+        Runner(small({"seed": 9}), finished, resume=True)
+    assert files(finished) == before
+
+
 def test_a_run_that_died_before_its_first_round_leaves_nothing_to_go_on_from(tmp_path):
     class Dies(Callback):
         def on_episodes(self, runner, records):
@@ -226,7 +254,13 @@ def test_a_run_that_was_over_stays_so_unless_more_is_asked_for(tmp_path):
         runner.run()
     stopped = runner.round
     assert stopped < 6
-    for changed, rounds in (({"checkpoint_every": 5}, stopped), ({"rounds": 7}, stopped + 3)):
+    less = {"evaluation": {"stop_at": -2.0}}
+    for changed, rounds in (
+        ({"checkpoint_every": 5}, stopped),
+        ({"rounds": 5}, stopped),
+        (less, stopped),
+        ({"rounds": 7}, stopped + 3),
+    ):
         with Runner(small(goal, changed), tmp_path, resume=True) as runner:
             runner.run()
             assert runner.round == rounds
@@ -251,7 +285,8 @@ def test_a_checkpoint_that_was_cut_short_is_refused(finished):
     newest = Checkpoints(finished).latest()
     newest.write_bytes(newest.read_bytes()[:-100])
     before = files(finished)
-    with pytest.raises(DamagedCheckpoint, match=newest.name):
+    older = Checkpoints(finished).paths()[0]
+    with pytest.raises(DamagedCheckpoint, match=rf"{older.name} is older: move {newest.name} out"):
         Runner(small({"rounds": 2}), finished, resume=True)
     with pytest.raises(DamagedCheckpoint):
         Trained(finished)

@@ -8,7 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.learn.sampling.actors.columns import Columns
-from plangym_ext.learn.sampling.actors.infos import GAME_OVER, info_column, missing_info
+from plangym_ext.learn.sampling.actors.infos import (
+    GAME_OVER,
+    check_numbers,
+    info_column,
+    missing_info,
+)
 from plangym_ext.learn.sampling.actors.stepping import Stepped
 from plangym_ext.learn.sampling.options import SamplerOptions
 
@@ -65,6 +70,7 @@ class Endings:
             if len(missing):
                 raise missing_info(name, finals, "episode_fields")
             if values is not None:
+                check_numbers(name, values, "episode_fields")
                 self._found[name].append(values[entries[over]])
 
     def fields(self, count: int) -> dict[str, Ndarray]:

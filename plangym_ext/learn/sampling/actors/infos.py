@@ -34,3 +34,16 @@ def missing_info(name: str, infos: Any, where: str) -> InvalidObservation:
         f"sampler: {where} names the info {name!r}, which the envs did not give; they gave "
         f"{there}. Correct the name, or leave it out."
     )
+
+
+def check_numbers(name: str, values: Any, where: str) -> None:
+    """Refuse values `[n]` of an info of which a mean is to be logged, and that are no numbers.
+
+    Raises:
+        InvalidObservation: they are not.
+    """
+    if values.dtype.kind not in "biuf":
+        raise InvalidObservation(
+            f"sampler: {where} names the info {name!r}, which must be a number; got "
+            f"{values[0]!r}. Leave it out, or have the env give a number."
+        )
