@@ -97,7 +97,7 @@ def make(
     """
     backend = "ray" if ray and backend == "auto" else backend
     _check_choice(backend, n_workers, threads)
-    _check_cluster(backend, address, ray=ray)
+    check_cluster("make", backend, address, ray=ray)
     build, family, frameskip = constructor_of(make, name, state, frameskip, kwargs)
     settings: dict[str, Any] = {
         "frameskip": frameskip,
@@ -138,12 +138,12 @@ def _check_choice(backend: str, n_workers: int | None, threads: int | None) -> N
         )
 
 
-def _check_cluster(backend: str, address: str | None, *, ray: bool) -> None:
+def check_cluster(where: str, backend: str, address: str | None, *, ray: bool = False) -> None:
     """Refuse what belongs to the ray backend where another was asked for."""
     if backend != "ray" and (ray or address is not None):
         given = f"ray={ray!r}" if ray else f"address={address!r}"
         raise ValueError(
-            f"make: {given} is for the ray backend; got backend={backend!r}. Leave one of them "
+            f"{where}: {given} is for the ray backend; got backend={backend!r}. Leave one of them "
             "out, or choose backend='ray'."
         )
 

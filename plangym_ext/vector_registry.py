@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plangym_ext.registry import (
     NATIVE,
+    check_cluster,
     check_factory,
     constructor_of,
     env_here,
@@ -83,8 +84,19 @@ def make_vec(
         MissingExtra: the simulator is not installed; the message says how to do so.
         RuntimeError: the spaces of sub-envs do not fit together.
     """
+    from plangym_ext.core.invalid import checked_policy
+    from plangym_ext.core.numbers import seconds_or_none
     from plangym_ext.vector.make import native_vector_env, vector_env
 
+    # On all backends alike, also where there is nothing that could hang or be looked for.
+    seconds_or_none("make_vec: timeout", timeout)
+    checked_policy(invalid, "make_vec")
+    check_cluster("make_vec", backend, address)
+    if callable(wrappers):
+        raise TypeError(
+            f"make_vec: wrappers must be a sequence of them; got {wrappers!r}. Write it in "
+            f"brackets."
+        )
     settings = {"state": state, "check": check, "trust": trust}
     options = {
         "autoreset_mode": autoreset_mode,

@@ -236,6 +236,11 @@ def _check_kinds(env: Any, planner: Any, name: str) -> None:
             f"play: {name} must be an instance, with its options; got the class "
             f"{planner.__name__}. Write {planner.__name__}(...)."
         )
+    if not hasattr(planner, "plan_batch"):
+        raise WrongKind(
+            f"play: {name} must be a planner, or an agent of plangym_ext.learn; got a "
+            f"{type(planner).__name__}. A function of observations can be an agent's step."
+        )
 
 
 def _check_opponent(env: PlayableEnv, starts: StateSet | None) -> None:

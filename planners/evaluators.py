@@ -75,6 +75,8 @@ def from_prior(policy: Values) -> Evaluator:
 def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | None = None) -> Any:
     """Evaluate by a Q function `obs -> [L, A]`: the value is the best action's.
 
+    In nodes of trees and graphs that is the best of those that the env's masks allow.
+
     Args:
         q_function: the function.
         temperature: the prior is softmax(q / temperature).
@@ -87,17 +89,23 @@ def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | Non
     """
     temperature = finite_between("from_q: temperature", temperature, 1e-9, math.inf)
 
-    def evaluate(obs: Any) -> tuple[npt.ArrayLike, npt.ArrayLike]:
+    def evaluate(
+        obs: Any, legal: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[npt.ArrayLike, npt.ArrayLike]:
         q = as_floats("from_q: what the function returns", q_function(obs), np.float64)
         if q.ndim != 2:
             raise InvalidAnswer(
                 f"from_q: the function must return Q values [L, A], a row per observation; got "
                 f"shape {q.shape}."
             )
+        if legal is not None:
+            # Nothing was learned of what cannot be played. Where nothing can be, all counts.
+            q = np.where(legal | ~legal.any(axis=1, keepdims=True), q, -np.inf)
         if policy is not None:
             return policy(obs), q.max(axis=1)
         # The largest exponent is 0: exp cannot overflow, whatever the scale of returns.
         weights = np.exp((q - q.max(axis=1, keepdims=True)) / temperature)
         return weights / weights.sum(axis=1, keepdims=True), q.max(axis=1)
 
+    evaluate.heeds_masks = True  # type: ignore[attr-defined]
     return evaluate

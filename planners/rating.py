@@ -119,7 +119,8 @@ class EvaluatorRater(Rater):
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:  # noqa: ARG002
         """Call the evaluator once, on all leaves."""
         count = len(leaves.rows)
-        prior, value = evaluate(self.evaluator, leaves.obs, count, self.num_actions, self.who)
+        asked = self.evaluator, leaves.obs, count, self.num_actions, self.who, leaves.legal
+        prior, value = evaluate(*asked)
         none, one = self._costs
         if len(none) != count:
             none, one = self._costs = np.zeros(count, np.int64), np.ones(count, np.int64)
@@ -133,7 +134,12 @@ def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:
 
 
 def evaluate(
-    evaluator: Evaluator, obs: Any, count: int, num_actions: int | None, who: str = "evaluator"
+    evaluator: Evaluator,
+    obs: Any,
+    count: int,
+    num_actions: int | None,
+    who: str = "evaluator",
+    legal: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
     """Call the evaluator and refuse an answer that would poison the tree.
 
@@ -143,6 +149,8 @@ def evaluate(
         count: L.
         num_actions: A; None: actions are not discrete, and a prior is passed over.
         who: answers, by the name of the option, in what is said of wrong answers.
+        legal: `[L, A]`, what can be played, if that is known; an evaluator with an attribute
+            `heeds_masks` that is true is called with it as well.
 
     Returns:
         Prior `[L, A]` float32, or None for uniform ones, and value `[L]` float64, finite;
@@ -151,7 +159,8 @@ def evaluate(
     Raises:
         InvalidAnswer: that is what it was.
     """
-    answer = evaluator(obs)
+    heeds = legal is not None and getattr(evaluator, "heeds_masks", False)
+    answer = evaluator(obs, legal) if heeds else evaluator(obs)  # type: ignore[call-arg]
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise InvalidAnswer(
             f"{who}: must return (prior, value), the prior None for uniform; got "

@@ -86,14 +86,21 @@ class NetworkEvaluator:
         # Dynamic: waves differ in their number of leaves, and each new one would be compiled.
         self._forward: Any = torch.compile(network, dynamic=True) if compile else network
 
-    def __call__(self, obs: Any) -> Answer:
+    #: Planners that know what can be played tell it: `evaluator(obs, legal)`.
+    heeds_masks = True
+
+    def __call__(self, obs: Any, legal: npt.NDArray[np.bool_] | None = None) -> Answer:
         """Rate `[L, *obs]`: prior `[L, A]` or None, value `[L]`, both float32.
 
         Observations of a Dict or Tuple space reach the network as a dict or tuple of tensors.
+
+        Args:
+            obs: what is rated.
+            legal: `[L, A]`, of what Q values the best is taken; None: of all.
         """
         with torch.inference_mode():
             out = self._run(obs)
-            prior, value = self._answer(out)
+            prior, value = self._answer(out, legal)
             # Softmax in here: one more kernel costs less than a dozen of numpy's.
             if prior is not None:
                 prior = torch.softmax(prior / self.temperature, dim=1).cpu().numpy()
@@ -189,14 +196,19 @@ class NetworkEvaluator:
             rows = rows.copy()
         return torch.from_numpy(rows).to(self.device)
 
-    def _answer(self, out: NetworkOutput) -> tuple[Any, Any]:
+    def _answer(self, out: NetworkOutput, legal: npt.NDArray[np.bool_] | None) -> tuple[Any, Any]:
         """Return logits of the prior, or None, and values, or None."""
         # Once: a network has the same heads in every call.
         if self._kind is None:
             self._kind = self._checked_kind(out)
         if self._kind == "q":
             # Q values are the logits of the prior, and the best of them is the value.
-            return out.q, out.q.amax(dim=1)
+            q = out.q
+            if legal is not None:
+                # Nothing was learned of what cannot be played. Where nothing can be, all counts.
+                shut = torch.from_numpy(~legal & legal.any(axis=1, keepdims=True))
+                q = q.masked_fill(shut.to(q.device), -torch.inf)
+            return q, q.amax(dim=1)
         # Logits over actions that are not Discrete are no prior.
         logits = out.policy_logits if self._discrete and self._kind != "value" else None
         return logits, None if self._kind == "policy" else out.value

@@ -24,7 +24,7 @@ def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
         return mode
     # Both spellings: gymnasium's values, and the names that `make_vec` documents.
     known = {name: one for one in AutoresetMode for name in (one.value, one.name.lower())}
-    if mode not in known:
+    if not isinstance(mode, str) or mode not in known:
         names = [one.name.lower() for one in AutoresetMode]
         raise UnknownName(
             f"autoreset_mode must be one of {', '.join(names)}; got {mode!r}"

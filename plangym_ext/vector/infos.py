@@ -63,6 +63,10 @@ class GroupedInfos:
         """
         found: dict[str, Any] = {}
         for numbers, group in self._in_order(rows):
+            # All of them in another order are no whole column.
+            whole = len(numbers) == num_envs and (
+                isinstance(rows, range) or bool((numbers[1:] > numbers[:-1]).all())
+            )
             if group.final_obs is not None:
                 observations = _array_of(found, "final_obs", num_envs, np.dtype(object), ())
                 for number, obs in zip(numbers.tolist(), group.final_obs, strict=True):
@@ -71,8 +75,8 @@ class GroupedInfos:
             if group.final_obs is not None or group.final_columns:
                 inner = found.setdefault("final_info", {})
                 found.setdefault("_final_info", np.zeros(num_envs, bool))[numbers] = True
-                _add_columns(inner, num_envs, numbers, group.final_columns)
-            _add_columns(found, num_envs, numbers, group.columns)
+                _add_columns(inner, num_envs, numbers, group.final_columns, whole=whole)
+            _add_columns(found, num_envs, numbers, group.columns, whole=whole)
         return found
 
     def _in_order(self, rows: Sequence[int]) -> list[tuple[np.ndarray, InfoGroup]]:
@@ -105,10 +109,10 @@ class GroupedInfos:
 
 
 def _add_columns(
-    found: dict[str, Any], num_envs: int, numbers: np.ndarray, columns: Columns
+    found: dict[str, Any], num_envs: int, numbers: np.ndarray, columns: Columns, *, whole: bool
 ) -> None:
     for column, values in columns:
-        if len(numbers) == num_envs:  # they are the whole column
+        if whole:
             found[column.key] = values.astype(column.dtype, copy=False)
             found[f"_{column.key}"] = np.ones(num_envs, bool)
             continue

@@ -46,6 +46,10 @@ def _size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
     return -(-int(np.prod(shape)) * dtype.itemsize // 64) * 64
 
 
+#: Kinds of values that cannot be written to.
+_PLAIN = (bool, int, float, str, bytes, np.generic, type(None))
+
+
 class ObsBuffer:
     """The observations of n rows.
 
@@ -242,6 +246,8 @@ def infos_of(
     if not infos and not finals:
         return {}
     by_env = {rows[k]: info for k, info in infos}
+    if not isinstance(rows, range):  # the caller's order, in which actions came
+        by_env = dict(sorted(by_env.items()))
     # The usual step: every env says the same fields. To add them one env after another
     # takes longer and gives the same.
     if not finals and len(by_env) == num_envs > 1:
@@ -276,6 +282,9 @@ def _columns(infos: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return one column a key, if all infos have the same keys, and values of one kind for each."""
     first = infos[0]
     if any(info.keys() != first.keys() for info in infos):
+        return None
+    # A key that is called as the mask of another one: gymnasium's way decides which it is.
+    if any(key[:1] == "_" and key[1:] in first for key in first if isinstance(key, str)):
         return None
     found: dict[str, Any] = {}
     for key in first:
@@ -313,6 +322,11 @@ def some_infos(infos: dict[str, Any], rows: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def _own(value: Any) -> Any:
+    """Return a value of an info as the caller's: an env may go on writing into what it told."""
+    return value if isinstance(value, _PLAIN) else copy.deepcopy(value)
+
+
 def listed_infos(num_rows: int, results: StepResults) -> list[dict[str, Any]]:
     """Return infos as one dict for each row, as its env gave it.
 
@@ -320,7 +334,7 @@ def listed_infos(num_rows: int, results: StepResults) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = [{} for _ in range(num_rows)]
     for k, info in results.infos:
-        found[k] = dict(info)
+        found[k] = {key: _own(value) for key, value in info.items()}
     finals = results.finals
     if isinstance(results.infos, GroupedInfos):
         finals = results.infos.finals()

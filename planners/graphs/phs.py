@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.graphs.frontier import Floats
 from plangym_ext.planners.graphs.levin import LevinTS
 
@@ -26,6 +27,15 @@ class PHS(LevinTS):
     """
 
     value_to_go: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        if self.value_to_go and self.evaluator is None:
+            raise InvalidOption(
+                f"{self._option('value_to_go')} needs an evaluator, whose values they are; there "
+                f"is none."
+            )
 
     def _values_to_go(self) -> bool:
         """Return the option."""

@@ -69,7 +69,8 @@ class RolloutRater(Rater):
         count = len(leaves.rows)
         rating = unrated(count)
         if self.evaluator is not None:
-            prior, value = evaluate(self.evaluator, leaves.obs, count, num_actions)
+            asked = self.evaluator, leaves.obs, count, num_actions
+            prior, value = evaluate(*asked, legal=leaves.legal)
             rating = rating._replace(prior=prior, value=value)
             rating.evaluator_rows[:] = 1
         # A truncated leaf has no next step: its future is a guess of the evaluator's, or 0.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.whole_file import replacing
+from plangym_ext.errors import WrongKind
 from plangym_ext.planners.plans import SearchTree
 
 #: Version of the layout; written as column `format`.
@@ -34,7 +35,14 @@ def write_tree(path: str | os.PathLike[str], tree: SearchTree) -> None:
     Args:
         path: of the file, with its extension.
         tree: `plan.tree` of a plan made with `return_tree=True`.
+
+    Raises:
+        WrongKind: there is none.
     """
+    if tree is None:
+        raise WrongKind(
+            "write_tree: tree must be that of a plan; got None. Plan with return_tree=True."
+        )
     columns: dict[str, Any] = {name: np.asarray(column) for name, column in tree._asdict().items()}
     with replacing(Path(path), "wb") as file:
         np.savez_compressed(file, format=np.int32(FORMAT), **columns)

@@ -81,7 +81,7 @@ TASKS = {
         precision="bfloat16",
     ),
     "hopper-hop": Task(
-        37_500,
+        55_000,
         {
             "num_simulations": 384,
             "horizon": 5,

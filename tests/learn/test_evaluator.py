@@ -11,6 +11,7 @@ import plangym_ext
 from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn import NetworkConfig, NetworkEvaluator, NetworkOutput, make_network
 from plangym_ext.planners import MCTS, STS, play
+from plangym_ext.planners.evaluators import from_q
 
 VECTOR = Box(-np.inf, np.inf, (4,), np.float32)
 TWO = Discrete(2)
@@ -112,6 +113,28 @@ def test_q_values_give_the_best_value_and_a_softmax():
     np.testing.assert_array_equal(value, q.max(axis=1))
     weights = np.exp(q / 2)
     np.testing.assert_allclose(prior, weights / weights.sum(axis=1, keepdims=True), rtol=1e-5)
+    # The best of what can be played; of what nothing can be, all counts.
+    legal = np.array([[True, True], [False, True], [True, False], [False, False]])
+    prior, value = asked(obs(4), legal)
+    assert value.tolist() == [q[0].max(), q[1, 1], q[2, 0], q[3].max()]
+    assert (prior[1:3][~legal[1:3]] == 0).all()
+
+
+@pytest.mark.parametrize("made", ["function", "network"])
+def test_no_value_is_that_of_an_action_that_cannot_be_played(made):
+    with plangym_ext.make("Taxi-v4") as env:
+        state, seen, info = env.reset(seed=0)
+        if made == "function":
+            masks = np.array([env.gym_env.unwrapped.action_mask(number) for number in range(500)])
+            q = np.where(masks == 1, -1.0, 1000.0)
+            evaluator = from_q(lambda obs: q[np.asarray(obs)])
+        else:
+            spaces = env.observation_space, env.action_space
+            network = make_network(*spaces, NetworkConfig(hidden=(8,), heads=("q",)), seed=0)
+            evaluator = NetworkEvaluator(network)
+        legal = np.asarray(info["action_mask"], bool)
+        plan = MCTS(64, evaluator=evaluator).plan(env, state, rng=0, obs=seen, legal=legal)
+        assert plan.value < 0 if made == "function" else np.isfinite(plan.value)
 
 
 @pytest.mark.parametrize("space", [Box(-1.0, 1.0, (2,), np.float32), MultiDiscrete([2, 3])])

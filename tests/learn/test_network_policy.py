@@ -6,7 +6,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import plangym_ext
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.learn import NetworkConfig, NetworkEvaluator, NetworkPolicy, make_network
 from plangym_ext.planners import play
 
@@ -93,5 +93,14 @@ def test_what_it_cannot_do_is_said():
         policy(head="q").act(OBS[:2])
     with pytest.raises(InvalidOption, match=r"epsilon must be a finite number in \[0.0, 1.0\]"):
         policy(epsilon=2.0)
+    with pytest.raises(InvalidAnswer, match=r"what the network says must be finite; got \[nan"):
+        policy(bias=[np.nan, 0]).act(OBS[:2])
+    with pytest.raises(InvalidOption, match=r"as many actions as the env, 3; it has 2"):
+        policy().act(OBS[:1], legal=np.ones((1, 3), bool))
+    with (
+        plangym_ext.make("CartPole-v1") as env,
+        pytest.raises(InvalidOption, match=r"made for 3 actions; the env has Discrete\(2\)"),
+    ):
+        play(env, policy(Discrete(3)), seed=0, max_steps=2)
     with pytest.raises(ValueError, match=r"an agent needs obs"):
         policy().plan_batch(None, STATES, rngs=rngs(1))

@@ -25,6 +25,8 @@ SIMPLE = {
     "scaled": (VECTOR, TORQUES, AgentConfig(init="orthogonal", value_scale=3.0, log_std="state")),
     "nature": (SCREEN, Discrete(4), AgentConfig(init="orthogonal", kind="nature", hidden=(32,))),
     "normalized": (VECTOR, TORQUES, AgentConfig(init="orthogonal", normalize_obs=True)),
+    "planes": (Box(0, 1, (2, 3, 3), np.uint8), Discrete(4), AgentConfig(hidden=(8,))),
+    "wide planes": (Box(-1.0, 1.0, (2, 8, 8), np.float64), Discrete(4), AgentConfig(hidden=(8,))),
     "bits": (MultiBinary(5), Discrete(4), AgentConfig(init="orthogonal")),
     "number": (Discrete(7), Discrete(4), AgentConfig(init="orthogonal")),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.errors import InvalidAnswer, UnknownName
+from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownName
 from plangym_ext.planners import PHS, BestFirst, LevinTS, play
 
 
@@ -204,6 +204,8 @@ def test_phs_takes_steps_to_go_from_the_values_of_its_evaluator(models):
     assert planned(PHS(**both), model).budget.model_steps == straight
     both = {**options, "evaluator": network, "heuristic": lambda obs: 0.5 * told(obs)}
     assert planned(PHS(**both), model).budget.model_steps == straight
+    with pytest.raises(InvalidOption, match="value_to_go needs an evaluator"):
+        PHS(**options)
     # Values mean nothing unless it is said that they do.
     ignored = planned(PHS(evaluator=network, wave_size=1), model)
     assert ignored.budget.model_steps == planned(PHS(wave_size=1), model).budget.model_steps

@@ -13,7 +13,20 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.envs.line_game import LineGameEnv
 from plangym_ext.errors import InvalidOption, WrongKind
-from plangym_ext.learn import AgentPlanner, RandomAgent
+from plangym_ext.learn import (
+    Acted,
+    ActorCriticAgent,
+    Agent,
+    AgentConfig,
+    AgentPlanner,
+    NetworkConfig,
+    NetworkEvaluator,
+    NetworkPolicy,
+    RandomAgent,
+    make_agent_network,
+    make_network,
+)
+from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent
 from plangym_ext.planners import MCTS, STS, play
 
 GAME = "plangym_ext/TicTacToe-v0"
@@ -126,8 +139,30 @@ def test_an_agent_that_carries_something_is_refused(game):
             return np.zeros((num_rows, 1))
 
     agent = Carrying(game.action_space)
-    with pytest.raises(WrongKind, match="AgentPlanner: env must have one player; got 2"):
+    with pytest.raises(WrongKind, match=r"must carry nothing, and not look .*; Carrying does"):
         play(game, MCTS(2), opponent=agent, seed=0, max_steps=9)
+
+
+def test_networks_and_agents_of_ones_own_are_opponents(game):
+    class First(Agent):
+        looks_at = frozenset()
+
+        def step(self, inputs, carry):
+            return Acted(np.argmax(inputs.legal, axis=1), {}, None)
+
+    spaces = game.observation_space, game.action_space
+    network = make_network(*spaces, NetworkConfig(hidden=(8,)), seed=0)
+    screens = make_agent_network(*spaces, AgentConfig(hidden=(8,)), seed=0)
+    for opponent in (
+        First(),
+        NetworkPolicy(evaluator=NetworkEvaluator(network)),
+        EvaluatorAgent(NetworkEvaluator(network)),
+        ActorCriticAgent(screens),
+    ):
+        episode = play(game, MCTS(4), opponent=opponent, seed=0, max_steps=9)
+        assert episode.length >= 5
+    with pytest.raises(WrongKind, match=r"opponent must be a planner, or an agent .* a function"):
+        play(game, MCTS(4), opponent=lambda obs: 0, seed=0, max_steps=9)
 
 
 def test_an_opponent_needs_a_second_player():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.core import whole_file
+from plangym_ext.errors import WrongKind
 from plangym_ext.planners import IW, MCTS, STS, RolloutIW, read_tree, write_tree
 
 
@@ -43,6 +44,8 @@ def test_a_file_is_whole_or_not_there(tree, tmp_path, monkeypatch):
 
 
 def test_what_is_no_tree_is_refused(tree, tmp_path):
+    with pytest.raises(WrongKind, match="Plan with return_tree=True"):
+        write_tree(tmp_path / "none.npz", None)
     path = tmp_path / "tree.npz"
     path.write_bytes(b"not a file of columns")
     with pytest.raises(ValueError, match=r"read_tree: .*tree.npz is no tree"):

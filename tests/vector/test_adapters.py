@@ -190,6 +190,14 @@ def test_sb3_takes_lists_of_nested_actions_and_negative_indices():
     ours.close()
 
 
+def test_sb3_takes_an_index_twice():
+    ours, theirs = sb3_pair(MAKES["CartPole-v1"])
+    for one in (ours, theirs):
+        one.set_attr("tag", 3, indices=[0, -2])
+        assert one.get_attr("tag", indices=[0]) == [3]
+        one.close()
+
+
 def test_sb3_wants_resets_in_the_same_step():
     adapters = pytest.importorskip("plangym_ext.vector.adapters.stable_baselines3")
     with (

@@ -496,6 +496,87 @@ def test_wrong_actions_are_refused_before_anything_moves(options):
         assert_same(venv.get_states(), before)
 
 
+class Echo(gym.Env):
+    """Its infos say what was played; an array and a list of them are written to in place."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.Discrete(100)
+    place = np.zeros(1, int)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.past = np.zeros(1, int), []
+        return np.zeros(1, np.float32), {"played": int((options or {}).get("played", -1))}
+
+    def step(self, action):
+        self.place[0] = action
+        self.past.append(int(action))
+        info = {"played": int(action), "place": self.place, "past": self.past}
+        return np.zeros(1, np.float32), float(action), False, False, info
+
+
+@live_backends
+def test_sub_envs_in_another_order_have_their_own_infos(options):
+    with plangym_ext.make_vec(Echo, 3, **options) as venv:
+        venv.reset(seed=0)
+        actions, order = np.array([12, 10, 11]), [2, 0, 1]
+        for stepped in (venv.step(actions, order), begun(venv, actions, order)):
+            _, rewards, _, _, infos = stepped
+            assert rewards.tolist() == infos["played"].tolist() == [12, 10, 11]
+
+
+def begun(venv, actions, order):
+    venv.step_async(actions, order)
+    return venv.step_wait()
+
+
+def test_rows_of_a_kernel_in_another_order_have_their_own_infos():
+    with plangym_ext.make_vec("Taxi-v4", 3, backend="kernel") as venv:
+        venv.reset(seed=0)
+        mask = gym.make("Taxi-v4").unwrapped.action_mask
+        for order in ([2, 0, 1], [0, 1, 2], [1, 0]):
+            obs, *_, infos = venv.step(np.arange(len(order)), order)
+            assert infos["action_mask"].tolist() == [mask(int(one)).tolist() for one in obs]
+
+
+@live_backends
+def test_listed_infos_are_the_callers(options):
+    with plangym_ext.make_vec(Echo, 2, **options) as venv:
+        venv.list_infos = True
+        venv.reset(seed=0)
+        kept = [venv.step(np.array([k, k]))[-1] for k in (3, 4)]
+        assert [int(infos[0]["place"][0]) for infos in kept] == [3, 4]
+        assert [infos[1]["past"] for infos in kept] == [[3], [3, 4]]
+
+
+def test_a_key_that_is_called_like_the_mask_of_another():
+    class Both(Echo):
+        def step(self, action):
+            return *super().step(action)[:-1], {"t": 1, "_t": 5}
+
+    with plangym_ext.make_vec(Both, 2) as venv:
+        plain = gym.vector.SyncVectorEnv([Both] * 2)
+        for each in (venv, plain):
+            each.reset(seed=0)
+        assert_same(venv.step(np.zeros(2, int))[-1], plain.step(np.zeros(2, int))[-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"timeout": -1}, PlangymExtError, "make_vec: timeout must be .*; got -1"),
+        ({"timeout": "5"}, PlangymExtError, "make_vec: timeout must be"),
+        ({"address": "10.0.0.1:6379"}, ValueError, "make_vec: address=.* is for the ray backend"),
+        ({"invalid": "rais"}, PlangymExtError, "make_vec: invalid must be one of"),
+        ({"autoreset_mode": [1]}, PlangymExtError, r"autoreset_mode must be one of .*; got \[1\]"),
+        ({"wrappers": TimeLimit}, TypeError, "make_vec: wrappers must be a sequence"),
+    ],
+)
+def test_options_are_checked_on_every_backend(given, error, message):
+    with pytest.raises(error, match=message):
+        cart_pole(**given)
+
+
 def test_wrong_seeds_and_masks_are_refused():
     with cart_pole() as venv:
         for seed, error, text in (

@@ -11,6 +11,7 @@ from plangym_ext.arrays.nested import leaves
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
+from plangym_ext.learn.agents.network_agent import refuse_infinite
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.distributions.masking import masked
@@ -38,6 +39,8 @@ class EvaluatorAgent(Agent):
         InvalidOption: there is no such head; at the first step, the network lacks it.
     """
 
+    looks_at = frozenset()  # at the observation alone
+
     def __init__(
         self,
         evaluator: NetworkEvaluator,
@@ -58,12 +61,36 @@ class EvaluatorAgent(Agent):
         """Choose actions; see `Agent.step`."""
         out = self.evaluator.ask(inputs.obs)
         distribution = self._distribution()
-        params = masked(self._params(out), inputs.legal)
+        params = self._params(out)
+        refuse_infinite(params, type(self).__name__, "what the network says")
+        if inputs.legal is not None and inputs.legal.shape != params.shape:
+            raise InvalidOption(
+                f"{type(self).__name__}: the network must have as many actions as the env, "
+                f"{inputs.legal.shape[1]}; it has {params.shape[1]}. Make it with the env's "
+                f"action_space."
+            )
+        params = masked(params, inputs.legal)
         info = {"value": out.value, "q": out.q}
         if isinstance(distribution, Categorical):
             info["probabilities"] = distribution.probabilities(params)
         told = {name: rows for name, rows in info.items() if rows is not None}
         return Acted(self._actions(distribution, params, inputs), told, carry)
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse spaces that the network was not made for.
+
+        Raises:
+            InvalidOption: it has another number of actions, or takes no such observations.
+        """
+        self.evaluator.check_space(observation_space)
+        distribution = getattr(self.evaluator.network, "distribution", None)
+        mine = getattr(distribution, "num_actions", None)
+        theirs = getattr(action_space, "n", None)
+        if mine is not None and mine != theirs:
+            raise InvalidOption(
+                f"{type(self).__name__}: the network was made for {mine} actions; the env has "
+                f"{action_space}. Make it with the env's action_space."
+            )
 
     def value(self, inputs: Inputs, carry: Any) -> Any:
         """Return `[B]` float32: the value head's, or the best Q value; see `Agent.value`."""

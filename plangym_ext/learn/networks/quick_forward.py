@@ -42,7 +42,7 @@ class QuickForward:
             for m in network.modules()
         ]
         self._normalizer, self._layout = network.normalizer, network.body.layout
-        self._casts = _only_casts(network.body.parts[0])
+        self._casts = _only_casts(_first(network.body.parts[0]))
         self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
         # Empty where heads share the body: the value is then a column of them.
         self._value: list[Layer] = []
@@ -93,6 +93,13 @@ def is_simple(network: Any) -> bool:
         and {name for name, _ in network.named_children()} <= _KNOWN
         and not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
     )
+
+
+def _first(module: nn.Module) -> nn.Module:
+    """Return the module of nested sequences that is asked first."""
+    while isinstance(module, nn.Sequential) and len(module):
+        module = module[0]
+    return module
 
 
 def _layers_of(body: InputBody) -> Iterator[Layer]:

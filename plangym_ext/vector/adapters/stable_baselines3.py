@@ -124,4 +124,5 @@ class StableBaselines3VecEnv(VecEnv):
 
     def _numbers(self, indices: Any) -> list[int]:
         # Negative ones count from the end, as in SB3's own lists of envs.
-        return [range(self.num_envs)[int(env)] for env in self._get_indices(indices)]
+        found = [range(self.num_envs)[int(env)] for env in self._get_indices(indices)]
+        return list(dict.fromkeys(found))  # SB3 takes an env twice, as what is done once more
