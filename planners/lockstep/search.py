@@ -140,8 +140,7 @@ class Search:
         if self.rater.rates_roots and len(fresh):
             # All are rated as cut (`fresh >= 0` holds of every row): no step led here.
             legal = None if request.legal is None else request.legal[fresh]
-            leaves = Leaves(fresh, None, rows_of(request.obs, fresh), fresh >= 0, legal)
-            rating = self.rate(leaves)
+            rating = self.rate(Leaves(fresh, None, rows_of(request.obs, fresh), fresh >= 0, legal))
             self.tree.value[fresh, ROOT] = rating.value
             if rating.prior is not None:
                 self.tree.prior[fresh, ROOT] = rating.prior
