@@ -344,7 +344,7 @@ class FrontierSearch(Planner):
         policy = self._policy()
         prior, value = None, None
         if policy is not None:
-            prior, value = evaluate(policy, obs, *legal.shape, legal=legal)
+            prior, value = evaluate(policy, obs, len(legal), legal.shape[1], legal=legal)
         if prior is None:
             count = np.maximum(legal.sum(axis=1, keepdims=True), 1)
             return np.broadcast_to(-np.log(count), legal.shape), value
