@@ -98,7 +98,8 @@ def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | Non
                 f"from_q: the function must return Q values [L, A], a row per observation; got "
                 f"shape {q.shape}."
             )
-        if legal is not None:
+        # Of another number of actions the planner tells, in its own words.
+        if legal is not None and legal.shape == q.shape:
             # Nothing was learned of what cannot be played. Where nothing can be, all counts.
             q = np.where(legal | ~legal.any(axis=1, keepdims=True), q, -np.inf)
         if policy is not None:

@@ -204,7 +204,8 @@ class NetworkEvaluator:
         if self._kind == "q":
             # Q values are the logits of the prior, and the best of them is the value.
             q = out.q
-            if legal is not None:
+            # Of another number of actions the planner tells, in its own words.
+            if legal is not None and legal.shape == q.shape:
                 # Nothing was learned of what cannot be played. Where nothing can be, all counts.
                 shut = torch.from_numpy(~legal & legal.any(axis=1, keepdims=True))
                 q = q.masked_fill(shut.to(q.device), -torch.inf)

@@ -8,7 +8,7 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import plangym_ext
-from plangym_ext.errors import ForeignNetwork, InvalidOption
+from plangym_ext.errors import ForeignNetwork, InvalidAnswer, InvalidOption
 from plangym_ext.learn import NetworkConfig, NetworkEvaluator, NetworkOutput, make_network
 from plangym_ext.planners import MCTS, STS, play
 from plangym_ext.planners.evaluators import from_q
@@ -135,6 +135,9 @@ def test_no_value_is_that_of_an_action_that_cannot_be_played(made):
         legal = np.asarray(info["action_mask"], bool)
         plan = MCTS(64, evaluator=evaluator).plan(env, state, rng=0, obs=seen, legal=legal)
         assert plan.value < 0 if made == "function" else np.isfinite(plan.value)
+        few = from_q(lambda obs: np.zeros((len(obs), 2)))
+        with pytest.raises(InvalidAnswer, match=r"\(1, 2\)"):
+            MCTS(4, evaluator=few).plan(env, state, rng=0, obs=seen, legal=legal)
 
 
 @pytest.mark.parametrize("space", [Box(-1.0, 1.0, (2,), np.float32), MultiDiscrete([2, 3])])
