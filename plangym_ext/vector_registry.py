@@ -86,11 +86,13 @@ def make_vec(
     """
     from plangym_ext.core.invalid import checked_policy
     from plangym_ext.core.numbers import seconds_or_none
+    from plangym_ext.states.trials.choice import check_way
     from plangym_ext.vector.make import native_vector_env, vector_env
 
     # On all backends alike, also where there is nothing that could hang or be looked for.
     seconds_or_none("make_vec: timeout", timeout)
     checked_policy(invalid, "make_vec")
+    check_way(state, "off")
     check_cluster("make_vec", backend, address)
     if callable(wrappers):
         raise TypeError(

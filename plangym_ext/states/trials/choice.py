@@ -19,13 +19,17 @@ _QUICK: dict[str, Any] = {"seed": 1, "save_points": (0, 2), "num_steps": 6}
 _CHECK_SECONDS = 20.0
 
 
-def check_way(state: str) -> None:
+def check_way(state: str, *others: str) -> None:
     """Refuse what names no way to capture a state.
 
+    Args:
+        state: the name.
+        others: that are taken as well.
+
     Raises:
-        UnknownName: it is none of "auto", `METHODS` and "approximate".
+        UnknownName: it is none of "auto", `METHODS`, "approximate" and the others.
     """
-    known = ("auto", *METHODS, "approximate")
+    known = ("auto", *METHODS, "approximate", *others)
     if state not in known:
         raise UnknownName(
             f"state must be one of {', '.join(known)}; got {state!r}{suggestion(state, known)}"
