@@ -9,6 +9,8 @@ import numpy as np
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.graphs.frontier import Floats
 from plangym_ext.planners.graphs.levin import LevinTS
+from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.request import PlanRequest
 
 
 @dataclass(eq=False, kw_only=True)
@@ -28,14 +30,15 @@ class PHS(LevinTS):
 
     value_to_go: bool = False
 
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Find ways; see `LevinTS`."""
+        # Only now: commands make the planner first, and then give it the network of a run.
         if self.value_to_go and self.evaluator is None:
             raise InvalidOption(
                 f"{self._option('value_to_go')} needs an evaluator, whose values they are; there "
                 f"is none."
             )
+        return super()._plan_batch(request)
 
     def _values_to_go(self) -> bool:
         """Return the option."""

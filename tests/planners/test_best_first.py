@@ -205,7 +205,7 @@ def test_phs_takes_steps_to_go_from_the_values_of_its_evaluator(models):
     both = {**options, "evaluator": network, "heuristic": lambda obs: 0.5 * told(obs)}
     assert planned(PHS(**both), model).budget.model_steps == straight
     with pytest.raises(InvalidOption, match="value_to_go needs an evaluator"):
-        PHS(**options)
+        planned(PHS(**options), model)
     # Values mean nothing unless it is said that they do.
     ignored = planned(PHS(evaluator=network, wave_size=1), model)
     assert ignored.budget.model_steps == planned(PHS(wave_size=1), model).budget.model_steps

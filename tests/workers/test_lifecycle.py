@@ -412,10 +412,22 @@ def test_number_of_workers_is_checked(n_workers):
 # What workers import, and what may go on beside them --------------------------------
 
 
-def test_worker_imports_neither_numba_nor_torch():
-    with ExternalProcess(Faulty) as process:
-        process.reset(seed=0)
-        modules = set(process.imported_modules)
+def test_worker_imports_neither_numba_nor_torch(tmp_path):
+    # In a process of its own: where a worker has needed torch, those after it have it from the
+    # start.
+    out = run_script(
+        """
+        import toy_envs
+        from plangym_ext.workers.external_process import ExternalProcess
+
+        if __name__ == "__main__":
+            with ExternalProcess(toy_envs.Faulty) as process:
+                process.reset(seed=0)
+                print(*process.imported_modules)
+        """,
+        tmp_path,
+    )
+    modules = set(out.split())
     assert "gymnasium" in modules
     assert not modules & {"numba", "torch", "mujoco", "ale_py", "pygame", "ray"}
     # Only constructors, errors and attributes that need it bring it in.
