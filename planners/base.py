@@ -132,6 +132,11 @@ class Planner(ABC):
         """Whether it plans for both players of an env that has two."""
         return False
 
+    @property
+    def for_two_players(self) -> str:
+        """What plays there, in a sentence for messages."""
+        return "MCTS and STS plan for two whose gains are each other's losses."
+
     # Limits ---------------------------------------------------------------------
 
     @property

@@ -81,15 +81,9 @@ def check_players(planner: Any, model: Any) -> None:
                 f"up; got {model.frameskip}. Make the env without it."
             )
         return
-    if count == 2 and hasattr(planner, "agent"):
-        raise WrongKind(
-            f"{name}: an agent that moves for either of two players must carry nothing, and not "
-            f"look at the previous action and reward, which are the other's; "
-            f"{type(planner.agent).__name__} does. Set its looks_at = frozenset() if it does not."
-        )
     raise WrongKind(
         f"{name}: env must have {'one or two players' if planner.two_players else 'one player'}; "
-        f"got {count} in {model}. MCTS and STS plan for two whose gains are each other's losses."
+        f"got {count} in {model}. {planner.for_two_players}"
     )
 
 

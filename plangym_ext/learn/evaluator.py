@@ -12,6 +12,7 @@ from plangym_ext.arrays.nested import mapped, num_rows
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.devices import check_device
+from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.state import load_network_state
 from plangym_ext.learn.torch_extra import nn, torch
@@ -206,9 +207,7 @@ class NetworkEvaluator:
             q = out.q
             # Of another number of actions the planner tells, in its own words.
             if legal is not None and legal.shape == q.shape:
-                # Nothing was learned of what cannot be played. Where nothing can be, all counts.
-                shut = torch.from_numpy(~legal & legal.any(axis=1, keepdims=True))
-                q = q.masked_fill(shut.to(q.device), -torch.inf)
+                q = masked(q, torch.from_numpy(legal).to(q.device))
             return q, q.amax(dim=1)
         # Logits over actions that are not Discrete are no prior.
         logits = out.policy_logits if self._discrete and self._kind != "value" else None

@@ -57,6 +57,15 @@ class AgentPlanner(Planner):
         looks_at = getattr(self.agent, "looks_at", True)
         return self.agent.initial_carry(1) is None and not looks_at
 
+    @property
+    def for_two_players(self) -> str:
+        """What an agent must be to move for either of two; see `Planner`."""
+        return (
+            f"An agent that moves for either of two must carry nothing, and not look at the "
+            f"previous action and reward, which are the other's; {type(self.agent).__name__} does. "
+            f"Set its looks_at = frozenset() if it does not."
+        )
+
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
         """Hear what the actions of the last `plan_batch` earned."""
         self._kept.rewards = np.asarray(rewards, np.float32)

@@ -108,7 +108,8 @@ class StableBaselines3VecEnv(VecEnv):
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of some envs to one value."""
-        numbers = self._numbers(indices)
+        # SB3 takes an env twice: it has the value once more then.
+        numbers = list(dict.fromkeys(self._numbers(indices)))
         self.venv.set_attr(attr_name, [copy.deepcopy(value) for _ in numbers], numbers)
 
     def env_method(
@@ -124,5 +125,4 @@ class StableBaselines3VecEnv(VecEnv):
 
     def _numbers(self, indices: Any) -> list[int]:
         # Negative ones count from the end, as in SB3's own lists of envs.
-        found = [range(self.num_envs)[int(env)] for env in self._get_indices(indices)]
-        return list(dict.fromkeys(found))  # SB3 takes an env twice, as what is done once more
+        return [range(self.num_envs)[int(env)] for env in self._get_indices(indices)]
