@@ -77,6 +77,13 @@ def _is_rays(target: str) -> bool:
     return "ray" in sys.modules and target.startswith(("socket:", "anon_inode:", "/tmp/ray/"))
 
 
+def _is_cudas(target: str) -> bool:
+    """Return whether a descriptor may be CUDA's, which keeps what it opens on its first use."""
+    torch = sys.modules.get("torch")
+    kinds = ("/dev/nvidia", "anon_inode:[eventfd]", "socket:", "pipe:")
+    return torch is not None and torch.cuda.is_initialized() and target.startswith(kinds)
+
+
 def _stop_helpers_of_multiprocessing() -> None:
     """End the two processes that the standard library starts once and keeps."""
     for module, name in (("resource_tracker", "_resource_tracker"), ("forkserver", "_forkserver")):
@@ -94,7 +101,7 @@ def _gained(before: Held) -> list[str]:
     lines += [
         f"file descriptor {fd}: {target}"
         for fd, target in sorted(now.descriptors - before.descriptors)
-        if not (_HARMLESS.search(target) or _is_rays(target))
+        if not (_HARMLESS.search(target) or _is_rays(target) or _is_cudas(target))
     ]
     lines += [
         f"mapped memory file {name} (inode {inode})"

@@ -1,9 +1,15 @@
-"""Check that torch can compute on a device."""
+"""Where a network is, and whether torch can compute there."""
 
 from __future__ import annotations
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.torch_extra import torch
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Return the device of the first weights of a network; of one that has none, the CPU."""
+    first = next(network.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
 
 
 def check_device(device: str, where: str) -> None:

@@ -1,4 +1,4 @@
-"""torch's own randomness and threads: what has to be fixed for a run to be repeated."""
+"""torch's own randomness, threads and kernels: what is fixed for a run to be repeated."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from plangym_ext.learn.torch_extra import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's generator, and put it back as it was when the block ends.
+    """Seed torch's generators, and put them back as they were when the block ends.
 
-    A process has one such generator: two threads in here at once draw from each other's.
+    A process has one for each device: two threads in here at once draw from each other's.
     """
-    # On the CPU alone: to fork the generators of GPUs would start CUDA.
-    with torch.random.fork_rng(devices=[]):
+    # Of GPUs only where CUDA has started: to fork their generators would start it.
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=gpus):
         torch.manual_seed(seed)
         yield
 
@@ -33,32 +34,60 @@ def fix_threads(count: int) -> int:
     return before
 
 
+@contextmanager
+def fixed_kernels() -> Iterator[None]:
+    """Have convolutions on GPUs add in one order until the block ends."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    # `benchmark` chooses among orders by the clock.
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark = before
+
+
 class TorchRandom:
-    """A stream of torch's generator that belongs to one run, such as for dropout.
+    """A stream of torch's generators that belongs to one run, such as for dropout.
 
     Args:
         seed: of the stream.
+        device: of what draws; on a GPU its generator is a part of the stream, beside the CPU's.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, device: Any = "cpu") -> None:
+        device = torch.device(device)
+        self._gpus = [device] if device.type == "cuda" else []
         with seeded(seed):
-            self._state: torch.Tensor = torch.random.get_rng_state()
+            self._states = self._present()
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """Let torch draw from this stream while the block runs."""
-        with torch.random.fork_rng(devices=[]):
-            torch.random.set_rng_state(self._state)
+        with self._put_back(), fixed_kernels():
+            torch.random.set_rng_state(self._states[0])
+            for gpu, state in zip(self._gpus, self._states[1:], strict=True):
+                torch.cuda.set_rng_state(state, gpu)
             try:
                 yield
             finally:
                 # Also after an error: what was drawn until then was drawn.
-                self._state = torch.random.get_rng_state()
+                self._states = self._present()
+
+    def _put_back(self) -> Any:
+        return torch.random.fork_rng(devices=self._gpus)
+
+    def _present(self) -> list[torch.Tensor]:
+        return [torch.random.get_rng_state(), *map(torch.cuda.get_rng_state, self._gpus)]
 
     def state_dict(self) -> Any:
-        """Return the state, `[N]` uint8."""
-        return self._state.numpy().copy()
+        """Return the state, `[N]` uint8: of the CPU's generator, then of the GPU's."""
+        return torch.cat(self._states).numpy()
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on from a state."""
-        self._state = torch.from_numpy(np.array(state, np.uint8))
+        """Go on from a state; a generator that it has nothing of stays as it is."""
+        whole = torch.from_numpy(np.array(state, np.uint8))
+        for i, own in enumerate(self._states):
+            part, whole = whole[: len(own)], whole[len(own) :]
+            if len(part):
+                self._states[i] = part

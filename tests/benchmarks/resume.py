@@ -95,7 +95,7 @@ def typed(preset: str, folder: Path, options: argparse.Namespace) -> list[str]:
     plans = compose([preset]).agent is None
     workers = "collector.n_workers" if plans else "env.n_workers"
     settings = {**SETTINGS, **(PLANS if plans else {}), **SMALLER.get(preset, {})}
-    settings["rounds"] = options.rounds
+    settings |= {"rounds": options.rounds, "device": options.device}
     if options.n_workers:
         settings[workers] = options.n_workers
     changed = [f"--{key}={value}" for key, value in settings.items()]
@@ -225,7 +225,8 @@ class Outcome(NamedTuple):
 
 def known(preset: str, folder: Path, options: argparse.Namespace) -> Outcome:
     """Return what became of a preset, from its file if it was tried before in this folder."""
-    asked = [options.kills, options.rounds, options.n_workers, options.seed, list(STAGES)]
+    names = ("kills", "rounds", "n_workers", "seed", "device")
+    asked = [*(getattr(options, name) for name in names), list(STAGES)]
     file = folder / "outcome.json"
     if file.exists():
         kept = json.loads(file.read_text())
@@ -306,6 +307,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--n-workers", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="of networks and what they learn")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--out", type=Path, help="keep the runs here; no preset is tried twice")
     parser.add_argument("--page", type=Path, help="write the result to this page of benchmarks")

@@ -33,6 +33,7 @@ def parsed() -> Any:
         quick="some rounds of each, to try it",
     )
     found.add_argument("--speed", action="store_true", help="the tasks of speed, not of learning")
+    found.add_argument("--device", default="cpu", help="of networks and what they learn")
     found.add_argument(
         "--presets", action="store_true", help="write what presets reached into the package"
     )

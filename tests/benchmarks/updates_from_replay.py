@@ -38,6 +38,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--who", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
     parser.add_argument("--sb3-python", metavar="PATH", help="one that has stable_baselines3")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", default="cpu", help="of networks and what they learn")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
     parser.add_argument("--out", type=Path, help="write all rates here, as JSON")
@@ -50,7 +51,7 @@ def rate(who: str, algorithm: str, options: argparse.Namespace) -> float:
     python = options.sb3_python if program == "sb3.py" else sys.executable
     threads = str(max(1, options.threads // count))
     command = [python, str(HERE / "replay_updates" / program), algorithm, precision]
-    command += [threads, str(options.seconds)]
+    command += [threads, str(options.seconds), options.device]
     env = {**os.environ, "OMP_NUM_THREADS": threads}
     running = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(count)

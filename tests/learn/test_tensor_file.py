@@ -14,6 +14,8 @@ from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.learn import tensor_file
 from plangym_ext.learn.repeatable import TorchRandom, fix_threads, seeded
 
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=NO_GPU)]
 CONTENT = {
     "none": None,
     "numbers": [1, 2.5, True, "text"],
@@ -79,29 +81,55 @@ def test_an_object_is_never_read(tmp_path):
         assert not mark.exists()
 
 
-def test_a_stream_of_torch_goes_on_where_it_was():
-    first = TorchRandom(3)
-    outside = torch.random.get_rng_state()
+def generator_state(device):
+    return torch.random.get_rng_state() if device == "cpu" else torch.cuda.get_rng_state()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_stream_of_torch_goes_on_where_it_was(device):
+    first = TorchRandom(3, device)
+    outside = generator_state(device)
     with first.used():
-        torch.rand(5)
+        torch.rand(5, device=device)
     state = first.state_dict()
     with first.used():
-        wanted = torch.rand(5)
-    second = TorchRandom(4)
+        wanted = torch.rand(5), torch.rand(5, device=device)
+    second = TorchRandom(4, device)
     second.load_state_dict(state)
     with second.used():
-        assert torch.equal(torch.rand(5), wanted)
+        assert torch.equal(torch.rand(5), wanted[0])
+        assert torch.equal(torch.rand(5, device=device), wanted[1])
     # Others are not disturbed.
-    assert torch.equal(torch.random.get_rng_state(), outside)
+    assert torch.equal(generator_state(device), outside)
 
 
-def test_seeded_puts_the_generator_back():
-    before = torch.random.get_rng_state()
+@NO_GPU
+def test_a_stream_that_was_saved_without_a_gpu_goes_on_with_one():
+    first, second = TorchRandom(3), TorchRandom(4, "cuda")
+    second.load_state_dict(first.state_dict())
+    with first.used():
+        wanted = torch.rand(5)
+    with second.used():
+        assert torch.equal(torch.rand(5), wanted)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_seeded_puts_the_generator_back(device):
+    torch.zeros(1, device=device)
+    before = generator_state(device)
     with seeded(1):
-        one = torch.rand(2)
+        one = torch.rand(2, device=device)
     with seeded(1):
-        assert torch.equal(torch.rand(2), one)
-    assert torch.equal(torch.random.get_rng_state(), before)
+        assert torch.equal(torch.rand(2, device=device), one)
+    assert torch.equal(generator_state(device), before)
+
+
+def test_kernels_are_fixed_and_put_back():
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    with TorchRandom(0).used():
+        assert (cudnn.deterministic, cudnn.benchmark) == (True, False)
+    assert (cudnn.deterministic, cudnn.benchmark) == before
 
 
 def test_threads_are_fixed_and_put_back():

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.repeatable import TorchRandom
@@ -52,7 +53,7 @@ class AgentAlgorithm(ABC):
             )
         self.updates = self.steps = 0
         self.group: LearnerGroup = ALONE
-        self._random = TorchRandom(seed)
+        self._random = TorchRandom(seed, device_of(network))
 
     def join(self, group: LearnerGroup) -> None:  # noqa: ARG002
         """Learn together with the algorithms of other processes, from the weights of the first.

@@ -14,6 +14,7 @@ from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
 from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
+from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.of_observations import OfObservations
 from plangym_ext.learn.replay.uniform import ReplayBuffer
@@ -168,7 +169,7 @@ class ExpertIteration(AgentAlgorithm):
         }
 
     def _tensor(self, rows: Any) -> Any:
-        device = next(self.network.parameters()).device
+        device = device_of(self.network)
         return mapped(lambda leaf: torch.from_numpy(np.ascontiguousarray(leaf)).to(device), rows)
 
     # Saving ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Random numbers of torch's generators."""
+"""Random numbers of torch's generators, the same on every device."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ class TorchNoise:
 
     Args:
         shape: of the rows, such as `params.shape[:-1]`.
-        generator: None: torch's own.
-        device: where they are made; that of the generator.
+        generator: that draws them, on its own device; None: torch's own on the CPU, whose stream
+            is a part of checkpoints.
+        device: where they are needed.
     """
 
     def __init__(self, shape: tuple[int, ...], generator: Any = None, device: Any = "cpu") -> None:
-        self._shape, self._more = tuple(shape), {"generator": generator, "device": device}
+        drawn_on = "cpu" if generator is None else generator.device
+        self._shape, self._more = tuple(shape), {"generator": generator, "device": drawn_on}
+        self._device = device
 
     def uniform(self, k: int = 1) -> Any:
         """Return `[*shape, k]` float64 in [0, 1)."""
-        return torch.rand(*self._shape, k, dtype=torch.float64, **self._more)
+        return torch.rand(*self._shape, k, dtype=torch.float64, **self._more).to(self._device)
 
     def normal(self, k: int = 1) -> Any:
         """Return `[*shape, k]` float32."""
-        return torch.randn(*self._shape, k, **self._more)
+        return torch.randn(*self._shape, k, **self._more).to(self._device)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.repeatable import TorchRandom
@@ -185,7 +186,7 @@ class Trainer(ABC):
 
     @property
     def _device(self) -> torch.device:
-        return next(self.network.parameters()).device
+        return device_of(self.network)
 
     def _refuse_infinite(
         self, found: Mapping[str, float], batch: Mapping[str, npt.NDArray[Any]]
@@ -247,7 +248,7 @@ class ReplayAlgorithm:
     ) -> None:
         self.trainer, self.replay = trainer, replay
         self._num_updates, self._min_rows, self._group_by = updates, min_rows, group_by
-        self._random = TorchRandom(seed)
+        self._random = TorchRandom(seed, device_of(trainer.network))
 
     @property
     def updates(self) -> int:

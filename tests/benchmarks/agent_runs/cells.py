@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ def cells(names: list[str], seeds: list[int], who: list[str]) -> Iterator[Cell]:
 
 def run(cell: Cell, options: Any) -> None:
     """Run a cell and write its file; see `run_apart`."""
-    config = TASKS[cell.name].config(cell.seed)
+    config = dataclasses.replace(TASKS[cell.name].config(cell.seed), device=options.device)
     rounds = max(1, QUICK // config.steps_per_round) if options.quick else config.rounds
     if cell.who == "ours":
         # None where speed is measured.

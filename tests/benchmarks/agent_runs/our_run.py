@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from agent_runs.curve import Curve
+from agent_runs.gpu import gpu_of
 from plangym_ext.learn.repeatable import fix_threads
 from plangym_ext.run.files import write_json
 from plangym_ext.run.logs.runs import read_columns
@@ -46,7 +47,7 @@ def main() -> None:
         "training": curve.last_tenth(),
         "evaluation": returns,
         "curve": curve.points(),
-        "versions": versions(),
+        "versions": {**versions(), **gpu_of(config.device)},
     }
     write_json(out, found)
     shutil.rmtree(folder)

@@ -37,7 +37,21 @@ def _about(rows: Rows) -> Iterator[str]:
     if days:
         yield f"- Date: {days[0]}" + (f" to {days[-1]}" if days[1:] else "") + "."
         yield f"- With: {', '.join(found)}."
+    yield from _on_gpus(rows)
     yield ""
+
+
+def _on_gpus(rows: Rows) -> Iterator[str]:
+    """Yield a line for each GPU, with the runs that have learned on it."""
+    found: dict[str, list[str]] = {}
+    for name, by_who in rows.items():
+        for who, runs in by_who.items():
+            for gpu in sorted({run["versions"].get("gpu", "") for run in runs} - {""}):
+                seeds = [str(run["seed"]) for run in runs if run["versions"].get("gpu") == gpu]
+                told = f"{name}, {_NAMES[who]} (seeds {', '.join(seeds)})"
+                found.setdefault(gpu, []).append(told)
+    for gpu, runs in found.items():
+        yield f"- Learned on {gpu}, all else on processors: {'; '.join(runs)}."
 
 
 def _learning(rows: Rows) -> Iterator[str]:

@@ -29,6 +29,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNorm
 from stable_baselines3.dqn import dqn
 
 from agent_runs.curve import Curve
+from agent_runs.gpu import gpu_of
 
 _ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
@@ -61,7 +62,7 @@ def main() -> None:
         "training": curve.last_tenth(),
         "evaluation": played(model, settings, request["episodes"], request["seed"]),
         "curve": curve.points(),
-        "versions": versions(),
+        "versions": {**versions(), **gpu_of(settings["device"])},
     }
     write(request["out"], found)
 
@@ -82,7 +83,7 @@ def model_of(
         "CnnPolicy" if settings["atari"] else "MlpPolicy",
         envs,
         seed=settings["seed"],
-        device="cpu",
+        device=settings["device"],
         policy_kwargs=policy(settings["policy"], activations),
         **keywords(settings["keywords"], envs),
     )

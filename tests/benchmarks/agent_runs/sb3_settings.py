@@ -34,6 +34,7 @@ def sb3_settings(config: RunConfig) -> dict[str, Any]:
         "squared": getattr(config.algorithm.config, "loss", None) == "squared",
         "seed": config.seed,
         "threads": config.threads,
+        "device": config.device,
     }
 
 

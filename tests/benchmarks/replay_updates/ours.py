@@ -1,4 +1,4 @@
-"""Prints how many updates per second an algorithm makes: algorithm, precision, threads, seconds."""
+"""Prints updates per second: of an algorithm, precision, threads, seconds, and a device."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def tree() -> ArrayDict:
 
 
 def main() -> None:
-    name, precision, threads, seconds = sys.argv[1:]
+    name, precision, threads, seconds, device = sys.argv[1:]
     torch.set_num_threads(int(threads))
     algorithm_class, policy = ALGORITHMS[name]
     space = spaces.Box(-np.inf, np.inf, (OBS,), np.float64), spaces.Box(-1, 1, (ACTION,))
-    network = make_agent_network(*space, policy(), seed=0)
+    network = make_agent_network(*space, policy(), seed=0).to(device)
     config = algorithm_class.config_class(capacity=STEPS, precision=precision)
     algorithm = algorithm_class(network, config, seed=0)
     algorithm.replay.add(tree())

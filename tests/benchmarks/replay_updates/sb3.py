@@ -31,7 +31,7 @@ class Noise(gym.Env):
 
 
 def main() -> None:
-    name, _, threads, seconds = sys.argv[1:]
+    name, _, threads, seconds, device = sys.argv[1:]
     torch.set_num_threads(int(threads))
     made = getattr(stable_baselines3, name.upper())(
         "MlpPolicy",
@@ -40,7 +40,7 @@ def main() -> None:
         learning_starts=STEPS,
         batch_size=256,
         policy_kwargs={"net_arch": [256, 256]},
-        device="cpu",
+        device=device,
         seed=0,
     )
     made.learn(STEPS)

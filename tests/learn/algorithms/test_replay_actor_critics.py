@@ -348,3 +348,14 @@ def test_policies_that_cannot_be_learned_are_refused():
 def test_settings_that_cannot_be_are_refused(options, message):
     with pytest.raises(InvalidOption, match=message):
         SAC.config_class(**options)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_all_networks_are_where_the_policy_is(name):
+    algorithm_class, policy = ALGORITHMS[name]
+    space = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+    # Of this device tensors have no numbers; what is made elsewhere cannot be joined with them.
+    network = make_agent_network(*space, policy(), seed=0).to("meta")
+    algorithm = algorithm_class(network)
+    parts = [part for one in algorithm.modules.values() for part in one.state_dict().values()]
+    assert {part.device.type for part in parts} == {"meta"}

@@ -17,6 +17,7 @@ from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compiled
+from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.networks.of_observations import shown as shown
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
@@ -93,7 +94,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self.modules: dict[str, nn.Module] = {}
         spaces = (getattr(network, name, None) for name in ("observation_space", "action_space"))
         self._layouts = [None if space is None else SpaceLayout(space) for space in spaces]
-        self._device = next(network.parameters()).device
+        self._device = device_of(network)
         #: By the identity of a module, what calls it in compiled code.
         self._called: dict[int, Any] = {}
         # Networks of the algorithm's own begin with weights of its own stream.

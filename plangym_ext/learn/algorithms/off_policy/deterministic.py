@@ -57,7 +57,8 @@ class DeterministicActorCritic(ReplayActorCritic):
         # last.
         numbers = torch.tanh(self._params(self._target_policy.module, steps.next_obs))
         if config.target_noise:
-            normal = torch.randn_like(numbers)
+            # On the CPU, whose stream is a part of checkpoints.
+            normal = torch.randn(numbers.shape).to(numbers.device)
             numbers = smoothed(numbers, normal, config.target_noise, config.target_noise_clip)
         if self._dense is not None:
             q = self._dense.next_values(steps.next_obs, numbers)

@@ -51,7 +51,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
             count=config.critics,
             hidden=config.critic_hidden,
             precision=config.precision,
-        )
+        ).to(self._device)
         self._target_critics = TargetNetwork(self._critics)
         self.modules["critics"] = self._critics
         self.modules["target_critics"] = self._target_critics.module

@@ -40,7 +40,8 @@ class SAC(ReplayActorCritic):
     def _build(self) -> None:
         super()._build()
         config = self.config
-        self._temperature = Temperature(config.temperature, learned=config.learn_temperature)
+        temperature = Temperature(config.temperature, learned=config.learn_temperature)
+        self._temperature = temperature.to(self._device)
         self.modules["temperature"] = self._temperature
         # One step of both: their gradients have no number in common.
         self.optimizers["policy"] = self._make_optimizer(

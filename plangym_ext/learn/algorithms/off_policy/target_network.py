@@ -21,6 +21,10 @@ class TargetNetwork:
 
     def __init__(self, network: nn.Module) -> None:
         self.module: Any = copy.deepcopy(network).requires_grad_(False).eval()
+        for part in self.module.modules():
+            if isinstance(part, nn.RNNBase):
+                # A copy's weights lie apart, and on a GPU would be joined anew at each call.
+                part.flatten_parameters()
         self._mine: list[Any] = list(self.module.parameters())
         self._theirs = [parameter.detach() for parameter in network.parameters()]
         # What is no weight, such as the moments of a normaliser, is never averaged.

@@ -11,6 +11,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.returns import gae
 from plangym_ext.learn.torch_extra import torch
@@ -260,7 +261,7 @@ class _Reader:
     def __init__(self, tree: ArrayDict, network: Any) -> None:
         self.tree = tree
         self._steps = tree["reward"].shape[0]
-        self._device = next(network.parameters()).device
+        self._device = device_of(network)
         self._used = frozenset(network.inputs_used)
         self._carry_of_one = network.initial_carry(1)
         self._network = network
