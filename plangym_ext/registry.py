@@ -365,6 +365,11 @@ def _unknown_option(called: Any, name: str, spec: Any, options: tuple[str, ...])
 
     entry = spec.entry_point
     constructor = load_env_creator(entry) if isinstance(entry, str) else entry
+    if name == "threads":
+        return UnknownName(
+            f"{called.__name__}: {spec.id} has no option 'threads', which is for the kernel and "
+            f"the mujoco backend. Leave it out, or choose backend='kernel' or 'mujoco'."
+        )
     # The first argument of a call is the env's name, which was given.
     known = [*_named(called)[1:], *options, *_named(constructor), *_named(gym.make)[1:]]
     return UnknownName(

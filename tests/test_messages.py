@@ -14,6 +14,7 @@ from plangym_ext.errors import (
     ForeignState,
     InvalidAction,
     PlangymExtError,
+    UnknownName,
     UnknownOption,
     WrongKind,
 )
@@ -68,6 +69,11 @@ def test_an_option_that_there_is_not():
     assert issubclass(UnknownOption, TypeError)
     assert issubclass(UnknownOption, PlangymExtError)
     assert MCTS(8).num_simulations == 8
+
+
+def test_threads_are_for_native_backends():
+    with pytest.raises(UnknownName, match=r"make_vec: .* no option 'threads', which is for the ke"):
+        plangym_ext.make_vec("CartPole-v1", 2, backend="serial", threads=2)
 
 
 @pytest.mark.parametrize(

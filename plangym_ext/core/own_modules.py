@@ -59,7 +59,10 @@ def load_own(target: str, where: str, kind: str, which: str) -> Any:
         UnknownName: there is no such module, or nothing of that name in it that can be called.
     """
     module, _, name = target.partition(":")
-    import_own(module, f"{where}: expected module:{kind}; got {target!r}")
+    expected = f"{where}: expected module:{kind}; got {target!r}"
+    import_own(module, expected)
+    if not name:
+        raise UnknownName(f"{expected}. Name the {kind}, {which}.")
     found = getattr(sys.modules[module], name, None)
     if not callable(found):
         known = suggestion(name, dir(sys.modules[module]))

@@ -182,6 +182,8 @@ def test_a_heuristic_may_be_named(models):
     given = planned(BestFirst(heuristic=no_steps), model)
     np.testing.assert_array_equal(named.actions, given.actions)
     assert named.budget.evaluator_rows == given.budget.evaluator_rows > 0
+    with pytest.raises(UnknownName, match=r"expected module:function; got 'numpy'\. Name the func"):
+        BestFirst(heuristic="numpy")
     with pytest.raises(UnknownName, match=r"heuristic: .*must have a function 'no_stepps'"):
         BestFirst(heuristic=f"{__name__}:no_stepps")
 

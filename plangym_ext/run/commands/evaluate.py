@@ -160,6 +160,8 @@ def _played(
         raise InvalidOption(
             f"{options.starts}: it holds one state; an interval of differences needs 2 or more."
         )
+    if len(contest.players) > 1:
+        contest.try_players()
     found, line = {}, ProgressLine()
     for name in contest.players:
         found[name] = contest.play(

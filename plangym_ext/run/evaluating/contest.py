@@ -134,6 +134,11 @@ class Contest(Closing):
             )
         return StateSet.load(path, self.env)
 
+    def try_players(self) -> None:
+        """Have every player make one move: one that cannot play here is told before any plays."""
+        for name in self.players:
+            self._play(name, self.seed, max_steps=1, num_episodes=1)
+
     def play(
         self,
         name: str,
@@ -152,17 +157,19 @@ class Contest(Closing):
             starts: states to begin from; see `plangym_ext.planners.play`.
             callback: called with every `Move`.
         """
-        from plangym_ext.run.training.evaluation import played
-
-        return played(
-            self.env,
-            self.players[name],
-            seed=self.seed if seed is None else seed,
+        return self._play(
+            name,
+            self.seed if seed is None else seed,
             max_steps=self.max_steps,
             num_episodes=episodes,
             callback=callback,
             starts=starts,
         )
+
+    def _play(self, name: str, seed: int, **options: Any) -> list[Episode]:
+        from plangym_ext.run.training.evaluation import played
+
+        return played(self.env, self.players[name], seed=seed, **options)
 
     def close(self) -> None:
         """Close the envs; safe to call twice."""

@@ -10,6 +10,7 @@ import pytest
 from plangym_ext.planners import episode
 from plangym_ext.run.bootstrap import episodes_for, mean_interval, unpaired_interval
 from plangym_ext.run.cli import main
+from plangym_ext.run.evaluating.contest import Contest
 from plangym_ext.run.evaluating.paired import difference
 
 
@@ -121,3 +122,13 @@ def test_what_cannot_be_compared_is_refused(runs, capsys):
     typed = ["--evaluation.every=0", "--quiet", "--rounds=1", "--env.kwargs.sutton_barto_reward=1"]
     assert main(["train", "ppo_cartpole", "--out", "c", *typed]) == 0
     assert "c plays in another env than a" in error("a", "c")
+
+
+def test_a_player_that_cannot_play_is_told_before_others_have_played(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    played = []
+    monkeypatch.setattr(Contest, "play", lambda self, name, *rest, **more: played.append(name))
+    typed = ["--env-id", "CartPole-v1", "--episodes=2", "--max-steps=3"]
+    assert main(["eval", "mcts:num_simulations=2", "icem", *typed]) == 2
+    assert "ICEM: " in capsys.readouterr().err
+    assert played == []
