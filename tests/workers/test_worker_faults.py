@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import toy_envs
 from contract.backend_contract import assert_equal
+from gymnasium.envs.classic_control import CartPoleEnv
 from interrupting import InterruptWait
 from toy_envs import Faulty, faulty_env
 
+from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import EnvClosed, PoisonState, WorkerDied, WorkerError
 from plangym_ext.workers.batch_env import BatchEnv
 from plangym_ext.workers.external_process import ExternalProcess
@@ -544,12 +546,23 @@ def test_promise_of_a_closed_process_raises(states):
         promise()
 
 
-def test_many_requests_and_large_answers_in_flight_do_not_block_each_other(states):
-    # Both directions hold more than a socket takes: 2 x 4 MB and 3,000 small ones.
-    many = np.resize(states, (20_000, states.shape[1]))
+class Laden(CartPoleEnv):
+    """Carries 32 KB, which are a part of its state."""
+
+    def __init__(self):
+        super().__init__()
+        self.load = np.arange(4_096.0)
+
+
+def test_many_requests_and_large_answers_in_flight_do_not_block_each_other():
+    with GymEnv(Laden, autoreset=False) as env:
+        state, *_ = env.reset(seed=0)
+    assert state.nbytes > 32_768
+    # Both directions hold more than a socket takes: 2 x 8 MB and 3,000 of 32 KB.
+    many = np.stack([state] * 250)
     actions = np.zeros(len(many), int)
-    with ExternalProcess(Faulty) as process:
+    with ExternalProcess(functools.partial(GymEnv, Laden, autoreset=False)) as process:
         large = [process.step_batch(actions, many, blocking=False) for _ in range(2)]
-        small = [process.step(0, states[0], blocking=False) for _ in range(3000)]
-        assert {promise().rewards.sum() for promise in large} == {20_000.0}
+        small = [process.step(0, state, blocking=False) for _ in range(3000)]
+        assert {promise().rewards.sum() for promise in large} == {250.0}
         assert {promise().reward for promise in small} == {1.0}
