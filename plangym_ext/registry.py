@@ -363,13 +363,13 @@ def _unknown_option(called: Any, name: str, spec: Any, options: tuple[str, ...])
     import gymnasium as gym
     from gymnasium.envs.registration import load_env_creator
 
-    entry = spec.entry_point
-    constructor = load_env_creator(entry) if isinstance(entry, str) else entry
     if name == "threads":
         return UnknownName(
             f"{called.__name__}: {spec.id} has no option 'threads', which is for the kernel and "
             f"the mujoco backend. Leave it out, or choose backend='kernel' or 'mujoco'."
         )
+    entry = spec.entry_point
+    constructor = load_env_creator(entry) if isinstance(entry, str) else entry
     # The first argument of a call is the env's name, which was given.
     known = [*_named(called)[1:], *options, *_named(constructor), *_named(gym.make)[1:]]
     return UnknownName(

@@ -160,9 +160,12 @@ def _played(
         raise InvalidOption(
             f"{options.starts}: it holds one state; an interval of differences needs 2 or more."
         )
-    if len(contest.players) > 1:
-        contest.try_players()
     found, line = {}, ProgressLine()
+    if len(contest.players) > 1:
+        # Before the episodes of any: they may take hours.
+        for name in contest.players:
+            line.update(f"{name}: a first move")
+            contest.try_out(name)
     for name in contest.players:
         found[name] = contest.play(
             name,

@@ -134,10 +134,9 @@ class Contest(Closing):
             )
         return StateSet.load(path, self.env)
 
-    def try_players(self) -> None:
-        """Have every player make one move: one that cannot play here is told before any plays."""
-        for name in self.players:
-            self._play(name, self.seed, max_steps=1, num_episodes=1)
+    def try_out(self, name: str) -> None:
+        """Have a player make one move, which raises what keeps it from playing here."""
+        self._play(name, self.seed, max_steps=1, num_episodes=1)
 
     def play(
         self,
