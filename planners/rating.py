@@ -160,13 +160,7 @@ def evaluate(
         InvalidAnswer: that is what it was.
     """
     heeds = legal is not None and getattr(evaluator, "heeds_masks", False)
-    try:
-        answer = evaluator(obs, legal) if heeds else evaluator(obs)  # type: ignore[call-arg]
-    except (TypeError, AttributeError) as error:
-        # Of torch, whose modules alone have this method.
-        if hasattr(evaluator, "named_parameters"):
-            raise _takes_no_arrays(who, evaluator, error) from error
-        raise
+    answer = evaluator(obs, legal) if heeds else evaluator(obs)  # type: ignore[call-arg]
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise _no_pair(who, answer)
     prior, value = answer
@@ -176,15 +170,6 @@ def evaluate(
     if prior is None or num_actions is None:
         return None, values
     return check_prior(who, prior, count, num_actions), values
-
-
-def _takes_no_arrays(who: str, network: Any, error: Exception) -> InvalidAnswer:
-    """Return the error for a network that wants tensors."""
-    return InvalidAnswer(
-        f"{who}: must take observations as arrays; got the network {type(network).__name__}, "
-        f"which has raised {type(error).__name__}: {error}. Pass "
-        f"plangym_ext.learn.NetworkEvaluator(network)."
-    )
 
 
 def _no_pair(who: str, answer: Any) -> InvalidAnswer:

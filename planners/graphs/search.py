@@ -138,7 +138,8 @@ class GraphSearch(Planner):
         if rater.rates_roots:
             # As if truncated: the evaluator alone rates roots, no rollout is played from them.
             stay = np.ones(len(new), np.bool_)
-            roots = Leaves(new, request.states[new], rows_of(request.obs, new), stay)
+            legal = None if request.legal is None else request.legal[new]
+            roots = Leaves(new, request.states[new], rows_of(request.obs, new), stay, legal)
             rating = rater.rate(request.env, roots, request.rngs)
             value = rating.value
             for i, b in enumerate(new):

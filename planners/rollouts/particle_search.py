@@ -54,12 +54,14 @@ class ParticleSearch(Planner):
         # None only where time alone limits the plan. It is never 0: `_check_pays` has seen to that.
         return self._affordable(self.depth) or self.default_simulations
 
-    def _rated(self, obs: Any, count: int, num_actions: int) -> tuple[Floats, Floats]:
-        """Return policy `[L, A]` and value `[L]` of L observations."""
+    def _rated(
+        self, obs: Any, count: int, num_actions: int, legal: npt.NDArray[np.bool_] | None
+    ) -> tuple[Floats, Floats]:
+        """Return policy `[L, A]` and value `[L]` of L observations; `legal` None: all actions."""
         uniform = np.full((count, num_actions), 1.0 / num_actions)
         if self.evaluator is None:
             return uniform, np.zeros(count)
-        prior, value = evaluate(self.evaluator, obs, count, num_actions)
+        prior, value = evaluate(self.evaluator, obs, count, num_actions, legal=legal)
         return uniform if prior is None else prior.astype(np.float64), value
 
     def _rated_roots(self, request: PlanRequest) -> tuple[Floats, Floats]:
@@ -67,7 +69,7 @@ class ParticleSearch(Planner):
         num_actions, _ = request.discrete_actions()
         if self.evaluator is not None:
             request.needed_obs("an evaluator")
-        return self._rated(request.obs, request.batch, num_actions)
+        return self._rated(request.obs, request.batch, num_actions, request.legal)
 
     def _walk(
         self,
@@ -115,12 +117,13 @@ class ParticleSearch(Planner):
         # What terminated keeps these: its value is 0, and nothing is drawn from its policy.
         policy, value = np.full((len(going), num_actions), 1.0 / num_actions), np.zeros(len(going))
         # Truncated ones are rated: their value is what would have come.
-        on = np.flatnonzero(~over)
-        if on.size:
-            policy[on], value[on] = self._rated(rows_of(out.obs, on), len(on), num_actions)
-        legal = None
+        on, legal, legal_on = np.flatnonzero(~over), None, None
         if has_masks(out.infos):
             legal = action_masks(out.infos, ended, num_actions)
+            legal_on = legal[on]
+        if on.size:
+            asked = rows_of(out.obs, on), len(on), num_actions, legal_on
+            policy[on], value[on] = self._rated(*asked)
         discount = self.discount**step
         walkers.earned[going] += discount * rewards
         # Replaced, not added to: `earned` holds the way, and only the value at its end counts.

@@ -60,6 +60,7 @@ class Playouts(NamedTuple):
     restores: npt.NDArray[np.int64]  # [n]
     evaluator_rows: npt.NDArray[np.int64]  # [n] observations shown to the policy
     signs: npt.NDArray[np.float64] | None = None  # [n] -1: the other player moves next; None: one
+    legal: npt.NDArray[np.bool_] | None = None  # [n, A] after the last step; None: all
 
 
 def play_out(
@@ -140,6 +141,7 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
     last = None if starts.obs is None else mapped(np.array, starts.obs)
     going, states, obs = np.arange(n), starts.states, starts.obs
     legal = np.ones((n, num_actions), np.bool_) if starts.legal is None else starts.legal
+    allowed = legal.copy()
     signs = np.ones(n) if num_players(model) == 2 else None
     for t in range(depth):
         if t == 0 and starts.first is not None:
@@ -162,13 +164,14 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
         write_rows(last, going, out.obs)
         over[going], steps[going] = out.terminateds, t + 1
         ended = np.asarray(out.terminateds) | np.asarray(out.truncateds)
+        allowed[going] = legal = action_masks(out.infos, ended, num_actions)
         on = np.flatnonzero(~ended)
         if on.size == 0:
             break
-        legal = action_masks(out.infos, ended, num_actions)[on]
-        going, states, obs = going[on], out.states[on], rows_of(out.obs, on)
+        going, states, obs, legal = going[on], out.states[on], rows_of(out.obs, on), legal[on]
     restores, asked = steps.astype(np.int64), np.zeros_like(first)
-    return Playouts(first, rewards, last, over, steps, restores, asked, signs)
+    told = None if allowed.all() else allowed
+    return Playouts(first, rewards, last, over, steps, restores, asked, signs, told)
 
 
 @kernel
@@ -229,7 +232,7 @@ def returns_of(
     """
     tail = None
     if evaluator is not None:
-        _, tail = evaluate(evaluator, out.obs, len(out.steps), num_actions)
+        _, tail = evaluate(evaluator, out.obs, len(out.steps), num_actions, legal=out.legal)
         tail = tail if out.signs is None else out.signs * tail
     return bootstrapped(out, discount, tail)
 

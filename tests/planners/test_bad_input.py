@@ -65,34 +65,6 @@ def test_a_broken_evaluator_is_named_with_its_planner(models, name, broken):
         planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
 
 
-class Network:
-    """Takes tensors, as modules of torch do."""
-
-    def named_parameters(self):
-        return iter(())
-
-    def __call__(self, obs):
-        raise TypeError("linear(): argument 'input' must be Tensor, not numpy.ndarray")
-
-
-def test_a_network_is_told_to_be_wrapped(models):
-    planner, model = load_planner("mcts")(2, evaluator=Network()), models.chain(6)
-    told = "MCTS: evaluator: must take observations as arrays; got the network Network, which has "
-    with pytest.raises(InvalidAnswer, match=rf"{told}.*Pass .*NetworkEvaluator\(network\)"):
-        planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
-
-
-def test_what_else_an_evaluator_raises_is_left_as_it_is(models):
-    def evaluator(obs):
-        raise TypeError("of its own")
-
-    model = models.chain(6)
-    with pytest.raises(TypeError, match=r"^of its own$"):
-        load_planner("mcts")(2, evaluator=evaluator).plan(
-            model, model.state(0), rng=0, obs=np.zeros(1)
-        )
-
-
 @pytest.mark.parametrize("name", FOLLOWING)
 def test_a_broken_policy_is_named_with_its_planner(models, name):
     planner = load_planner(name)(2, rollout_policy=lambda obs: np.full((len(obs), 1), 0.5))

@@ -8,7 +8,9 @@ import pytest
 import plangym_ext
 from plangym_ext.planners import (
     MCTS,
+    SPO,
     STS,
+    TSMCTS,
     BanditShooting,
     DiscreteShooting,
     GraphSearch,
@@ -48,6 +50,46 @@ def test_a_number_stands_for_a_legal_action(run):
     # Thirds of [0, 1): actions 1, 3 and 4.
     assert [run(x, legal) for x in (0.0, 0.33, 0.34, 0.66, 0.67, 0.99)] == [1, 1, 3, 3, 4, 4]
     assert run(0.5, np.zeros(3, bool)) == -1
+
+
+class Heeds:
+    """An evaluator that is told the masks of all that it rates."""
+
+    heeds_masks = True
+
+    def __init__(self, mask):
+        self.mask, self.rows = mask, 0
+
+    def __call__(self, obs, legal=None):
+        allowed = self.mask[obs[:, 0].astype(int)]
+        # None: all that it is asked about allow everything.
+        np.testing.assert_array_equal(np.ones_like(allowed) if legal is None else legal, allowed)
+        self.rows += len(obs)
+        return None, np.zeros(len(obs))
+
+
+@pytest.mark.parametrize(
+    ("cls", "options"),
+    [
+        (MCTS, {"rollout_depth": 6, "num_rollouts": 2}),
+        (STS, {"rollout_depth": 4, "num_expansions": 2}),
+        (BanditShooting, {"rollout_depth": 6}),
+        (DiscreteShooting, {"rollout_depth": 6}),
+        (GraphSearch, {"rollout_depth": 4}),
+        (OpenLoopMCTS, {"rollout_depth": 6}),
+        (SPO, {"depth": 6}),
+        (TSMCTS, {"depth": 6}),
+    ],
+)
+def test_evaluators_are_told_the_masks_wherever_they_are_asked(masked, cls, options):
+    model, mask = masked
+    root = int(np.argmax(mask[:NUM_STATES].sum(axis=1)))
+    evaluator = Heeds(mask)
+    planner = cls(12, evaluator=evaluator, **options)
+    obs = np.float32([root])
+    plan = planner.plan(model, model.state(root), rng=0, obs=obs, legal=mask[root])
+    assert mask[root, plan.action]
+    assert evaluator.rows >= 12
 
 
 @pytest.mark.parametrize(
