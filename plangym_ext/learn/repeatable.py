@@ -17,8 +17,9 @@ def seeded(seed: int) -> Iterator[None]:
 
     A process has one for each device: two threads in here at once draw from each other's.
     """
+    cuda: Any = torch.cuda
     # Of GPUs only where CUDA has started: to fork their generators would start it.
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    gpus = range(cuda.device_count()) if cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=gpus):
         torch.manual_seed(seed)
         yield
