@@ -42,16 +42,21 @@ def _about(rows: Rows) -> Iterator[str]:
 
 
 def _on_gpus(rows: Rows) -> Iterator[str]:
-    """Yield a line for each GPU, with the runs that have learned on it."""
+    """Yield a line for each GPU and version of torch, with the runs that have learned there."""
     found: dict[str, list[str]] = {}
     for name, by_who in rows.items():
         for who, runs in by_who.items():
-            for gpu in sorted({run["versions"].get("gpu", "") for run in runs} - {""}):
-                seeds = [str(run["seed"]) for run in runs if run["versions"].get("gpu") == gpu]
-                told = f"{name}, {_NAMES[who]} (seeds {', '.join(seeds)})"
-                found.setdefault(gpu, []).append(told)
-    for gpu, runs in found.items():
-        yield f"- Learned on {gpu}, all else on processors: {'; '.join(runs)}."
+            seeds: dict[str, list[str]] = {}
+            for run in runs:
+                if "gpu" in run["versions"]:
+                    where = "{gpu} with torch {torch}".format(**run["versions"])
+                    seeds.setdefault(where, []).append(str(run["seed"]))
+            for where, those in seeds.items():
+                word = "seed" if len(those) == 1 else "seeds"
+                told = f"{name}, {_NAMES[who]} ({word} {', '.join(those)})"
+                found.setdefault(where, []).append(told)
+    for where, told_runs in found.items():
+        yield f"- Learned on {where}, all else on processors: {'; '.join(told_runs)}."
 
 
 def _learning(rows: Rows) -> Iterator[str]:
