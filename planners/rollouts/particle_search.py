@@ -117,12 +117,11 @@ class ParticleSearch(Planner):
         # What terminated keeps these: its value is 0, and nothing is drawn from its policy.
         policy, value = np.full((len(going), num_actions), 1.0 / num_actions), np.zeros(len(going))
         # Truncated ones are rated: their value is what would have come.
-        on, legal, legal_on = np.flatnonzero(~over), None, None
-        if has_masks(out.infos):
-            legal = action_masks(out.infos, ended, num_actions)
-            legal_on = legal[on]
+        on = np.flatnonzero(~over)
+        legal = action_masks(out.infos, ended, num_actions) if has_masks(out.infos) else None
         if on.size:
-            asked = rows_of(out.obs, on), len(on), num_actions, legal_on
+            allowed = None if legal is None else legal[on]
+            asked = rows_of(out.obs, on), len(on), num_actions, allowed
             policy[on], value[on] = self._rated(*asked)
         discount = self.discount**step
         walkers.earned[going] += discount * rewards

@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from gpus import NO_GPU
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 import plangym_ext
@@ -223,7 +224,7 @@ def test_a_compiled_network_answers_alike(monkeypatch):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@NO_GPU
 def test_a_network_on_a_gpu_answers_alike():
     plain, fast = evaluator(), evaluator(device="cuda")
     for one, other in zip(plain(obs(8)), fast(obs(8)), strict=True):

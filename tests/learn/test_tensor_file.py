@@ -9,13 +9,12 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from gpus import DEVICES, NO_GPU
 
 from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.learn import tensor_file
 from plangym_ext.learn.repeatable import TorchRandom, fix_threads, seeded
 
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-DEVICES = ["cpu", pytest.param("cuda", marks=NO_GPU)]
 CONTENT = {
     "none": None,
     "numbers": [1, 2.5, True, "text"],

@@ -43,20 +43,19 @@ def _about(rows: Rows) -> Iterator[str]:
 
 def _on_gpus(rows: Rows) -> Iterator[str]:
     """Yield a line for each GPU and version of torch, with the runs that have learned there."""
-    found: dict[str, list[str]] = {}
-    for name, by_who in rows.items():
-        for who, runs in by_who.items():
-            seeds: dict[str, list[str]] = {}
-            for run in runs:
-                if "gpu" in run["versions"]:
-                    where = "{gpu} with torch {torch}".format(**run["versions"])
-                    seeds.setdefault(where, []).append(str(run["seed"]))
-            for where, those in seeds.items():
-                word = "seed" if len(those) == 1 else "seeds"
-                told = f"{name}, {_NAMES[who]} ({word} {', '.join(those)})"
-                found.setdefault(where, []).append(told)
-    for where, told_runs in found.items():
-        yield f"- Learned on {where}, all else on processors: {'; '.join(told_runs)}."
+    seeds: dict[str, dict[str, list[str]]] = {}
+    pairs = ((name, *pair) for name, by_who in rows.items() for pair in by_who.items())
+    for name, who, runs in pairs:
+        for run in (run for run in runs if "gpu" in run["versions"]):
+            where = "{gpu} with torch {torch}".format(**run["versions"])
+            of_gpu = seeds.setdefault(where, {})
+            of_gpu.setdefault(f"{name}, {_NAMES[who]}", []).append(str(run["seed"]))
+    for where, by_task in seeds.items():
+        told = [
+            f"{task} (seed{'s' * (len(those) > 1)} {', '.join(those)})"
+            for task, those in by_task.items()
+        ]
+        yield f"- Learned on {where}, all else on processors: {'; '.join(told)}."
 
 
 def _learning(rows: Rows) -> Iterator[str]:

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpus import DEVICES  # noqa: E402
 from gymnasium import spaces  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
@@ -50,7 +51,6 @@ ALGORITHMS = {
     "pqn": (PQN, PQNConfig(epochs=2, batch_size=16)),
     "recurrent pqn": (PQN, PQNConfig(epochs=2, batch_size=20, minibatch="env")),
 }
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 #: Algorithm, observations, actions, recurrent layer: each kind with each, but not all at once.
 CASES = [
     *((name, "vector", actions, "none") for name in ("a2c", "ppo") for actions in ACTIONS),
@@ -157,7 +157,7 @@ def test_rounds_learn_and_go_on_bit_for_bit(case):
             assert torch.equal(other.network.state_dict()[name], tensor), name
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NO_GPU)])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_what_was_played_teaches_alike_on_each_device(case, device):
     (sampler, agent, algorithm), (unused, other_agent, other) = made(case), made(case, device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
+from gpus import NO_GPU
 from training_runs import log
 
 from plangym_ext.run.settings.compose import compose
@@ -13,10 +13,7 @@ from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-]
+pytestmark = [pytest.mark.slow, NO_GPU]
 
 _LEARNED = {"agent": {"hidden": [16]}, "collector": {"num_envs": 4, "moves": 12}}
 _REPLAY = {

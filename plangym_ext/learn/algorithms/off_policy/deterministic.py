@@ -11,6 +11,7 @@ from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import DenseActo
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions
+from plangym_ext.learn.distributions.torch_noise import TorchNoise
 from plangym_ext.learn.losses.critics import (
     bootstrapped,
     deterministic_policy_loss,
@@ -57,8 +58,8 @@ class DeterministicActorCritic(ReplayActorCritic):
         # last.
         numbers = torch.tanh(self._params(self._target_policy.module, steps.next_obs))
         if config.target_noise:
-            # On the CPU, whose stream is a part of checkpoints.
-            normal = torch.randn(numbers.shape).to(numbers.device)
+            noise = TorchNoise(numbers.shape[:-1], device=numbers.device)
+            normal = noise.normal(numbers.shape[-1])
             numbers = smoothed(numbers, normal, config.target_noise, config.target_noise_clip)
         if self._dense is not None:
             q = self._dense.next_values(steps.next_obs, numbers)
