@@ -49,6 +49,8 @@ def same(one, other):
         assert one.keys() == other.keys()
         for name in one:
             same(one[name], other[name])
+    elif hasattr(one, "cpu"):
+        same(one.cpu().numpy(), other.cpu().numpy())
     elif hasattr(one, "__array__"):
         assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
     else:

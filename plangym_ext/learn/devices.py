@@ -12,6 +12,15 @@ def device_of(network: nn.Module) -> torch.device:
     return torch.device("cpu") if first is None else first.device
 
 
+def has_device(device: str) -> bool:
+    """Return whether torch can compute on a device here."""
+    try:
+        check_device(device, "")
+    except InvalidOption:
+        return False
+    return True
+
+
 def check_device(device: str, where: str) -> None:
     """Refuse a device that torch does not have here.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from plangym_ext.learn.algorithms.device_steps import HELD_BACK, DeviceSteps
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
+from plangym_ext.learn.algorithms.torch_steps import TorchSteps
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
-from plangym_ext.learn.trainers.optimizers import OptimizerConfig, optimizer_of
+from plangym_ext.learn.trainers.optimizers import OptimizerConfig
 
 #: Weights up to which steps are taken in compiled code, on one processor.
 _SMALL = 200_000
@@ -69,7 +70,8 @@ class FlatOptimizer:
         ]
         self.group: LearnerGroup = ALONE
         self._gradients = [part.vector.grad for part in self._parts]
-        self._steps: Any = _TorchSteps(groups, config, options)
+        on_gpu = config.optimizer in HELD_BACK and _is_on_gpu(self._parts)
+        self._steps: Any = (DeviceSteps if on_gpu else TorchSteps)(groups, config, options)
         if _is_small(self._parts):
             # Here and not above: numba is of no use to large networks.
             from plangym_ext.learn.compiled.vector_steps import VectorSteps
@@ -134,6 +136,54 @@ class FlatOptimizer:
         self.rate = rate
         return norm
 
+    # Without a word to the host -------------------------------------------------
+
+    @property
+    def can_be_recorded(self) -> bool:
+        """Whether `descend_unless` can be called: on a GPU, with an optimiser of `HELD_BACK`."""
+        return isinstance(self._steps, DeviceSteps)
+
+    def begin(self) -> None:
+        """Make the moments, if there are none as yet."""
+        self._steps.begin()
+
+    def changed_by_steps(self) -> Iterator[Any]:
+        """Yield all tensors that a step changes, besides the network's."""
+        for part in self._parts:
+            yield part.vector.detach()
+        yield from self._steps.moments()
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of `descend_unless`."""
+        self._steps.set_rate(rate)
+        self.rate = rate
+
+    def descend_unless(self, failed: Any, loss: Any, max_norm: float) -> Any:
+        """Take one step down the gradient of a loss, and `write`; all of it on the device.
+
+        Args:
+            failed: float32 scalar on the device; 1 from the first loss or gradient on that is
+                not finite, and then no step is taken.
+            loss: scalar.
+            max_norm: see `descend`.
+
+        Returns:
+            The norm of the gradient before, a scalar on the device.
+        """
+        self.differentiate(loss)
+        norm = self._steps.norm_there()
+        finite = torch.isfinite(norm) & torch.isfinite(loss.detach())
+        torch.maximum(failed, (~finite).to(failed.dtype), out=failed)
+        if max_norm < math.inf:
+            factor = (max_norm / norm).clamp(max=1.0)
+            for gradient in self._gradients:
+                gradient.mul_(factor)
+        self._steps.step_unless(failed)
+        self.write()
+        return norm
+
+    # Saving ---------------------------------------------------------------------
+
     def state_dict(self) -> Any:
         """Return the moments: tensors and plain values by number of the vector."""
         return self._steps.state_dict()
@@ -143,44 +193,14 @@ class FlatOptimizer:
         self._steps.load_state_dict(state)
 
 
+def _is_on_gpu(parts: Sequence[_Part]) -> bool:
+    return all(part.vector.device.type == "cuda" for part in parts)
+
+
 def _is_small(parts: Sequence[_Part]) -> bool:
     """Return whether a step is over sooner than one of torch's begins."""
     plain = all(p.vector.device.type == "cpu" and p.vector.dtype is torch.float32 for p in parts)
     return plain and sum(p.vector.numel() for p in parts) <= _SMALL
-
-
-class _TorchSteps:
-    """Steps of torch's optimiser of vectors; made when it is first needed, which takes a while."""
-
-    def __init__(
-        self, groups: list[dict[str, Any]], config: OptimizerConfig, options: dict[str, Any]
-    ) -> None:
-        self._groups, self._config, self._options = groups, config, options
-
-    @functools.cached_property
-    def _optimizer(self) -> Any:
-        return optimizer_of(self._groups, self._config, **self._options)
-
-    def _gradients(self) -> list[Any]:
-        return [vector.grad for group in self._groups for vector in group["params"]]
-
-    def norm(self) -> float:
-        return math.hypot(*(float(gradient.norm()) for gradient in self._gradients()))
-
-    def step(self, rate: float, scale: float) -> None:
-        if scale != 1.0:
-            for gradient in self._gradients():
-                gradient.mul_(scale)
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
-        self._optimizer.step()
-
-    def state_dict(self) -> Any:
-        return self._optimizer.state_dict()["state"]
-
-    def load_state_dict(self, state: Mapping[Any, Any]) -> None:
-        settings = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": state, "param_groups": settings})
 
 
 class _Part:

@@ -1,4 +1,4 @@
-"""Random numbers of torch's generators, the same on every device."""
+"""Random numbers of torch's generators."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class TorchNoise:
 
     Args:
         shape: of the rows, such as `params.shape[:-1]`.
-        generator: that draws them, on its own device; None: torch's own on the CPU, whose stream
-            is a part of checkpoints.
+        generator: that draws them, on its own device; None: torch's own of the device where they
+            are needed. An algorithm that learns from replay keeps its state in checkpoints.
         device: where they are needed.
     """
 
     def __init__(self, shape: tuple[int, ...], generator: Any = None, device: Any = "cpu") -> None:
-        drawn_on = "cpu" if generator is None else generator.device
+        drawn_on = device if generator is None else generator.device
         self._shape, self._more = tuple(shape), {"generator": generator, "device": drawn_on}
         self._device = device
 

@@ -58,16 +58,38 @@ def moved_atoms(following: Any, reward: Any, discount: Any, support: Any) -> Any
     moved = reward[:, None] + discount[:, None] * support
     # Before the shares: what falls beyond would be shared by no atom, and probability be lost.
     place = ((moved - support[0]) * (last / (support[-1] - support[0]))).clamp(0, last)
+    # On a GPU additions to one number come in any order, and their rounding with them.
+    return (shares_of_all if place.device.type == "cuda" else added_up)(following, place)
+
+
+def added_up(following: Any, place: Any) -> Any:
+    """Return `[N, K]`, probabilities `[N, K]` of places between atoms brought to the atoms.
+
+    They are added up atom by atom; rows are apart, and each is summed in the order of its atoms.
+
+    Args:
+        following: probabilities.
+        place: of each, from 0 to K - 1; atom i is at i.
+    """
     lower = place.floor()
     upper_share = following * (place - lower)
     # A reward that is none gives no index, and a row of nothing that the loss is refused for.
     index = lower.nan_to_num(0).long()
     found = torch.zeros_like(following)
-    # Added up atom by atom: a matrix of all pairs of atoms takes K times the work. Rows are apart,
-    # and each is summed in the order of its atoms.
     found.scatter_add_(1, index, following - upper_share)
     # An atom on the last place has no share to hand on, but an index for it all the same.
-    return found.scatter_add_(1, (index + 1).clamp(max=last), upper_share)
+    return found.scatter_add_(1, (index + 1).clamp(max=place.shape[1] - 1), upper_share)
+
+
+def shares_of_all(following: Any, place: Any) -> Any:
+    """Return what `added_up` does, by as many sums as there are atoms, each over all places.
+
+    It takes K times the work.
+    """
+    atoms = torch.arange(place.shape[1], device=place.device, dtype=place.dtype)
+    # `[N, K, K]`: how much of each place an atom has, which falls to 0 over the distance of one.
+    share = (1 - (place[:, None, :] - atoms[:, None]).abs()).clamp(min=0)
+    return (share * following[:, None, :]).sum(dim=2)
 
 
 def cross_entropy(logits: Any, target: Any) -> Any:

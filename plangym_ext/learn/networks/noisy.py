@@ -54,11 +54,9 @@ class NoisyLinear(nn.Module):
         return functional.linear(x, weight, bias)
 
     def reset_noise(self) -> None:
-        """Draw the factors anew, from torch's generator."""
+        """Draw the factors anew, from torch's generator of the device that they are on."""
         for factor in (self.factor_in, self.factor_out):
-            # On the CPU: the stream of its generator is a part of checkpoints, and the same on
-            # every device.
-            drawn = torch.randn(factor.shape)
+            drawn = torch.randn_like(factor)
             # f(x) = sgn(x) sqrt(|x|), so that products of two factors have variance near 1.
             factor.copy_(drawn.sign() * drawn.abs().sqrt())
 

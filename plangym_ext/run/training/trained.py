@@ -26,6 +26,8 @@ from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 class Trained(Closing):
     """Env, network and player of a checkpoint, as the run evaluated them.
 
+    The network is where it was while it learned, or on the CPU if that device is not here.
+
     Args:
         checkpoint: a file, or the folder of a run, of which the newest one is taken.
         env: arguments of the env that differ.
@@ -211,7 +213,14 @@ def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
             f"folder of their run."
         )
     config: RunConfig = build(RunConfig, saved["config"])
-    return path, saved, config
+    return path, saved, _here(config)
+
+
+def _here(config: RunConfig) -> RunConfig:
+    """Return settings that play here: on the CPU, if the device of the training is not here."""
+    from plangym_ext.learn.devices import has_device
+
+    return config if has_device(config.device) else dataclasses.replace(config, device="cpu")
 
 
 def _file(path: Path) -> Path:

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from plangym_ext.learn.losses.q_values import (  # noqa: E402
+    added_up,
     chosen,
     cross_entropy,
     divergence,
@@ -17,6 +18,7 @@ from plangym_ext.learn.losses.q_values import (  # noqa: E402
     quantile_rows,
     rescaled,
     sequence_errors,
+    shares_of_all,
     unscaled,
 )
 
@@ -80,6 +82,15 @@ def test_many_atoms_are_shared_as_by_the_formula():
     # It is the loss that is refused then, and not an index.
     lost = moved_atoms(following[:1], torch.tensor([math.nan]), discount[:1], support)
     assert not lost.isfinite().all()
+
+
+@pytest.mark.parametrize("share", [added_up, shares_of_all])
+def test_both_ways_of_sharing_bring_places_to_the_atoms_beside_them(share):
+    place = torch.tensor([[0.0, 0.25, 1.5, 3.0], [3.0, 3.0, 1.0, 1.0]])
+    following = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.0, 0.2, 0.3]])
+    wanted = [[0.1 + 0.15, 0.05 + 0.15, 0.15, 0.4], [0.0, 0.5, 0.0, 0.5]]
+    assert share(following, place).tolist() == [pytest.approx(row) for row in wanted]
+    assert not share(following, place * math.nan).isfinite().all(dim=1).any()
 
 
 def test_cross_entropy_and_divergence():

@@ -22,7 +22,7 @@ from plangym_ext.errors import (
     UnknownName,
     WrongKind,
 )
-from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, QAgent, Schedule
+from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, QAgent, Schedule, tensor_file
 from plangym_ext.learn.agents.network_agent import NetworkAgent
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.rollouts.policy_gradient import PolicyGradient
@@ -303,6 +303,19 @@ def test_what_was_trained_is_played_as_it_was_evaluated(tmp_path):
         assert weights(trained.network) == weights(runner.network)
     with pytest.raises(InvalidOption, match=r"evaluation\.planner is of runs with a planner"):
         Trained(tmp_path, planner={"num_simulations": 4})
+
+
+def test_what_learned_on_a_device_that_is_not_here_plays_on_the_cpu(tmp_path):
+    with Runner(small(PPO_SMALL), tmp_path) as runner:
+        runner.run()
+    with Trained(tmp_path) as trained:
+        wanted = [episode.return_ for episode in trained.play(2)]
+    saved = tensor_file.load(trained.path)
+    saved["config"]["device"] = "cuda:99"
+    tensor_file.save(trained.path, saved)
+    with Trained(tmp_path) as trained:
+        assert trained.config.device == "cpu"
+        assert [episode.return_ for episode in trained.play(2)] == wanted
 
 
 def test_weights_along_the_way_are_kept_and_played(tmp_path):

@@ -23,8 +23,6 @@ class ReplayActorCriticConfig(OffPolicyConfig):
         policy_every: updates of the critics for one of the policy.
         precision: of what is multiplied in the dense layers: "float32", or "bfloat16", which is
             faster on a CPU that has it, and rounds to 8 bits. Weights are kept in float32.
-        compiled: whether networks of dense layers on a CPU learn without autograd, which takes
-            half of the time.
     """
 
     critics: int = 2
@@ -32,7 +30,6 @@ class ReplayActorCriticConfig(OffPolicyConfig):
     critic_learning_rate: Number | None = None
     policy_every: int = 1
     precision: str = "float32"
-    compiled: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings."""

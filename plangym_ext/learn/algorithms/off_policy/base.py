@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,11 +13,12 @@ import numpy as np
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.errors import ForeignNetwork, InvalidOption
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compiled
+from plangym_ext.learn.algorithms.off_policy.update_graphs import UpdateGraphs
 from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.networks.of_observations import shown as shown
 from plangym_ext.learn.networks.state import check_network_state
@@ -29,6 +31,8 @@ from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 
+#: Most updates whose steps are drawn at once.
+_BLOCK = 16
 #: A share of updates per step is taken for the nearest fraction with at most this below.
 _DENOMINATOR = 10**6
 
@@ -103,6 +107,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         if config.compile:
             for module in (network, *self.modules.values()):
                 self._called[id(module)] = torch_compiled(module, type(self).__name__)
+        #: Makes updates on a GPU; None: they are made kernel by kernel.
+        self._graphs = self._made_graphs()
 
     def _check_network(self) -> None:
         used = set(getattr(self.network, "inputs_used", ("obs",)))
@@ -140,6 +146,22 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         """Return the config's optimiser for a module."""
         return flat_optimizer(module, self.config)
 
+    def _made_graphs(self) -> UpdateGraphs | None:
+        """Return what records and replays updates, if all that they do can be."""
+        config, optimizers = self.config, self.optimizers
+        # Graphs hold these as they are when they are recorded; schedules would change them.
+        fixed = not any(map(callable, (config.max_grad_norm, config.target_rate)))
+        wanted = config.compiled and not config.compile
+        if not (wanted and fixed and all(one.can_be_recorded for one in optimizers.values())):
+            return None
+        return UpdateGraphs(self._update, self._changed, optimizers, self._device)
+
+    def _changed(self) -> Iterator[Any]:
+        """Yield the tensors of all networks."""
+        for module in (self.network, *self.modules.values()):
+            yield from (parameter.detach() for parameter in module.parameters())
+            yield from module.buffers()
+
     def join(self, group: LearnerGroup) -> None:
         """Learn together with other processes, each from a replay of its own.
 
@@ -151,6 +173,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         for optimizer in self.optimizers.values():
             optimizer.group = group
         self.group = group
+        # Learners wait for one another in each update.
+        self._graphs = None
 
     # Taking in ------------------------------------------------------------------
 
@@ -179,7 +203,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             weights, and, once something is learned, means such as "train/loss".
 
         Raises:
-            LossNotFinite: a loss or gradient is NaN or infinite; that update was not made.
+            LossNotFinite: a loss or gradient is NaN or infinite; that update was not made, and on a
+            GPU none of those after it in this call.
         """
         found: dict[str, float] = {"replay_steps": len(self.replay)}
         if self._age:
@@ -212,7 +237,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         done = 0
         while done < count:
             for steps in self._draw(count - done):
-                updated = self._update(steps)
+                updated = self._update_made(steps)
                 if self.config.prioritized and updated.errors is not None:
                     self.replay.update_priorities(steps.indices, of_errors(_array(updated.errors)))
                 self.updates += 1
@@ -224,10 +249,46 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 done += 1
                 if progress is not None:
                     progress(done)
+        if self._graphs is not None:
+            self._check_graphs(self._graphs, count)
+            for name, total in self._graphs.totals():
+                sums[name] = sums.get(name, 0.0) + total
 
-    def _draw(self, most: int) -> Iterator[Any]:  # noqa: ARG002
+    def _update_made(self, steps: Any) -> Updated:
+        """Make an update, as a graph if there is one."""
+        if self._graphs is None:
+            return self._update(steps)
+        held = steps._replace(indices=None)
+        return Updated({}, self._graphs.update(self._kind(), held, self.updates))
+
+    def _kind(self) -> Hashable:
+        """Return what an update does that not all do."""
+        return self._target_is_due()
+
+    def _check_graphs(self, graphs: UpdateGraphs, count: int) -> None:
+        if graphs.failed():
+            raise LossNotFinite(
+                f"{type(self).__name__}.train: all updates from {self.updates - count} to "
+                f"{self.updates - 1} must have finite losses and gradients; one of them had not, "
+                f"and no step was taken since. Look at rewards and observations for what is not "
+                f"finite; else lower learning_rate."
+            )
+
+    def _draw(self, most: int) -> Iterator[Any]:
         """Yield the steps of the next update, or of several, at most so many."""
-        yield self._steps_of(self._sample(1))
+        if not self._draws_ahead():
+            yield self._steps_of(self._sample(1))
+            return
+        count, size = min(most, _BLOCK), self.config.batch_size
+        drawn = self._steps_of(self._sample(count))._replace(indices=None)
+        for begin in range(0, count * size, size):
+            part = operator.itemgetter(slice(begin, begin + size))
+            yield Steps(*(None if field is None else mapped(part, field) for field in drawn))
+
+    def _draws_ahead(self) -> bool:
+        """Return whether the steps of several updates are drawn at once."""
+        # Priorities change with each update, so the next steps cannot be drawn ahead of it.
+        return self._graphs is not None and not self.config.prioritized
 
     def _sample(self, updates: int) -> Batch:
         """Return the steps of so many updates, drawn at once."""
@@ -266,8 +327,13 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         tensor = torch.from_numpy(array)
         return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
-    def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
+    def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
         """Take one step of the optimiser of a name; see `_step_down`."""
+        if self._graphs is not None:
+            config = self.config
+            most = math.inf if config.max_grad_norm is None else at(config.max_grad_norm, 0)
+            speed = config.learning_rate if rate is None else rate
+            return self._graphs.descend(self.optimizers[name], loss, speed, most)
         return self._step_down(self.optimizers[name], loss, name=name, rate=rate)
 
     def _target_is_due(self) -> bool:
@@ -300,6 +366,9 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             optimizer.load_state_dict(theirs["moments"][name])
         self._owed = Fraction(*map(int, theirs["owed"]))
         self._seen.clear()
+        if self._graphs is not None:
+            # Moments that are loaded are tensors of their own.
+            self._graphs.forget()
 
 
 def _fraction(where: str, updates_per_step: float) -> Fraction:

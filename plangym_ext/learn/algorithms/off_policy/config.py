@@ -51,6 +51,7 @@ class OffPolicyConfig(LearnerConfig):
     target_every: int = 1
     target_rate: Number = 0.005
     compile: bool = False
+    compiled: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -79,8 +80,6 @@ class DQNConfig(OffPolicyConfig):
         exploration_least: that of the first env; `exploration` is then that of the last, and
             those between are evenly spaced in their logarithms. None: all envs have the same.
             Until the first steps were taken in, they have it in any case.
-        compiled: whether `DQN` learns in compiled code where a network has dense layers alone,
-            which is several times as fast as autograd.
     """
 
     learning_rate: Number = 1e-4
@@ -95,7 +94,6 @@ class DQNConfig(OffPolicyConfig):
     double: bool = False
     exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=100_000))
     exploration_least: Number | None = None
-    compiled: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings."""

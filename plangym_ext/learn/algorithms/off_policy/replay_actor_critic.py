@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable
 from typing import Any
 
 from plangym_ext.arrays.nested import mapped
@@ -23,9 +22,6 @@ from plangym_ext.learn.networks.critics import make_critics
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
-
-#: Most updates whose steps are drawn at once.
-_BLOCK = 16
 
 
 class ReplayActorCritic(OffPolicyAlgorithm):
@@ -87,7 +83,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         q = q.detach()
         logged = {"critic_loss": _number(loss), "critic_grad_norm": norm, "q": q.mean()}
         # After the critics, whose newest values teach it (Fujimoto et al. 2018, algorithm 1).
-        if (self.updates + 1) % config.policy_every == 0:
+        if self._policy_is_due():
             logged |= self._update_policy(steps)
         if self._target_is_due():
             self._follow(at(config.target_rate, self.updates))
@@ -110,22 +106,18 @@ class ReplayActorCritic(OffPolicyAlgorithm):
             self._dense.refresh()
         super()._learn(count, sums, progress)
 
-    def _draw(self, most: int) -> Iterator[Steps]:
-        """Yield steps; where rows are small, those of several updates are drawn at once."""
-        # Priorities change with each update, so the next steps cannot be drawn ahead of it.
-        if self._dense is None or self.config.prioritized:
-            yield from super()._draw(most)
-            return
-        count, size = min(most, _BLOCK), self.config.batch_size
-        drawn = self._steps_of(self._sample(count))
-        for begin in range(0, count * size, size):
-            part = slice(begin, begin + size)
-            # Not weights and indices, which only draws by priorities have, nor masks: actions are
-            # those of a Box.
-            fields = [mapped(operator.itemgetter(part), field) for field in drawn[:5]]
-            yield Steps._make([*fields, None, None, None, None])
+    def _draws_ahead(self) -> bool:
+        # Where rows are small.
+        dense = self._dense is not None and not self.config.prioritized
+        return dense or super()._draws_ahead()
 
-    def _descend(self, name: str, loss: Any, rate: Any = None) -> float:
+    def _kind(self) -> Hashable:
+        return super()._kind(), self._policy_is_due()
+
+    def _policy_is_due(self) -> bool:
+        return (self.updates + 1) % self.config.policy_every == 0
+
+    def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
         norm = super()._descend(name, loss, rate)
         if self._dense is not None:
             self.optimizers[name].write()
