@@ -161,6 +161,40 @@ def test_frozen_critics_pass_gradients_to_the_action_alone():
     assert all(p.grad is None for p in critics.parameters())
 
 
+def test_normalised_critics_are_those_of_layers_apart():
+    critics = critics_of(VECTOR, TURN, count=3, layer_norm=True)
+    with torch.no_grad():
+        for part in (*critics.scales, *critics.offsets):
+            part.uniform_(-2, 2)
+    obs, action = torch.randn(4, 5), torch.tensor([[-2.0, 0.5]]).repeat(4, 1).requires_grad_()
+    x = torch.cat([obs, torch.tensor([[-1.0, 0.0]]).repeat(4, 1)], dim=1)
+    q = critics(obs, action)
+    for e in range(3):
+        rows = x
+        for i, size in enumerate((16, 8)):
+            layer, norm = torch.nn.Linear(rows.shape[1], size), torch.nn.LayerNorm(size)
+            layer.weight.data, layer.bias.data = critics.weights[i][e], critics.biases[i][e]
+            norm.weight.data, norm.bias.data = critics.scales[i][e], critics.offsets[i][e]
+            rows = norm(layer(rows)).relu()
+        wanted = rows @ critics.weights[2][e].T + critics.biases[2][e]
+        torch.testing.assert_close(q[e], wanted[:, 0])
+    torch.testing.assert_close(critics(obs, action, first=1), q[:1])
+    critics(obs, action, frozen=True).sum().backward()
+    assert action.grad.abs().sum() > 0
+    assert all(p.grad is None for p in critics.parameters())
+    q.sum().backward()
+    assert all(p.grad is not None for p in critics.parameters())
+
+
+def test_normalised_critics_round_what_is_multiplied_alone():
+    exact = critics_of(VECTOR, TURN, layer_norm=True)
+    rounded = critics_of(VECTOR, TURN, layer_norm=True, precision="bfloat16")
+    obs, action = torch.randn(40, 5), torch.zeros(40, 2)
+    wanted, q = exact(obs, action), rounded(obs, action)
+    assert q.dtype == torch.float32
+    assert 0 < (q - wanted).norm() < 0.03 * wanted.norm()
+
+
 def test_critics_of_discrete_actions_say_what_each_is_worth():
     obs = Dict({"place": Discrete(3), "speed": Box(-1.0, 1.0, (2,), np.float32)})
     critics = critics_of(obs, Discrete(4, start=2))

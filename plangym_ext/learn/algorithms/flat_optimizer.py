@@ -30,12 +30,16 @@ def flat_optimizer(network: nn.Module, config: LearnerConfig) -> FlatOptimizer:
     return FlatOptimizer(network, config, **options)
 
 
+#: Parameters of critics side by side that have one more dimension than those of one network.
+_OF_SEVERAL = {"biases", "scales", "offsets"}
+
+
 def _is_weight(name: str, parameter: nn.Parameter) -> bool:
     """Return whether a parameter decays: no bias, and no scale of a normalisation.
 
-    These have one dimension; biases of critics side by side, as `Critics.biases`, have two.
+    These have one dimension; those of `Critics` have two.
     """
-    return parameter.ndim > 1 and "biases" not in name.split(".")
+    return parameter.ndim > 1 and _OF_SEVERAL.isdisjoint(name.split("."))
 
 
 class FlatOptimizer:

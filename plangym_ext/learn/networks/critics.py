@@ -11,6 +11,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.agent_config import AgentConfig
 from plangym_ext.learn.networks.dense_product import dense_layers_product
 from plangym_ext.learn.networks.inputs import ActionEncoder, ObservationParts
+from plangym_ext.learn.networks.normalised_layers import normalised_layers
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.observations import ObservationNormalizer
 
@@ -27,6 +28,7 @@ class Critics(nn.Module):
             action.
         count: E.
         hidden: widths of the dense layers.
+        layer_norm: whether these are normalised before their rectifiers.
         precision: see `dense_layers_product`.
         normalizer: of observations, a part of the policy's network; None: they are taken as
             they are.
@@ -34,6 +36,8 @@ class Critics(nn.Module):
     Attributes:
         weights: of each layer, `[E, out, in]`.
         biases: of each layer, `[E, out]`.
+        scales: of each layer that is normalised, `[E, out]`.
+        offsets: likewise.
         by_action: whether they put out a number per action.
     """
 
@@ -44,6 +48,7 @@ class Critics(nn.Module):
         *,
         count: int,
         hidden: tuple[int, ...],
+        layer_norm: bool = False,
         precision: str = "float32",
         normalizer: ObservationNormalizer | None = None,
     ) -> None:
@@ -65,6 +70,9 @@ class Critics(nn.Module):
             most = 1 / math.sqrt(inputs)
             self.weights.append(torch.empty(count, outputs, inputs).uniform_(-most, most))
             self.biases.append(torch.empty(count, outputs).uniform_(-most, most))
+        normalised = hidden if layer_norm else ()
+        self.scales = nn.ParameterList(torch.ones(count, size) for size in normalised)
+        self.offsets = nn.ParameterList(torch.zeros(count, size) for size in normalised)
 
     def forward(
         self, obs: Any, action: Any = None, *, frozen: bool = False, first: int | None = None
@@ -88,16 +96,24 @@ class Critics(nn.Module):
         if self.action is not None:
             rows.append(self.action(action))
         x = torch.cat(rows, dim=1) if len(rows) > 1 else rows[0]
-        weights, biases = ([p[:first] for p in part] for part in (self.weights, self.biases))
-        if frozen:
-            # Gradients then reach the action alone: those of the weights would be computed and
-            # thrown away.
-            weights, biases = [w.detach() for w in weights], [b.detach() for b in biases]
-        q = dense_layers_product(x, weights, biases, precision=self.precision, rectify_last=False)
+        # Gradients of frozen critics reach the action alone: those of the weights would be computed
+        # and thrown away.
+        weights, biases, scales, offsets = (
+            [p[:first].detach() if frozen else p[:first] for p in part]
+            for part in (self.weights, self.biases, self.scales, self.offsets)
+        )
+        if scales:
+            q = normalised_layers(x, weights, biases, scales, offsets, precision=self.precision)
+        else:
+            q = dense_layers_product(
+                x, weights, biases, precision=self.precision, rectify_last=False
+            )
         return q if self.by_action else q[..., 0]
 
 
-def make_critics(network: Any, *, count: int, hidden: tuple[int, ...], precision: str) -> Critics:
+def make_critics(
+    network: Any, *, count: int, hidden: tuple[int, ...], precision: str, layer_norm: bool = False
+) -> Critics:
     """Return critics of the actions of a policy network, with weights that torch draws.
 
     If it normalises observations, they see the same ones.
@@ -107,6 +123,7 @@ def make_critics(network: Any, *, count: int, hidden: tuple[int, ...], precision
         count: how many.
         hidden: widths of the dense layers of each.
         precision: of products: "float32" or "bfloat16".
+        layer_norm: whether these layers are normalised before their rectifiers.
 
     Raises:
         InvalidOption: the network does not say what spaces it is for, or is recurrent.
@@ -120,4 +137,11 @@ def make_critics(network: Any, *, count: int, hidden: tuple[int, ...], precision
             "action_space, and no carry; make it with make_agent_network and recurrent='none'."
         )
     normalizer = getattr(network, "normalizer", None)
-    return Critics(*found, count=count, hidden=hidden, precision=precision, normalizer=normalizer)
+    return Critics(
+        *found,
+        count=count,
+        hidden=hidden,
+        layer_norm=layer_norm,
+        precision=precision,
+        normalizer=normalizer,
+    )

@@ -194,7 +194,11 @@ def _of_observations(
     theirs = learned.get("modules", {}).get("critics")
     if theirs is not None:
         critics = make_critics(
-            network, count=settings.critics, hidden=settings.critic_hidden, precision="float32"
+            network,
+            count=settings.critics,
+            hidden=settings.critic_hidden,
+            layer_norm=settings.critic_layer_norm,
+            precision="float32",
         )
         load_network_state(critics, theirs, where)
         return OfCritics(network, critics)

@@ -106,16 +106,17 @@ def test_the_compiled_part_is_the_same_as_python(name, monkeypatch):
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
 
 
-def test_biases_of_critics_side_by_side_do_not_decay():
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_of_critics_side_by_side_weights_alone_decay(layer_norm):
     from gymnasium import spaces
 
     from plangym_ext.learn.networks.critics import Critics
 
     seen, moved = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
-    critics = Critics(seen, moved, count=2, hidden=(4,))
+    critics = Critics(seen, moved, count=2, hidden=(4,), layer_norm=layer_norm)
     before = copy.deepcopy(critics.state_dict())
     optimizer = FlatOptimizer(critics, A2CConfig(optimizer="adamw", learning_rate=0.1, l2=0.5))
     optimizer.step(0.0 * sum(p.sum() for p in critics.parameters()), 0.1, math.inf)
     for name, now in critics.state_dict().items():
         if before[name].abs().sum() > 0:
-            assert torch.equal(now, before[name]) is ("biases" in name), name
+            assert torch.equal(now, before[name]) is not name.startswith("weights"), name

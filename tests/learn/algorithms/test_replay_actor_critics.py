@@ -282,6 +282,7 @@ def test_the_noise_of_the_agent_is_that_of_the_config():
         ("sac", {"n_steps": 2, "prioritized": True}),
         ("sac", {"precision": "bfloat16"}),
         ("td3", {}),
+        ("td3", {"critic_layer_norm": True}),
         ("ddpg", {}),
         ("discrete", {}),
     ],

@@ -46,8 +46,10 @@ def observed(env, count=5):
 
 
 @pytest.mark.parametrize("preset", ["sac_pendulum", "td3_pendulum", "ddpg_pendulum"])
-def test_values_are_the_lowest_of_the_critics_and_actions_the_agents(tmp_path, preset):
-    algorithm, agent = run(tmp_path, preset, OF_CRITICS)
+@pytest.mark.parametrize("normalised", [False, True])
+def test_values_are_the_lowest_of_the_critics_and_actions_the_agents(tmp_path, preset, normalised):
+    critics = {"algorithm": {"critic_layer_norm": normalised}}
+    algorithm, agent = run(tmp_path, preset, OF_CRITICS, critics)
     agent.set_mode("eval")
     with plangym_ext.make("Pendulum-v1") as env:
         obs = observed(env)

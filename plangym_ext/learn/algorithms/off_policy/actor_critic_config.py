@@ -19,6 +19,8 @@ class ReplayActorCriticConfig(OffPolicyConfig):
     Args:
         critics: how many; the lowest of them counts.
         critic_hidden: widths of the dense layers of each.
+        critic_layer_norm: whether these are normalised before their rectifiers, which bounds what
+            critics say of actions that were not played; updates then take a quarter longer.
         critic_learning_rate: None: `learning_rate`, which is the policy's.
         policy_every: updates of the critics for one of the policy.
         precision: of what is multiplied in the dense layers: "float32", or "bfloat16", which is
@@ -27,6 +29,7 @@ class ReplayActorCriticConfig(OffPolicyConfig):
 
     critics: int = 2
     critic_hidden: tuple[int, ...] = (256, 256)
+    critic_layer_norm: bool = False
     critic_learning_rate: Number | None = None
     policy_every: int = 1
     precision: str = "float32"

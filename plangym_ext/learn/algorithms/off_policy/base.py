@@ -82,6 +82,9 @@ class OffPolicyAlgorithm(AgentAlgorithm):
     """
 
     config_class: ClassVar[type[OffPolicyConfig]]
+    #: Whether `_update` never waits for the device, nor reads what changes on the host besides
+    #: rates and what `_kind` tells: then it can be recorded on a GPU.
+    _can_be_recorded: ClassVar[bool] = False
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
@@ -151,7 +154,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         config, optimizers = self.config, self.optimizers
         # Graphs hold these as they are when they are recorded; schedules would change them.
         fixed = not any(map(callable, (config.max_grad_norm, config.target_rate)))
-        wanted = config.compiled and not config.compile
+        wanted = self._can_be_recorded and config.compiled and not config.compile
         if not (wanted and fixed and all(one.can_be_recorded for one in optimizers.values())):
             return None
         return UpdateGraphs(self._update, self._changed, optimizers, self._device)

@@ -122,7 +122,7 @@ class DenseActorCritic:
 
 
 def can_be_dense(network: Any, critics: Any) -> bool:
-    """Return whether policy and critics have nothing but dense layers with rectifiers."""
+    """Return whether policy and critics are dense layers with rectifiers, and nothing besides."""
     # Here and not above: numba is of no use to other networks.
     from plangym_ext.learn.compiled.dense_network import has_dense_layers
 
@@ -134,6 +134,7 @@ def can_be_dense(network: Any, critics: Any) -> bool:
         and network.free_order is None
         and network.log_std is None
         and critics.action is not None
+        and not len(critics.scales)
         and not any(True for _ in critics.parts.parameters())
     )
 

@@ -36,6 +36,7 @@ class QLearning(OffPolicyAlgorithm):
 
     config_class: ClassVar[type[DQNConfig]]
     config: DQNConfig
+    _can_be_recorded = True
     #: How the network is made, for the message about one that does not fit.
     _needed: ClassVar[str] = "QAgentConfig()"
 

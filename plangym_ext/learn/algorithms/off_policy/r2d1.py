@@ -62,6 +62,8 @@ class R2D1(QLearning):
 
     config_class = R2D1Config
     config: R2D1Config
+    # The host counts the rows that are learned from, by which q is logged.
+    _can_be_recorded = False
 
     def _check_network(self) -> None:
         if self.network.initial_carry(1) is None:
@@ -77,9 +79,6 @@ class R2D1(QLearning):
                 "it is shown in play. Make it with previous_reward=False, or leave clip_reward at "
                 "None and clip in the env, as gymnasium's TransformReward does."
             )
-
-    def _made_graphs(self) -> None:
-        """Return None: the host counts the rows that are learned from, by which q is logged."""
 
     def _check_head(self) -> None:
         if not getattr(self.network, "has_q", True):

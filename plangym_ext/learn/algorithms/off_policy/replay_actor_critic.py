@@ -32,6 +32,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
     """
 
     config: ReplayActorCriticConfig
+    _can_be_recorded = True
     #: Learns without autograd, where the networks have dense layers alone; see `_make_dense`.
     _dense: DenseActorCritic | None = None
 
@@ -46,6 +47,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
             self.network,
             count=config.critics,
             hidden=config.critic_hidden,
+            layer_norm=config.critic_layer_norm,
             precision=config.precision,
         ).to(self._device)
         self._target_critics = TargetNetwork(self._critics)

@@ -147,7 +147,13 @@ def captured(call: Callable[[], Any], device: Any) -> tuple[Callable[[], Any], A
         with cuda.graph(graph, capture_error_mode="thread_local"):
             found = call()
         cuda.set_rng_state(generator, device)
-    return graph.replay, found
+
+    def replay() -> None:
+        # On the stream of this device, on which its inputs were written.
+        with cuda.device(device):
+            graph.replay()
+
+    return replay, found
 
 
 def _copied(part: Any) -> Any:
