@@ -130,11 +130,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, default=Path("runs/planned_agents"), help="of trainings and episodes"
     )
+    parser.add_argument("--device", default="cpu", help="of the trainings")
     parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
     return parser.parse_args()
 
 
-def train(task: str, rounds: int, folder: Path, line: ProgressLine) -> None:
+def train(task: str, rounds: int, folder: Path, device: str, line: ProgressLine) -> None:
     """Train an agent, unless that was done; go on with what there is."""
     run = folder / task
     if Checkpoints(run).path(rounds).exists():
@@ -148,6 +149,7 @@ def train(task: str, rounds: int, folder: Path, line: ProgressLine) -> None:
     for first, last in zip(shares, [*list(shares)[1:], rounds], strict=True):
         if _rounds_done(run) < min(last, rounds):
             settings = training(task, min(last, rounds), starts, shares[first])
+            settings = dataclasses.replace(settings, device=device)
             with Runner(settings, run, resume=True, show=True) as runner:
                 runner.run()
 
@@ -252,7 +254,8 @@ def main() -> None:
     kept, line = Kept(options.folder / "episodes.json", about), ProgressLine()
     for task in options.tasks:
         cells = [cell for cell in lines_of(task, options) if cell.planner in options.players]
-        train(task, options.rounds or TASKS[task].rounds, options.folder, line)
+        rounds = options.rounds or TASKS[task].rounds
+        train(task, rounds, options.folder, options.device, line)
         with Trained(options.folder / task) as trained:
             for cell in cells:
                 for (seed,) in kept.missing(cell):

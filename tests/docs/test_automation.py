@@ -96,7 +96,7 @@ def test_ci_runs_every_environment_and_fails_where_one_does(ci_commands, tmp_pat
     tox.chmod(0o755)
     loop = "\n".join(["set -euo pipefail", *ci_commands[ci_commands.index('failed=""') :]])
     done = subprocess.run(["bash", "-c", loop], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "failed: dm_control,retro\n")
+    assert (done.returncode, done.stderr) == (1, "failed: extras,dm_control,retro\n")
     ran = (tmp_path / "ran").read_text().replace(",", " ").split()
     assert sorted(ran) == sorted(environments_without_skips() | {"commands"})
 

@@ -99,6 +99,8 @@ def _from_replay_policy(config: RunConfig) -> dict[str, Any]:
         return {**found, "net_arch": [] if screens else list(agent.hidden or (64, 64))}
     if agent.activation != "relu":
         raise ValueError("critics have rectifiers here, and the policy's activation there")
+    if ours.critic_layer_norm:
+        raise ValueError("critics are not normalised there")
     hidden = {"pi": list(agent.hidden), "qf": list(ours.critic_hidden)}
     # DDPG makes its one critic itself.
     count = {} if config.algorithm.name == "ddpg" else {"n_critics": ours.critics}
