@@ -318,7 +318,7 @@ def test_a_run_on_wandb_has_every_row_and_is_gone_on_with(tmp_path):
     pytest.importorskip("wandb")
     # In a process of its own, which it starts another one from.
     script = """
-import json, struct, sys
+import json, struct, sys, time
 from pathlib import Path
 from plangym_ext.run.logs.logger import Logger
 
@@ -326,6 +326,8 @@ folder = Path(sys.argv[1])
 with Logger(folder, params={"seed": 7}, wandb="games", show=False) as logger:
     for step in (1, 2, 3):
         logger.log(step, {"loss": step / 2}, timings={"rate": 8})
+# wandb names its folders by the second: the next one would be the same.
+time.sleep(1.1)
 with Logger(folder, params={"seed": 7}, wandb="games", show=False, resume=True) as logger:
     logger.truncate_after(2)
     logger.log(3, {"loss": 1.5})
