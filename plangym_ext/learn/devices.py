@@ -12,13 +12,10 @@ def device_of(network: nn.Module) -> torch.device:
     return torch.device("cpu") if first is None else first.device
 
 
-def has_device(device: str) -> bool:
-    """Return whether torch can compute on a device here."""
-    try:
-        check_device(device, "")
-    except InvalidOption:
-        return False
-    return True
+def is_missing_gpu(device: str) -> bool:
+    """Return whether a device is a GPU by a number that this machine has none of."""
+    made = torch.device(device)
+    return made.type == "cuda" and (made.index or 0) >= torch.cuda.device_count()
 
 
 def check_device(device: str, where: str) -> None:

@@ -198,7 +198,7 @@ class FlatOptimizer:
 
 
 def _is_on_gpu(parts: Sequence[_Part]) -> bool:
-    return all(part.vector.device.type == "cuda" for part in parts)
+    return bool(parts) and all(part.vector.device.type == "cuda" for part in parts)
 
 
 def _is_small(parts: Sequence[_Part]) -> bool:

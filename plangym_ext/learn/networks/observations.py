@@ -30,7 +30,8 @@ class ObservationEncoder(nn.Module):
         super().__init__()
         self.obs_shape: tuple[int, ...] = tuple(space.shape or ())
         self._counts: list[int] = []
-        self._origins = torch.zeros(0, dtype=torch.int64)
+        # Not persistent: they follow from the space, and no checkpoint has to hold them.
+        self.register_buffer("_origins", torch.zeros(0, dtype=torch.int64), persistent=False)
         self._axes: tuple[int, ...] = ()
         self._low, self._scale = 0.0, 1.0
         if isinstance(space, spaces.Discrete):
@@ -55,7 +56,6 @@ class ObservationEncoder(nn.Module):
         self.only_casts = not (scaled or moved or self._counts)
 
     def _one_hot(self, counts: list[int], origins: list[int]) -> None:
-        # No buffer: it follows from the space, and no checkpoint has to hold it.
         self._counts, self._origins = counts, torch.tensor(origins)
         self.shape = (sum(counts),)
 
@@ -83,7 +83,7 @@ class ObservationEncoder(nn.Module):
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """Encode `[B, *obs]` of any dtype."""
         if self._counts:
-            parts = obs.reshape(len(obs), -1).long() - self._origins.to(obs.device)
+            parts = obs.reshape(len(obs), -1).long() - self._origins
             # Not functional.one_hot, which refuses the zeros of rows that are filled up or wait.
             encoded = [
                 parts[:, i, None] == torch.arange(n, device=obs.device)

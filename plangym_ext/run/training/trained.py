@@ -26,7 +26,7 @@ from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 class Trained(Closing):
     """Env, network and player of a checkpoint, as the run evaluated them.
 
-    The network is where it was while it learned, or on the CPU if that device is not here.
+    The network is where it was while it learned, or on the CPU if that was a GPU that is not here.
 
     Args:
         checkpoint: a file, or the folder of a run, of which the newest one is taken.
@@ -221,10 +221,10 @@ def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
 
 
 def _here(config: RunConfig) -> RunConfig:
-    """Return settings that play here: on the CPU, if the device of the training is not here."""
-    from plangym_ext.learn.devices import has_device
+    """Return settings that play here: on the CPU, if the GPU of the training is not here."""
+    from plangym_ext.learn.devices import is_missing_gpu
 
-    return config if has_device(config.device) else dataclasses.replace(config, device="cpu")
+    return dataclasses.replace(config, device="cpu") if is_missing_gpu(config.device) else config
 
 
 def _file(path: Path) -> Path:

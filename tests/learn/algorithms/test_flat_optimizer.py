@@ -106,6 +106,28 @@ def test_the_compiled_part_is_the_same_as_python(name, monkeypatch):
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+def test_moments_go_from_a_cpu_to_a_gpu_and_back(name, monkeypatch):
+    config = A2CConfig(optimizer=name, learning_rate=0.02, l2=0.1)
+    mine, theirs = network(), network()
+    here = flat_optimizer(mine, config)
+    monkeypatch.setattr(module, "_is_small", lambda parts: False)
+    monkeypatch.setattr(module, "_is_on_gpu", lambda parts: True)
+    there = flat_optimizer(theirs, config)
+    assert there.can_be_recorded
+    assert not here.can_be_recorded
+    for first, last in ((here, there), (there, here)):
+        nets = (mine, theirs) if first is here else (theirs, mine)
+        for step in range(3):
+            first.step(loss_of(nets[0], step), 0.02, 0.5)
+        last.load_state_dict(copy.deepcopy(first.state_dict()))
+        nets[1].load_state_dict(nets[0].state_dict())
+        last.read()
+        for optimizer, net in zip((first, last), nets, strict=True):
+            optimizer.step(loss_of(net, 3), 0.01, 0.5)
+        torch.testing.assert_close(numbers(mine), numbers(theirs), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_of_critics_side_by_side_weights_alone_decay(layer_norm):
     from gymnasium import spaces

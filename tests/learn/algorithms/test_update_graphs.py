@@ -6,12 +6,17 @@ where they are: all that goes with a recording is tested so.
 
 from __future__ import annotations
 
+import gc
+import weakref
+
+import gymnasium as gym
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from gpus import DEVICES  # noqa: E402
+from gymnasium import spaces  # noqa: E402
 from off_policy_tasks import goes_on_bit_for_bit, rounds  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
@@ -99,8 +104,8 @@ def begun(name, device, *, compiled=True, **more):
     policy = hasattr(algorithm.config_class, "critics")
     env_id = "Pendulum-v1" if policy else "CartPole-v1"
     venv = make_vec(env_id, 2, backend="serial", autoreset_mode="same_step")
-    spaces = venv.single_observation_space, venv.single_action_space
-    made = make_agent_network(*spaces, network, seed=0)
+    shapes = venv.single_observation_space, venv.single_action_space
+    made = make_agent_network(*shapes, network, seed=0)
     agent = (PolicyAgent if policy else QAgent)(made, device=device)
     settings = algorithm.config_class(**{**SMALL, "compiled": compiled, **options, **more})
     return venv, agent, algorithm(made, settings, seed=3)
@@ -156,24 +161,148 @@ def test_kinds_are_recorded_once(device, monkeypatch):
     assert len(calls) == 4
 
 
-@pytest.mark.parametrize("name", ["sac", "dqn"])
-def test_losses_that_are_not_finite_are_told_and_change_no_weight(name, device):
+@pytest.mark.parametrize("name", ["sac", "sac, prioritised", "dqn", "rainbow"])
+def test_losses_that_are_not_finite_are_told_and_what_follows_is_not_made(name, device):
     algorithm, _ = learned(name, device)
-    optimizer = next(iter(algorithm.optimizers.values()))
-    before = [part.cpu().clone() for part in optimizer.changed_by_steps()]
-    drawn = algorithm._steps_of
+    optimizer, updates, owed = algorithm.optimizers, algorithm.updates, algorithm._owed
+    steps, before = algorithm._steps_of, None
 
     def infinite(batch):
-        steps = drawn(batch)
-        return steps._replace(reward=steps.reward + np.inf)
+        nonlocal before
+        drawn = steps(batch)
+        if algorithm.updates < updates + 2:
+            return drawn
+        before = before or moments(optimizer)
+        return drawn._replace(reward=drawn.reward * np.nan)
 
     algorithm._steps_of = infinite
     algorithm._owed += 5
-    with pytest.raises(LossNotFinite, match=r"updates from \d+ to \d+ must have finite"):
+    with pytest.raises(LossNotFinite, match=rf"update {updates + 2} must have a finite loss"):
         algorithm.train()
+    assert algorithm.updates == updates + 2
+    assert algorithm._owed == owed + 3
+    assert all(map(torch.equal, before, moments(optimizer)))
     assert np.isfinite(numbers(algorithm)).all()
-    after = [part.cpu() for part in optimizer.changed_by_steps()]
-    assert all(map(torch.equal, before, after))
+    # It is over with that.
+    algorithm._steps_of = steps
+    logged = algorithm.train()
+    assert algorithm.updates == updates + 5
+    assert all(map(np.isfinite, logged.values()))
+
+
+def moments(optimizers):
+    return [part.cpu().clone() for o in optimizers.values() for part in o.changed_by_steps()]
+
+
+def test_rounds_log_what_was_done_in_them(device):
+    logs = []
+    for compiled in (True, False):
+        venv, agent, algorithm = begun("td3", device, compiled=compiled)
+        with SerialSampler(venv, agent, 1, seed=1) as sampler:
+            logs.append([rounds(sampler, agent, algorithm, 1) for _ in range(12)])
+    for mine, theirs in zip(*logs, strict=True):
+        assert mine.keys() == theirs.keys()
+    assert {"train/policy_loss" in log for log in logs[0]} == {True, False}
+
+
+def test_what_was_interrupted_leaves_nothing_behind(device, monkeypatch):
+    captured = update_graphs.captured
+
+    def interrupted(call, where):
+        captured(call, where)
+        raise KeyboardInterrupt
+
+    algorithm, logged = learned("td3", device)
+    algorithm._graphs.forget()
+    before, updates = numbers(algorithm), algorithm.updates
+    monkeypatch.setattr(update_graphs, "captured", interrupted)
+    algorithm._owed += 3
+    with pytest.raises(KeyboardInterrupt):
+        algorithm.train()
+    assert algorithm.updates == updates
+    np.testing.assert_array_equal(numbers(algorithm), before)
+    monkeypatch.setattr(update_graphs, "captured", captured)
+
+    def stop(done):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        algorithm.train(stop)
+    found = algorithm.train()
+    assert algorithm.updates == updates + 3
+    assert abs(found["train/critic_loss"]) < 10 * abs(logged["train/critic_loss"]) + 1
+
+
+def test_an_algorithm_is_freed_at_once(device):
+    algorithm, _ = learned("dqn", device)
+    if device == "cpu":
+        # What calls again keeps what it calls, as a graph does not.
+        algorithm._graphs.forget()
+    gc.collect()
+    gc.disable()
+    try:
+        alive = weakref.ref(algorithm)
+        del algorithm
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+class Seen(gym.Env):
+    """Shows a place, two of which are told in other ways."""
+
+    observation_space = spaces.Dict(
+        {
+            "at": spaces.Discrete(3, start=1),
+            "both": spaces.MultiDiscrete([2, 3]),
+            "speed": spaces.Box(-1, 1, (2,)),
+        }
+    )
+
+    def __init__(self, discrete):
+        self.action_space = spaces.Discrete(2) if discrete else spaces.Box(-2, 2, (1,))
+
+    def _shown(self):
+        place = self.count % 3
+        both = np.array([place % 2, place])
+        return {"at": place + 1, "both": both, "speed": np.full(2, place / 3, np.float32)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.count = 0
+        return self._shown(), {}
+
+    def step(self, action):
+        self.count += 1
+        return self._shown(), float(np.sum(action)), self.count == 5, False, {}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "network", "discrete", "options"),
+    [
+        (SAC, SoftPolicyConfig(hidden=(8,)), False, {"learn_temperature": False}),
+        (SAC, SoftPolicyConfig(hidden=(8,)), True, {"critic_layer_norm": True}),
+        (TD3, DeterministicPolicyConfig(hidden=(8,), normalize_obs=True), False, {}),
+        (DQN, QAgentConfig(hidden=(8,)), True, {"double": True, "n_steps": 2}),
+    ],
+)
+def test_nested_observations_and_other_settings(algorithm, network, discrete, options, device):
+    found = []
+    for compiled in (True, False):
+        venv = make_vec([lambda: Seen(discrete)] * 2, backend="serial", autoreset_mode="same_step")
+        shapes = venv.single_observation_space, venv.single_action_space
+        made = make_agent_network(*shapes, network, seed=0)
+        agent = (QAgent if algorithm is DQN else PolicyAgent)(made, device=device)
+        settings = algorithm.config_class(**{**SMALL, "compiled": compiled, **options})
+        learner = algorithm(made, settings, seed=3)
+        assert (learner._graphs is not None) is compiled
+        with SerialSampler(venv, agent, 5, seed=1) as sampler:
+            rounds(sampler, agent, learner, 6)
+        assert learner.updates > 10
+        found.append(numbers(learner))
+    bound = 1e-6 if device == "cpu" else 1e-3
+    np.testing.assert_allclose(*found, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +323,6 @@ def test_what_cannot_be_recorded_is_made_one_by_one(options, device):
 def test_recurrent_networks_are_not_recorded(device):
     network = QAgentConfig(hidden=(8,), recurrent="lstm", recurrent_size=8)
     with make_vec("CartPole-v1", 2, backend="serial") as venv:
-        spaces = venv.single_observation_space, venv.single_action_space
-        made = make_agent_network(*spaces, network, seed=0).to(device)
+        shapes = venv.single_observation_space, venv.single_action_space
+        made = make_agent_network(*shapes, network, seed=0).to(device)
         assert R2D1(made)._graphs is None

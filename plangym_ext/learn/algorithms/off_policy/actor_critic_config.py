@@ -20,7 +20,8 @@ class ReplayActorCriticConfig(OffPolicyConfig):
         critics: how many; the lowest of them counts.
         critic_hidden: widths of the dense layers of each.
         critic_layer_norm: whether these are normalised before their rectifiers, which bounds what
-            critics say of actions that were not played; updates then take a quarter longer.
+            critics say of actions that were not played. On a CPU updates take up to two fifths
+            longer, as autograd makes them.
         critic_learning_rate: None: `learning_rate`, which is the policy's.
         policy_every: updates of the critics for one of the policy.
         precision: of what is multiplied in the dense layers: "float32", or "bfloat16", which is

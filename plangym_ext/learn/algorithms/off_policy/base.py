@@ -18,7 +18,7 @@ from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compiled
-from plangym_ext.learn.algorithms.off_policy.update_graphs import UpdateGraphs
+from plangym_ext.learn.algorithms.off_policy.update_graphs import UpdateGraphs, Work
 from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.networks.of_observations import shown as shown
 from plangym_ext.learn.networks.state import check_network_state
@@ -33,6 +33,8 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 #: Most updates whose steps are drawn at once.
 _BLOCK = 16
+#: Most bytes of the observations of these.
+_BLOCK_BYTES = 64 * 2**20
 #: A share of updates per step is taken for the nearest fraction with at most this below.
 _DENOMINATOR = 10**6
 
@@ -111,7 +113,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             for module in (network, *self.modules.values()):
                 self._called[id(module)] = torch_compiled(module, type(self).__name__)
         #: Makes updates on a GPU; None: they are made kernel by kernel.
-        self._graphs = self._made_graphs()
+        self._graphs = UpdateGraphs(self._device) if self._is_recorded() else None
 
     def _check_network(self) -> None:
         used = set(getattr(self.network, "inputs_used", ("obs",)))
@@ -149,15 +151,13 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         """Return the config's optimiser for a module."""
         return flat_optimizer(module, self.config)
 
-    def _made_graphs(self) -> UpdateGraphs | None:
-        """Return what records and replays updates, if all that they do can be."""
-        config, optimizers = self.config, self.optimizers
+    def _is_recorded(self) -> bool:
+        """Return whether updates are recorded on a GPU, and replayed."""
+        config = self.config
         # Graphs hold these as they are when they are recorded; schedules would change them.
         fixed = not any(map(callable, (config.max_grad_norm, config.target_rate)))
         wanted = self._can_be_recorded and config.compiled and not config.compile
-        if not (wanted and fixed and all(one.can_be_recorded for one in optimizers.values())):
-            return None
-        return UpdateGraphs(self._update, self._changed, optimizers, self._device)
+        return wanted and fixed and all(o.can_be_recorded for o in self.optimizers.values())
 
     def _changed(self) -> Iterator[Any]:
         """Yield the tensors of all networks."""
@@ -237,6 +237,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
     def _learn(self, count: int, sums: dict[str, Any], progress: Progress | None) -> None:
         """Make so many updates; add what they log to `sums`."""
+        if self._graphs is not None:
+            self._graphs.begin()
         done = 0
         while done < count:
             for steps in self._draw(count - done):
@@ -253,7 +255,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 if progress is not None:
                     progress(done)
         if self._graphs is not None:
-            self._check_graphs(self._graphs, count)
+            self._check_finite(self._graphs)
             for name, total in self._graphs.totals():
                 sums[name] = sums.get(name, 0.0) + total
 
@@ -261,28 +263,38 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         """Make an update, as a graph if there is one."""
         if self._graphs is None:
             return self._update(steps)
+        work = Work(self._update, self._changed, self.optimizers)
         held = steps._replace(indices=None)
-        return Updated({}, self._graphs.update(self._kind(), held, self.updates))
+        errors = self._graphs.update(work, self._kind(), held, self.updates)
+        if self.config.prioritized:
+            # The host waits for priorities in any case, and none is to be infinite.
+            self._check_finite(self._graphs)
+        return Updated({}, errors)
 
     def _kind(self) -> Hashable:
         """Return what an update does that not all do."""
         return self._target_is_due()
 
-    def _check_graphs(self, graphs: UpdateGraphs, count: int) -> None:
-        if graphs.failed():
-            raise LossNotFinite(
-                f"{type(self).__name__}.train: all updates from {self.updates - count} to "
-                f"{self.updates - 1} must have finite losses and gradients; one of them had not, "
-                f"and no step was taken since. Look at rewards and observations for what is not "
-                f"finite; else lower learning_rate."
-            )
+    def _check_finite(self, graphs: UpdateGraphs) -> None:
+        """Refuse to go on after a loss that was not finite; what came after it was not made."""
+        lost = graphs.lost()
+        if not lost:
+            return
+        # With priorities the update is not counted as yet.
+        self.updates -= lost - int(self.config.prioritized)
+        self._owed += lost - int(self.config.prioritized)
+        raise LossNotFinite(
+            f"{type(self).__name__}.train: update {self.updates} must have a finite loss and "
+            f"gradient. Look at rewards and observations for what is not finite; else lower "
+            f"learning_rate."
+        )
 
     def _draw(self, most: int) -> Iterator[Any]:
         """Yield the steps of the next update, or of several, at most so many."""
         if not self._draws_ahead():
             yield self._steps_of(self._sample(1))
             return
-        count, size = min(most, _BLOCK), self.config.batch_size
+        count, size = min(most, self._most_ahead()), self.config.batch_size
         drawn = self._steps_of(self._sample(count))._replace(indices=None)
         for begin in range(0, count * size, size):
             part = operator.itemgetter(slice(begin, begin + size))
@@ -292,6 +304,15 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         """Return whether the steps of several updates are drawn at once."""
         # Priorities change with each update, so the next steps cannot be drawn ahead of it.
         return self._graphs is not None and not self.config.prioritized
+
+    def _most_ahead(self) -> int:
+        """Return the most updates whose steps are drawn at once."""
+        layout = self._layouts[0]
+        if layout is None:
+            return 1
+        row = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in layout.leaves)
+        # Of a step there are two observations.
+        return max(1, min(_BLOCK, _BLOCK_BYTES // max(1, 2 * row * self.config.batch_size)))
 
     def _sample(self, updates: int) -> Batch:
         """Return the steps of so many updates, drawn at once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from plangym_ext.arrays.nested import leaves, mapped
@@ -17,6 +18,17 @@ _WARM = 3
 _Rates = list[tuple[FlatOptimizer, Number]]
 
 
+class Work(NamedTuple):
+    """What is recorded."""
+
+    #: Learns from steps, and returns scalars by name, and errors `[N]` or None. It steps optimisers
+    #: by `UpdateGraphs.descend`, and never waits for the device.
+    update: Callable[[Any], tuple[Mapping[str, Any], Any]]
+    #: Yields all tensors that it changes, besides those of optimisers.
+    changed: Callable[[], Iterator[Any]]
+    optimizers: Mapping[str, FlatOptimizer]
+
+
 class _Made(NamedTuple):
     """What comes of an update; a replay overwrites the tensors."""
 
@@ -27,54 +39,57 @@ class _Made(NamedTuple):
 
 
 class UpdateGraphs:
-    """Makes the updates of an algorithm on a GPU, without Python between its kernels.
+    """Makes updates on a GPU, without Python between their kernels.
 
     A kernel of a small network is over before Python has begun the next. Numbers are those that
     the same kernels make one by one: noise comes from the generator of the GPU, which goes on
     with each replay, and rates are numbers on the device.
 
-    Whether a loss is finite is not looked at after each update, for which the host would have to
-    wait, but by `failed`; from the first one on that is not, optimisers take no step.
+    Whether losses are finite is not looked at in each update, for which the host would have to
+    wait, but by `lost`; from the first one on that is not, optimisers take no step.
 
     Args:
-        update: learns from steps, and returns scalars by name, and errors `[N]` or None. It steps
-            optimisers by `descend`, and never waits for the device.
-        changed: yields all tensors that it changes, besides those of optimisers.
-        optimizers: that it steps.
-        device: of all these.
+        device: of all tensors.
     """
 
-    def __init__(
-        self,
-        update: Callable[[Any], tuple[Mapping[str, Any], Any]],
-        changed: Callable[[], Iterator[Any]],
-        optimizers: Mapping[str, FlatOptimizer],
-        device: Any,
-    ) -> None:
-        self._update, self._changed, self._optimizers = update, changed, optimizers
+    def __init__(self, device: Any) -> None:
         self._device = device
         self._failed = torch.zeros((), device=device)
+        #: Updates since `begin` before the first that failed, there, and all of them.
+        self._sound = torch.zeros((), device=device)
+        self._begun = 0
         self._steps: Any = None
         self._rates: _Rates = []
         #: By kind: what replays an update, and what comes of it.
         self._graphs: dict[Hashable, tuple[Callable[[], Any], _Made]] = {}
+        self._replayed: set[Hashable] = set()
 
-    def update(self, kind: Hashable, steps: Any, updates: int) -> Any:
+    def begin(self) -> None:
+        """Begin a round: nothing was logged as yet, and nothing has failed."""
+        self._failed.zero_()
+        self._sound.zero_()
+        self._begun = 0
+        for kind in self._replayed:
+            self._graphs[kind][1].total.zero_()
+        self._replayed.clear()
+
+    def update(self, work: Work, kind: Hashable, steps: Any, updates: int) -> Any:
         """Make an update; return the errors of its steps, `[N]` until the next one, or None.
 
         Args:
+            work: the same in all calls, since the first is recorded.
             kind: the same for updates that do the same, such as to teach the policy too.
             steps: a named tuple of tensors, nested or None, of the same shapes in all calls.
             updates: how many were made before, the time of schedules.
         """
-        if self._steps is None:
-            self._steps = type(steps)(*(_copied(part) for part in steps))
-        torch._foreach_copy_(_tensors(self._steps), _tensors(steps))
+        self._hold(steps)
         if kind not in self._graphs:
-            self._graphs[kind] = self._recorded()
+            self._graphs[kind] = self._recorded(work)
         replay, made = self._graphs[kind]
         for optimizer, rate in made.rates:
             optimizer.set_rate(at(rate, updates))
+        self._replayed.add(kind)
+        self._begun += 1
         replay()
         return made.errors
 
@@ -83,42 +98,50 @@ class UpdateGraphs:
         self._rates.append((optimizer, rate))
         return optimizer.descend_unless(self._failed, loss, max_norm)
 
-    def failed(self) -> bool:
-        """Return whether a loss or gradient was not finite since the last call."""
-        found = bool(self._failed)
-        self._failed.zero_()
-        return found
+    def lost(self) -> int:
+        """Return how many updates since `begin` were not made: the first that failed, and after."""
+        return self._begun - int(self._sound)
 
     def totals(self) -> Iterator[tuple[str, float]]:
-        """Yield names and sums of what updates logged since the last call."""
-        for _, made in self._graphs.values():
-            yield from zip(made.names, made.total.tolist(), strict=True)
-            made.total.zero_()
+        """Yield names and sums of what updates have logged since `begin`."""
+        for kind, (_, made) in self._graphs.items():
+            if kind in self._replayed:
+                yield from zip(made.names, made.total.tolist(), strict=True)
 
     def forget(self) -> None:
         """Record anew from now on, as tensors were replaced."""
         self._graphs.clear()
+        self._replayed.clear()
+        self._steps = None
+
+    def _hold(self, steps: Any) -> None:
+        """Bring steps to where graphs read them."""
+        there = [part is not None for part in steps]
+        if self._steps is None or there != [part is not None for part in self._steps]:
+            # A replay may begin to tell which actions may be played.
+            self.forget()
+            self._steps = type(steps)(*(_copied(part) for part in steps))
+        torch._foreach_copy_(_tensors(self._steps), _tensors(steps))
 
     # Recording ------------------------------------------------------------------
 
-    def _recorded(self) -> tuple[Callable[[], Any], _Made]:
+    def _recorded(self, work: Work) -> tuple[Callable[[], Any], _Made]:
         """Record an update of the steps that are there; nothing is learned by that."""
-        changed = [*self._changed(), self._failed]
-        for optimizer in self._optimizers.values():
+        changed = [*work.changed(), self._failed, self._sound]
+        for optimizer in work.optimizers.values():
             optimizer.begin()
             changed += optimizer.changed_by_steps()
-        before = [tensor.clone() for tensor in changed]
         total: list[Any] = []
-        replay, made = captured(lambda: self._made(total), self._device)
-        with torch.no_grad():
-            torch._foreach_copy_(changed, before)
+        with _put_back(changed):
+            replay, made = captured(lambda: self._made(work, total), self._device)
         made.total.zero_()
         return replay, made
 
-    def _made(self, total: list[Any]) -> _Made:
+    def _made(self, work: Work, total: list[Any]) -> _Made:
         """Make an update; `total` is empty before the first call."""
         self._rates = []
-        logged, errors = self._update(self._steps)
+        logged, errors = work.update(self._steps)
+        self._sound += 1 - self._failed
         numbers = torch.stack([*logged.values()])
         if not total:
             # In a call that is not recorded: each replay would begin with zeros.
@@ -135,18 +158,21 @@ def captured(call: Callable[[], Any], device: Any) -> tuple[Callable[[], Any], A
     cuda: Any = torch.cuda
     with cuda.device(device):
         generator = cuda.get_rng_state(device)
-        # Not on the stream that is used by default, of which nothing can be recorded.
+        # Not the stream that is used by default, of which nothing can be recorded.
         stream = cuda.Stream()
         stream.wait_stream(cuda.current_stream())
-        with cuda.stream(stream):
-            for _ in range(_WARM):
-                call()
-        cuda.current_stream().wait_stream(stream)
-        graph = cuda.CUDAGraph()
-        # Other threads may go on: samplers ask networks on the same GPU.
-        with cuda.graph(graph, capture_error_mode="thread_local"):
-            found = call()
-        cuda.set_rng_state(generator, device)
+        try:
+            with cuda.stream(stream):
+                for _ in range(_WARM):
+                    call()
+            graph = cuda.CUDAGraph()
+            # What other threads do is neither recorded nor refused. The stream is named, as torch's
+            # own is of the GPU that was recorded on first.
+            with cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                found = call()
+        finally:
+            cuda.current_stream().wait_stream(stream)
+            cuda.set_rng_state(generator, device)
 
     def replay() -> None:
         # On the stream of this device, on which its inputs were written.
@@ -154,6 +180,17 @@ def captured(call: Callable[[], Any], device: Any) -> tuple[Callable[[], Any], A
             graph.replay()
 
     return replay, found
+
+
+@contextmanager
+def _put_back(tensors: list[Any]) -> Iterator[None]:
+    """Put back what tensors hold when the block ends, however it does."""
+    before = [tensor.clone() for tensor in tensors]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            torch._foreach_copy_(tensors, before)
 
 
 def _copied(part: Any) -> Any:
