@@ -26,12 +26,12 @@ class ObservationEncoder(nn.Module):
         only_casts: whether what comes out are the numbers that go in, as they lie.
     """
 
+    _origins: torch.Tensor
+
     def __init__(self, space: spaces.Space[Any], image_channels: str = "auto") -> None:
         super().__init__()
         self.obs_shape: tuple[int, ...] = tuple(space.shape or ())
         self._counts: list[int] = []
-        # Not persistent: they follow from the space, and no checkpoint has to hold them.
-        self.register_buffer("_origins", torch.zeros(0, dtype=torch.int64), persistent=False)
         self._axes: tuple[int, ...] = ()
         self._low, self._scale = 0.0, 1.0
         if isinstance(space, spaces.Discrete):
@@ -56,7 +56,9 @@ class ObservationEncoder(nn.Module):
         self.only_casts = not (scaled or moved or self._counts)
 
     def _one_hot(self, counts: list[int], origins: list[int]) -> None:
-        self._counts, self._origins = counts, torch.tensor(origins)
+        self._counts = counts
+        # Not persistent: they follow from the space, and no checkpoint has to hold them.
+        self.register_buffer("_origins", torch.tensor(origins), persistent=False)
         self.shape = (sum(counts),)
 
     def _box(self, space: spaces.Box, image_channels: str) -> None:
