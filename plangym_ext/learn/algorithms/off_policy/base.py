@@ -208,6 +208,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         Raises:
             LossNotFinite: a loss or gradient is NaN or infinite; that update was not made, and on a
             GPU none of those after it in this call.
+        InvalidOption: updates on a GPU cannot be recorded, as a network reads numbers from it.
         """
         found: dict[str, float] = {"replay_steps": len(self.replay)}
         if self._age:

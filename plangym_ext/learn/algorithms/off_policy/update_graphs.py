@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.schedule import Number, at
 from plangym_ext.learn.torch_extra import torch
@@ -154,6 +155,9 @@ def captured(call: Callable[[], Any], device: Any) -> tuple[Callable[[], Any], A
     """Return what replays the kernels of a call, and what the call returned.
 
     It is called a few times; what it has drawn from the generator of the GPU is put back.
+
+    Raises:
+        InvalidOption: the call cannot be recorded.
     """
     cuda: Any = torch.cuda
     with cuda.device(device):
@@ -166,10 +170,19 @@ def captured(call: Callable[[], Any], device: Any) -> tuple[Callable[[], Any], A
                 for _ in range(_WARM):
                     call()
             graph = cuda.CUDAGraph()
-            # What other threads do is neither recorded nor refused. The stream is named, as torch's
-            # own is of the GPU that was recorded on first.
-            with cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                found = call()
+            try:
+                # What other threads do is neither recorded nor refused. The stream is named, as
+                # torch's own is of the GPU that was recorded on first.
+                with cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                    found = call()
+            except RuntimeError as error:
+                # The calls before have gone well.
+                reason = str(error).splitlines()[0].rstrip(".")
+                raise InvalidOption(
+                    f"an update on a GPU cannot be recorded ({reason}). A network of your own may "
+                    f"read numbers from the GPU while it is asked: leave that, or set "
+                    f"compiled=False."
+                ) from error
         finally:
             cuda.current_stream().wait_stream(stream)
             cuda.set_rng_state(generator, device)
