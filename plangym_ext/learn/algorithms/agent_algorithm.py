@@ -103,8 +103,7 @@ class AgentAlgorithm(ABC):
             LossNotFinite: loss or gradient is NaN or infinite; the step was not taken.
         """
         config, updates = self.config, self.updates
-        most = math.inf if config.max_grad_norm is None else at(config.max_grad_norm, updates)
-        speed = at(config.learning_rate if rate is None else rate, updates)
+        most, speed = self._most_norm(), at(config.learning_rate if rate is None else rate, updates)
         # A number of its own, for an infinite Huber loss has a finite gradient.
         given = loss is None or isinstance(loss, float)
         height = loss if given else float(loss.detach())
@@ -118,11 +117,20 @@ class AgentAlgorithm(ABC):
                 what = (
                     f"loss and gradient; the {called} is {height}, the norm of its gradient {norm}"
                 )
-            raise LossNotFinite(
-                f"{type(self).__name__}.train: update {updates} must have a finite {what}. Look "
-                f"at rewards and observations for what is not finite; else lower learning_rate."
-            )
+            raise self._not_finite(what)
         return norm
+
+    def _most_norm(self) -> float:
+        """Return the norm that longer gradients are shortened to, which may be infinite."""
+        most = self.config.max_grad_norm
+        return math.inf if most is None else at(most, self.updates)
+
+    def _not_finite(self, what: str) -> LossNotFinite:
+        """Return the error of an update that was not made, as `what` was not finite."""
+        return LossNotFinite(
+            f"{type(self).__name__}.train: update {self.updates} must have a finite {what}. Look "
+            f"at rewards and observations for what is not finite; else lower learning_rate."
+        )
 
     # Saving ---------------------------------------------------------------------
 

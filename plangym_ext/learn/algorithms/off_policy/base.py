@@ -13,7 +13,7 @@ import numpy as np
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
@@ -284,11 +284,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         # With priorities the update is not counted as yet.
         self.updates -= lost - int(self.config.prioritized)
         self._owed += lost - int(self.config.prioritized)
-        raise LossNotFinite(
-            f"{type(self).__name__}.train: update {self.updates} must have a finite loss and "
-            f"gradient. Look at rewards and observations for what is not finite; else lower "
-            f"learning_rate."
-        )
+        raise self._not_finite("loss and gradient")
 
     def _draw(self, most: int) -> Iterator[Any]:
         """Yield the steps of the next update, or of several, at most so many."""
@@ -355,10 +351,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
     def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
         """Take one step of the optimiser of a name; see `_step_down`."""
         if self._graphs is not None:
-            config = self.config
-            most = math.inf if config.max_grad_norm is None else at(config.max_grad_norm, 0)
-            speed = config.learning_rate if rate is None else rate
-            return self._graphs.descend(self.optimizers[name], loss, speed, most)
+            speed = self.config.learning_rate if rate is None else rate
+            return self._graphs.descend(self.optimizers[name], loss, speed, self._most_norm())
         return self._step_down(self.optimizers[name], loss, name=name, rate=rate)
 
     def _target_is_due(self) -> bool:
