@@ -316,13 +316,13 @@ def test_tensorboard_that_is_asked_for_and_not_there_is_named(tmp_path):
 @pytest.mark.slow
 def test_a_run_on_wandb_has_every_row_and_is_gone_on_with(tmp_path):
     pytest.importorskip("wandb")
-    # In a process of its own, which it starts another one from.
-    script = """
-import json, struct, sys, time
-from pathlib import Path
+    # In a process of its own, which it starts another one from. That one has written all of a run
+    # once this one has ended, and not before: it is not waited for where a run is finished.
+    writing = """
+import sys, time
 from plangym_ext.run.logs.logger import Logger
 
-folder = Path(sys.argv[1])
+folder = sys.argv[1]
 with Logger(folder, params={"seed": 7}, wandb="games", show=False) as logger:
     for step in (1, 2, 3):
         logger.log(step, {"loss": step / 2}, timings={"rate": 8})
@@ -331,7 +331,10 @@ time.sleep(1.1)
 with Logger(folder, params={"seed": 7}, wandb="games", show=False, resume=True) as logger:
     logger.truncate_after(2)
     logger.log(3, {"loss": 1.5})
-
+"""
+    reading = """
+import json, struct, sys
+from pathlib import Path
 from wandb.proto.wandb_internal_pb2 import Record
 
 def records(data):
@@ -347,7 +350,7 @@ def records(data):
             yield Record.FromString(found)
             found = b""
 
-for file in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
+for file in sorted(Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")):
     for record in records(file.read_bytes()):
         if record.WhichOneof("record_type") == "run":
             config = {item.key: item.value_json for item in record.run.config.update}
@@ -357,15 +360,21 @@ for file in sorted(folder.glob("wandb/offline-run-*/*.wandb")):
                    for i in record.history.item}
             print("row", {name: row[name] for name in sorted(row) if name[0] != "_"}, row["_step"])
 """
-    command = [sys.executable, "-P", "-W", "ignore", "-c", script, str(tmp_path)]
     # Nothing of the user's is read or written, and no server is asked.
     own = {"WANDB_MODE": "offline", "HOME": str(tmp_path), "WANDB_SILENT": "true"}
-    environment = {**os.environ, **own}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    printed = ""
+    for script in (writing, reading):
+        done = subprocess.run(
+            [sys.executable, "-P", "-W", "ignore", "-c", script, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+            env={**os.environ, **own},
+        )
+        assert done.returncode == 0, done.stderr
+        printed += done.stdout
+    lines = printed.splitlines()
     identity = json.loads((tmp_path / "wandb.json").read_text())["id"]
     assert [line for line in lines if line.startswith("run")] == [f"run games {identity} 7"] * 2
     rows = [f"row {{'loss': {step / 2}, 'timings/rate': 8}} {step}" for step in (1, 2, 3)]
