@@ -156,7 +156,7 @@ class NoveltySearch(Planner):
         batch, capacity = search.tree.parent.shape
         novelty = known or self._empty(request.obs, batch, capacity)
         # What is new is new in this search alone: kept nodes are looked at again.
-        for table in (novelty.table, novelty.pairs.space, novelty.pairs.time):
+        for table in (novelty.table, *(() if novelty.pairs is None else novelty.pairs[1:])):
             table[:] = NEVER
         novelty.solved[:], novelty.met[:] = False, False
         for b, rng in enumerate(request.rngs):
@@ -204,7 +204,7 @@ class NoveltySearch(Planner):
         """Write the features of L nodes, in wider arrays if they are more than before."""
         found = self._features_of("features", obs)
         novelty = novelty._replace(features=_written(novelty.features, rows, nodes, found))
-        if novelty.pairs.number.shape[1]:
+        if novelty.pairs is not None:
             novelty = novelty._replace(pairs=with_room(novelty.pairs, rows, found))
         if self.count_bonus > 0:
             found = counted(self._features_of("counted", obs))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plangym_ext.core.compiling.jit import kernel, kernel_part
 from plangym_ext.planners.novelty.count_bonus import CountBonus, no_bonus
 from plangym_ext.planners.novelty.features import TOLD_APART
-from plangym_ext.planners.novelty.pairs import NEVER, Pairs, no_pairs, see_pairs
+from plangym_ext.planners.novelty.pairs import NEVER, Pairs, see_pairs
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
     NO_PARENT,
@@ -39,7 +39,7 @@ class Novelty(NamedTuple):
     solved: npt.NDArray[np.bool_]  # [B, N] True: nothing new is to be found below
     met: npt.NDArray[np.bool_]  # [B, N] whether this search has seen the node
     chance: npt.NDArray[np.uint64]  # [B] states of the generators of random walks
-    pairs: Pairs  # of features; without room where they are not looked at
+    pairs: Pairs | None  # of features; None where they are not looked at
     rare: CountBonus  # for what the episode has seldom shown
 
 
@@ -58,16 +58,31 @@ def new_novelty(
         solved=np.zeros((batch, capacity), np.bool_),
         met=np.zeros((batch, capacity), np.bool_),
         chance=np.ones(batch, np.uint64),
-        pairs=no_pairs(batch) if pairs is None else pairs,
+        pairs=pairs,
         rare=no_bonus(batch, capacity) if rare is None else rare,
     )
 
 
 def subset(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
     """Return what is known of the trees of some rows `[n]`."""
-    pairs = Pairs._make([field[rows] for field in novelty.pairs])
+    pairs = novelty.pairs
+    if pairs is not None:
+        pairs = Pairs._make([field[rows] for field in pairs])
     rare = CountBonus._make([field[rows] for field in novelty.rare])
     return Novelty._make([*(field[rows] for field in novelty[:-2]), pairs, rare])
+
+
+@kernel_part
+def shows_new_pairs(
+    tree: Tree, novelty: Novelty, pairs: Pairs | None, b: int, node: int, slack: int
+) -> bool:
+    """Write a node's pairs of features into the tables; whether one was new, as for `see`."""
+    # An argument that is None is a type of its own: what follows is not even compiled then.
+    if pairs is None:
+        return False
+    here, parent = novelty.features[b, node], tree.parent[b, node]
+    before = novelty.features[b, parent] if parent != NO_PARENT else here[:0]
+    return see_pairs(pairs, b, here, before, novelty.depth[b, node], slack)
 
 
 @kernel_part
@@ -85,25 +100,21 @@ def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
             at = feature % TOLD_APART
             new |= depth < novelty.table[b, at] + slack
             novelty.table[b, at] = min(novelty.table[b, at], depth)
-    if novelty.pairs.space.shape[1] > 0:
-        here, parent = novelty.features[b, node], tree.parent[b, node]
-        before = novelty.features[b, parent] if parent != NO_PARENT else here[:0]
-        new |= see_pairs(novelty.pairs, b, here, before, depth, slack)
-    return new
+    return new | shows_new_pairs(tree, novelty, novelty.pairs, b, node, slack)
 
 
 @kernel_part
 def solve(tree: Tree, novelty: Novelty, b: int, node: int) -> None:
     """Mark a node as solved, and its parents as far as all they allow is solved."""
     novelty.solved[b, node] = True
-    node = tree.parent[b, node]
+    node = int(tree.parent[b, node])
     while node != NO_PARENT:
         for a in range(tree.children.shape[2]):
             child = tree.children[b, node, a]
             if tree.legal[b, node, a] and (child == UNVISITED or not novelty.solved[b, child]):
                 return
         novelty.solved[b, node] = True
-        node = tree.parent[b, node]
+        node = int(tree.parent[b, node])
 
 
 @kernel_part
@@ -230,11 +241,11 @@ def walk_down(
         if happens(novelty, b, walks.greed):
             best = best_action(tree, novelty, b, node, returns)
             action = action if best == NO_ACTION else best
-        child = tree.children[b, node, action]
+        child = int(tree.children[b, node, action])
         if child == UNVISITED:
             if tree.size[b] == tree.parent.shape[1]:
                 return FULL
-            child = allocate(tree, b, node, action)
+            child = int(allocate(tree, b, node, action))
             novelty.depth[b, child] = novelty.depth[b, node] + 1
             novelty.solved[b, child] = novelty.met[b, child] = False
             return child
@@ -283,7 +294,8 @@ def next_nodes(
             found = STOPPED
             # A walk that ends without a new node is begun again: each solves a node.
             while found == STOPPED and count < limits[b] and not novelty.solved[b, ROOT]:
-                start = cursors[b, w]
+                # Indices are of one type everywhere, or what takes them is compiled for each.
+                start = int(cursors[b, w])
                 if walks.persistence > 0.0 and start == ROOT:
                     repeats[b, w] = walks.persistence * draw_below(novelty, b, _PARTS) / _PARTS
                 size = tree.size[b]
@@ -305,7 +317,7 @@ def take_in(
 ) -> None:
     """Judge L nodes that the model has answered; walks go on from those that are new."""
     for i in range(len(nodes)):
-        b, node = rows[i], nodes[i]
+        b, node = int(rows[i]), int(nodes[i])
         if see(tree, novelty, b, node, 0) and tree.kind[b, node] == OPEN:
             cursors[b, which[i]] = node
         else:

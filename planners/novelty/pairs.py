@@ -36,12 +36,6 @@ class Pairs(NamedTuple):
     time: npt.NDArray[np.int32]  # the same from the parent's screen to the node's; or K = 0
 
 
-def no_pairs(batch: int) -> Pairs:
-    """Return tables of searches that do not look at pairs."""
-    none = np.empty((batch, 0, 0, 1, 1), np.int32)
-    return Pairs(np.empty((batch, 0), np.int32), none, none)
-
-
 def new_pairs(batch: int, rows: int, columns: int, in_time: bool) -> Pairs:
     """Return tables in which nothing has been seen.
 

@@ -34,7 +34,7 @@ from plangym_ext.planners import MCTS, play
 from plangym_ext.run.bootstrap import mean_interval
 from plangym_ext.run.files import write_json
 
-AIM = 0.85
+AIM = 0.9
 WORKERS = 2
 SIMULATIONS = 256
 #: Leaves per wave, and waves in flight.
@@ -84,20 +84,27 @@ def busy_cores(rounds: int, seconds: float) -> list[dict[str, Any]]:
         limit = Limit(
             functools.partial(pacman, backend="serial"), shared_out(states, actions, WORKERS)
         )
-        contestants = {"limit": limit.rows_per_second}
+        batch = functools.partial(env.step_batch, actions, states=states)
+        contestants = {
+            "limit": limit.rows_per_second,
+            "no tree, its steps in one batch": rows_per_second(batch, len(actions)),
+        }
         for wave, flying in WAVES:
             planner = MCTS(SIMULATIONS, rollout_depth=0, wave_size=wave, waves_in_flight=flying)
             plan = functools.partial(planner.plan, env, state, rng=0)
             steps = plan().budget.model_steps
-            contestants[f"{flying} waves of {wave}"] = rows_per_second(plan, steps)
+            name = f"one tree, {flying} waves of {wave}"
+            contestants[name] = rows_per_second(plan, steps)
         found = interleaved(contestants, rounds, seconds)
         limit.close()
+    # A wave after the other leaves workers idle, and batches are what a tree can come to.
+    aimed = {name for name in contestants if "one tree" in name and ", 1 " not in name}
     return [
         finding(
-            f"MsPacman, one tree, {name}",
+            f"MsPacman, {name}",
             ratios(rates, found["limit"]),
             "of 1",
-            at_least=None if name.startswith("1 ") else AIM,
+            at_least=AIM if name in aimed else None,
             **{"steps/s": rates, "limit steps/s": found["limit"]},
         )
         for name, rates in found.items()
@@ -143,7 +150,8 @@ def part(kept: dict[str, Any]) -> str:
         "`tests/benchmarks/cores.py` measures and writes this part. MCTS grows one tree on",
         f"MsPacman with {WORKERS} workers, {SIMULATIONS} simulations without rollouts. Its steps",
         f"per second are held against those of {WORKERS} processes that do the same restores and",
-        "steps in a bare loop and never talk.\n",
+        "steps in a bare loop and never talk. No tree can be faster than `step_batch`, which",
+        "makes all of its steps at once.\n",
     ]
     for name in ("cores", "scores"):
         if name in kept:

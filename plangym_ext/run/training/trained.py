@@ -193,13 +193,7 @@ def _of_observations(
     settings: Any = config.algorithm.config
     theirs = learned.get("modules", {}).get("critics")
     if theirs is not None:
-        critics = make_critics(
-            network,
-            count=settings.critics,
-            hidden=settings.critic_hidden,
-            layer_norm=settings.critic_layer_norm,
-            precision="float32",
-        )
+        critics = make_critics(network, **settings.critic_layers(), precision="float32")
         load_network_state(critics, theirs, where)
         return OfCritics(network, critics)
     # It may have learned from scaled rewards: planners add what it says to those of the env.

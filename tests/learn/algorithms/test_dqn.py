@@ -30,10 +30,10 @@ from plangym_ext.learn import (  # noqa: E402
     make_agent_network,
 )
 from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
-from plangym_ext.learn.algorithms.off_policy.base import shown  # noqa: E402
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
 from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
+from plangym_ext.learn.networks.of_observations import shown  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from plangym_ext.learn import (  # noqa: E402
     SoftPolicyConfig,
     make_agent_network,
 )
-from plangym_ext.learn.algorithms.off_policy.base import Steps  # noqa: E402
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps  # noqa: E402
 
 ALGORITHMS = {
     "sac": (SAC, SoftPolicyConfig),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
@@ -48,6 +49,11 @@ class ReplayActorCriticConfig(OffPolicyConfig):
                 f"{self._option('critic_hidden')} must be widths of at least 1; got "
                 f"{self.critic_hidden}."
             )
+
+    def critic_layers(self) -> dict[str, Any]:
+        """Return the options of `make_critics` that say what the critics consist of."""
+        layers = {"hidden": self.critic_hidden, "layer_norm": self.critic_layer_norm}
+        return {"count": self.critics, **layers}
 
 
 @dataclass(frozen=True, kw_only=True)

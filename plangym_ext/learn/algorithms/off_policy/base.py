@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from fractions import Fraction
@@ -11,16 +10,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from plangym_ext.arrays.nested import leaves, mapped
-from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, StepTensors, parts
 from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compiled
 from plangym_ext.learn.algorithms.off_policy.update_graphs import UpdateGraphs, Work
-from plangym_ext.learn.devices import device_of
-from plangym_ext.learn.networks.of_observations import shown as shown
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.replay.base import Batch
@@ -29,7 +25,7 @@ from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.steps import StepReplay
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
-from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.torch_extra import nn
 
 #: Most updates whose steps are drawn at once.
 _BLOCK = 16
@@ -37,20 +33,6 @@ _BLOCK = 16
 _BLOCK_BYTES = 64 * 2**20
 #: A share of updates per step is taken for the nearest fraction with at most this below.
 _DENOMINATOR = 10**6
-
-
-class Steps(NamedTuple):
-    """Steps that were drawn, tensors `[N, ...]` on the network's device."""
-
-    obs: Any  # nested as the space
-    action: Any  # nested as the space
-    reward: Any  # float32, summed over up to n steps
-    discount: Any  # float32, of the value of next_obs; 0 after a termination
-    next_obs: Any  # nested as the space
-    weight: Any  # float32, importance weights; None: all are 1
-    indices: Any = None  # int64 array, of the replay
-    legal: Any = None  # bool [N, A], which actions could be played at obs; None: all
-    next_legal: Any = None  # likewise at next_obs
 
 
 class Updated(NamedTuple):
@@ -101,9 +83,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self._seen: list[Any] = []
         self.optimizers: dict[str, FlatOptimizer] = {}
         self.modules: dict[str, nn.Module] = {}
-        spaces = (getattr(network, name, None) for name in ("observation_space", "action_space"))
-        self._layouts = [None if space is None else SpaceLayout(space) for space in spaces]
-        self._device = device_of(network)
+        self._tensors = StepTensors(network)
+        self._device = self._tensors.device
         #: By the identity of a module, what calls it in compiled code.
         self._called: dict[int, Any] = {}
         # Networks of the algorithm's own begin with weights of its own stream.
@@ -208,7 +189,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         Raises:
             LossNotFinite: a loss or gradient is NaN or infinite; that update was not made, and on a
             GPU none of those after it in this call.
-        InvalidOption: updates on a GPU cannot be recorded, as a network reads numbers from it.
+            InvalidOption: updates on a GPU cannot be recorded, as a network reads numbers from it.
         """
         found: dict[str, float] = {"replay_steps": len(self.replay)}
         if self._age:
@@ -293,9 +274,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             return
         count, size = min(most, self._most_ahead()), self.config.batch_size
         drawn = self._steps_of(self._sample(count))._replace(indices=None)
-        for begin in range(0, count * size, size):
-            part = operator.itemgetter(slice(begin, begin + size))
-            yield Steps(*(None if field is None else mapped(part, field) for field in drawn))
+        yield from parts(drawn, count, size)
 
     def _draws_ahead(self) -> bool:
         """Return whether the steps of several updates are drawn at once."""
@@ -304,10 +283,9 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
     def _most_ahead(self) -> int:
         """Return the most updates whose steps are drawn at once."""
-        layout = self._layouts[0]
-        if layout is None:
+        row = self._tensors.obs_bytes
+        if row is None:
             return 1
-        row = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in layout.leaves)
         # Of a step there are two observations.
         return max(1, min(_BLOCK, _BLOCK_BYTES // max(1, 2 * row * self.config.batch_size)))
 
@@ -320,33 +298,11 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
     def _steps_of(self, batch: Batch) -> Steps:
         """Return a batch as tensors, nested as the spaces."""
-        samples = batch.samples
-        return Steps(
-            self._tensors(samples["obs"], 0),
-            self._tensors(samples["action"], 1),
-            self._tensor(samples["reward"]),
-            self._tensor(samples["discount"]),
-            self._tensors(samples["next_obs"], 0),
-            self._tensor(batch.weights) if self.config.prioritized else None,
-            batch.indices,
-            *(self._tensor(samples[name]) for name in ("legal", "next_legal") if name in samples),
-        )
+        return self._tensors.steps(batch, weighted=self.config.prioritized)
 
     def _asked(self, module: Any) -> Any:
         """Return what calls a network while it is learned."""
         return self._called.get(id(module), module)
-
-    def _tensors(self, value: Any, which: int) -> Any:
-        layout = self._layouts[which]
-        if isinstance(value, np.ndarray):
-            return self._tensor(value)
-        if layout is None:
-            return mapped(self._tensor, value)
-        return layout.join(tuple(self._tensor(leaf) for leaf in leaves(value)))
-
-    def _tensor(self, array: Any) -> Any:
-        tensor = torch.from_numpy(array)
-        return tensor if self._device.type == "cpu" else tensor.to(self._device)
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
         """Take one step of the optimiser of a name; see `_step_down`."""

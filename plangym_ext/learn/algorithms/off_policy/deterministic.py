@@ -6,8 +6,8 @@ from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import DeterministicConfig
-from plangym_ext.learn.algorithms.off_policy.base import Steps
 from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import DenseActorCritic
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions

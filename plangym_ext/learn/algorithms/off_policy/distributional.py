@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar, final
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.off_policy.base import Steps
 from plangym_ext.learn.algorithms.off_policy.config import C51Config, DQNConfig, QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.q_learning import Learned, QLearning
 from plangym_ext.learn.losses.q_values import (
     chosen,

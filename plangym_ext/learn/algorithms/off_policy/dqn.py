@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
-from plangym_ext.learn.algorithms.off_policy.base import Steps, Updated, shown
+from plangym_ext.learn.algorithms.off_policy.base import Updated
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, parts
 from plangym_ext.learn.algorithms.off_policy.q_learning import Learned, QLearning
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.losses.q_values import chosen, error_loss
+from plangym_ext.learn.networks.of_observations import shown
 from plangym_ext.learn.torch_extra import torch
 
 #: Most updates whose steps are drawn at once.
@@ -68,9 +70,7 @@ class DQN(QLearning):
             count = min(most, _BLOCK, config.target_every - self.updates % config.target_every)
         batch = self._sample(count)
         targets = self._targets_of(self._steps_of(batch), batch.weights)
-        size = config.batch_size
-        for begin in range(0, count * size, size):
-            yield _Targets(*(part[begin : begin + size] for part in targets))
+        yield from parts(targets, count, config.batch_size)
 
     def _targets_of(self, steps: Steps, weight: Any) -> _Targets:
         """Return steps with what their actions should be worth, by the target network."""

@@ -9,12 +9,14 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
 from plangym_ext.learn.agents.q_agent import log_spaced
-from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Steps, Updated, shown
+from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Updated
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.noisy import has_noise, reset_noise, use_noise
+from plangym_ext.learn.networks.of_observations import shown
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
@@ -107,7 +109,7 @@ class QLearning(OffPolicyAlgorithm):
         if space is None:
             return
         with torch.no_grad():
-            out = self._out(self.network, mapped(self._tensor, zeros_of(space, 1)))
+            out = self._out(self.network, mapped(self._tensors.array, zeros_of(space, 1)))
         if not self._fits(out):
             raise InvalidOption(
                 f"{type(self).__name__}: the network must have a Q head as {self._needed} asks "

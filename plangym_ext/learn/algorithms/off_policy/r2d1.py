@@ -95,24 +95,24 @@ class R2D1(QLearning):
 
     def _steps_of(self, batch: Batch) -> Any:
         """Return sequences as tensors, nested as the spaces."""
-        samples = batch.samples
+        samples, tensors = batch.samples, self._tensors
         inputs = Inputs(
-            self._tensors(samples["obs"], 0),
-            self._tensors(samples["prev_action"], 1),
-            self._tensor(samples["prev_reward"]),
-            self._tensor(samples["first"]),
+            tensors.obs(samples["obs"]),
+            tensors.action(samples["prev_action"]),
+            tensors.array(samples["prev_reward"]),
+            tensors.array(samples["first"]),
         )
         return _Sequences(
             inputs,
-            mapped(self._tensor, samples["carry"]),
-            self._tensor(samples["action"]),
-            self._tensor(samples["reward"]),
-            self._tensor(samples["discount"]),
-            self._tensor(samples["following"]),
-            self._tensor(samples["learned"]),
-            self._tensor(batch.weights),
+            mapped(tensors.array, samples["carry"]),
+            tensors.array(samples["action"]),
+            tensors.array(samples["reward"]),
+            tensors.array(samples["discount"]),
+            tensors.array(samples["following"]),
+            tensors.array(samples["learned"]),
+            tensors.array(batch.weights),
             batch.indices,
-            self._tensor(samples["legal"]) if "legal" in samples else None,
+            tensors.array(samples["legal"]) if "legal" in samples else None,
         )
 
     def _loss(self, steps: Any) -> Learned:

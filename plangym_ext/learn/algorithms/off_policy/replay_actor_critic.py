@@ -10,15 +10,17 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import ReplayActorCriticConfig
-from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Steps, Updated, shown
+from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Updated
 from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import (
     DenseActorCritic,
     can_be_dense,
 )
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.losses.critics import critic_loss
 from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.critics import make_critics
+from plangym_ext.learn.networks.of_observations import shown
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
@@ -43,13 +45,8 @@ class ReplayActorCritic(OffPolicyAlgorithm):
             if isinstance(module, DenseLayers):
                 # In training mode alone: what is played, and how likely it was, stays of float32.
                 module.use(config.precision)
-        self._critics = make_critics(
-            self.network,
-            count=config.critics,
-            hidden=config.critic_hidden,
-            layer_norm=config.critic_layer_norm,
-            precision=config.precision,
-        ).to(self._device)
+        critics = make_critics(self.network, **config.critic_layers(), precision=config.precision)
+        self._critics = critics.to(self._device)
         self._target_critics = TargetNetwork(self._critics)
         self.modules["critics"] = self._critics
         self.modules["target_critics"] = self._target_critics.module
@@ -153,7 +150,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
             return True
         with torch.no_grad():
             # Asked: a network of one's own need not say which heads it has.
-            example = mapped(self._tensor, zeros_of(space, 1))
+            example = mapped(self._tensors.array, zeros_of(space, 1))
             return self._params(self.network, example) is not None
 
     def _params(self, network: Any, obs: Any) -> Any:

@@ -7,8 +7,8 @@ from typing import Any, final
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import SACConfig
-from plangym_ext.learn.algorithms.off_policy.base import Steps
 from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import DenseActorCritic
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.distributions.masking import masked

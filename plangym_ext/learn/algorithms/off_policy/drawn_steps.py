@@ -1,0 +1,104 @@
+"""Steps that were drawn from a replay, as tensors."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.learn.devices import device_of
+from plangym_ext.learn.replay.base import Batch
+from plangym_ext.learn.torch_extra import nn, torch
+
+#: A NamedTuple of rows.
+Drawn = TypeVar("Drawn", bound=tuple[Any, ...])
+
+
+class Steps(NamedTuple):
+    """Steps that were drawn, tensors `[N, ...]` on the network's device."""
+
+    obs: Any  # nested as the space
+    action: Any  # nested as the space
+    reward: Any  # float32, summed over up to n steps
+    discount: Any  # float32, of the value of next_obs; 0 after a termination
+    next_obs: Any  # nested as the space
+    weight: Any  # float32, importance weights; None: all are 1
+    indices: Any = None  # int64 array, of the replay
+    legal: Any = None  # bool [N, A], which actions could be played at obs; None: all
+    next_legal: Any = None  # likewise at next_obs
+
+
+class StepTensors:
+    """Makes tensors of what a replay returns, on the device of a network.
+
+    On a CPU they are views of its arrays.
+
+    Args:
+        network: whose spaces they are nested as.
+
+    Attributes:
+        device: of the network.
+        obs_bytes: of one observation; None: the network does not say what they are.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self.device = device_of(network)
+        spaces = (getattr(network, name, None) for name in ("observation_space", "action_space"))
+        self._obs, self._action = (None if one is None else SpaceLayout(one) for one in spaces)
+        self.obs_bytes: int | None = None
+        if self._obs is not None:
+            sizes = (math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in self._obs.leaves)
+            self.obs_bytes = sum(sizes)
+
+    def steps(self, batch: Batch, *, weighted: bool) -> Steps:
+        """Return a batch of single steps; `weighted`: with the weights that they have."""
+        samples = batch.samples
+        return Steps(
+            self.obs(samples["obs"]),
+            self.action(samples["action"]),
+            self.array(samples["reward"]),
+            self.array(samples["discount"]),
+            self.obs(samples["next_obs"]),
+            self.array(batch.weights) if weighted else None,
+            batch.indices,
+            *(self.array(samples[name]) for name in ("legal", "next_legal") if name in samples),
+        )
+
+    def obs(self, value: Any) -> Any:
+        """Return observations `[..., *obs]`, nested as their space."""
+        return self._nested(value, self._obs)
+
+    def action(self, value: Any) -> Any:
+        """Return actions `[..., *act]`, nested as their space."""
+        return self._nested(value, self._action)
+
+    def array(self, array: Any) -> Any:
+        """Return an array as a tensor."""
+        tensor = torch.from_numpy(array)
+        return tensor if self.device.type == "cpu" else tensor.to(self.device)
+
+    def _nested(self, value: Any, layout: SpaceLayout | None) -> Any:
+        if isinstance(value, np.ndarray):
+            return self.array(value)
+        if layout is None:
+            return mapped(self.array, value)
+        return layout.join(tuple(self.array(leaf) for leaf in leaves(value)))
+
+
+def parts(drawn: Drawn, count: int, size: int) -> Iterator[Drawn]:
+    """Yield `count` parts of `size` rows of what was drawn at once; they are views of it.
+
+    Args:
+        drawn: its fields are `[count * size, ...]`, nested as a space, or None.
+        count: of the parts.
+        size: of each.
+    """
+    for begin in range(0, count * size, size):
+        part = operator.itemgetter(slice(begin, begin + size))
+        fields = (None if field is None else mapped(part, field) for field in drawn)
+        yield drawn._make(fields)  # type: ignore[attr-defined]
