@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from plangym_ext.learn.networks.dense_product import layer_product, product
+from plangym_ext.learn.networks.stack_norms import StackNorms
 from plangym_ext.learn.torch_extra import torch
 
-#: Of each stack, what every layer was shown and, last, what the last one put out.
-Tape = list[list[Any]]
+
+class Passed(NamedTuple):
+    """What went through a stack."""
+
+    rows: list[Any]  # what every layer was shown and, last, what the last one put out
+    norms: list[Any]  # of layers that are normalised, what `StackNorms.backward` needs
+
+
+#: Of each stack.
+Tape = list[Passed]
 
 
 class DenseStacks:
@@ -23,6 +32,7 @@ class DenseStacks:
         biases: of each layer, `[E, out]` or `[out]`.
         precision: see `dense_layers_product`.
         gradients: by `id` of a weight or bias, where its gradient belongs; None: it has none.
+        norms: of what all layers but the last put out; None: it is rectified as it is.
     """
 
     def __init__(
@@ -32,7 +42,9 @@ class DenseStacks:
         *,
         precision: str,
         gradients: Mapping[int, Any] | None = None,
+        norms: StackNorms | None = None,
     ) -> None:
+        self._norms = norms
         self._half = precision == "bfloat16"
         self._dtype = torch.bfloat16 if self._half else torch.float32
         stacked = weights[0].ndim == 3
@@ -64,14 +76,30 @@ class DenseStacks:
         weights, biases = self._mine[:depth], self._mine[depth:]
         count, width = len(weights[0]) if first is None else first, weights[0].shape[1]
         every = weights[0][:count].flatten(0, 1), biases[0][:count].flatten()
-        joined = layer_product(x, *every, rectify=depth > 1)
-        parts = joined.split(width, dim=1)
-        # Products of float32 take rows that lie together.
-        tape = [[x, part if self._half else part.contiguous()] for part in parts]
-        for e, rows in enumerate(tape):
+        joined = layer_product(x, *every, self._is_rectified(0))
+        tape = []
+        for e, part in enumerate(joined.split(width, dim=1)):
+            # Products of float32 take rows that lie together.
+            passed = Passed([x], [])
+            self._put_out(passed, part if self._half else part.contiguous(), e)
             for i in range(1, depth):
-                rows.append(layer_product(rows[-1], weights[i][e], biases[i][e], i < depth - 1))
-        return torch.stack([rows[-1] for rows in tape]).float(), tape
+                layer = weights[i][e], biases[i][e]
+                y = layer_product(passed.rows[-1], *layer, self._is_rectified(i))
+                self._put_out(passed, y, e)
+            tape.append(passed)
+        return torch.stack([passed.rows[-1] for passed in tape]).float(), tape
+
+    def _is_rectified(self, i: int) -> bool:
+        """Return whether the product of layer i ends with its rectifier."""
+        return i < self._depth - 1 and self._norms is None
+
+    def _put_out(self, passed: Passed, y: Any, e: int) -> None:
+        """Add what the next layer of stack e is shown, given the product `[N, out]` of this one."""
+        i = len(passed.rows) - 1
+        if self._norms is not None and i < self._depth - 1:
+            y, kept = self._norms.forward(y, i, e)
+            passed.norms.append(kept)
+        passed.rows.append(y.to(self._dtype))
 
     def backward(self, tape: Tape, d_out: Any) -> None:
         """Write the gradients of weights and biases.
@@ -83,7 +111,7 @@ class DenseStacks:
         joined = self._inwards(tape, d_out, learn=True)
         of_weights, of_biases = self._gradients[0], self._gradients[self._depth]
         # `[F, E * out]`: the first layers of all stacks in one product.
-        turned = product(tape[0][0].t(), joined.t())
+        turned = product(tape[0].rows[0].t(), joined.t())
         of_weights.flatten(0, 1).copy_(turned.t())
         of_biases.flatten().copy_(joined.sum(0))
 
@@ -103,7 +131,7 @@ class DenseStacks:
             learn: whether to write those of the other layers on the way.
         """
         depth, parts = self._depth, []
-        for e, rows in enumerate(tape):
+        for e, (rows, norms) in enumerate(tape):
             dy = d_out[e].to(self._dtype)
             for i in reversed(range(1, depth)):
                 if learn:
@@ -113,6 +141,10 @@ class DenseStacks:
                 # A product of one column takes longer than to multiply it.
                 dy = dy * weight if len(weight) == 1 else product(dy, weight.t())
                 # What layer i was shown is what the rectifier before it has put out.
-                dy = torch.ops.aten.threshold_backward.default(dy, rows[i], 0)
+                if self._norms is None:
+                    dy = torch.ops.aten.threshold_backward.default(dy, rows[i], 0)
+                else:
+                    below = rows[i], norms[i - 1], i - 1, e
+                    dy = self._norms.backward(dy, *below, learn=learn).to(self._dtype)
             parts.append(dy)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)

@@ -24,6 +24,7 @@ from plangym_ext.learn import (  # noqa: E402
 )
 from plangym_ext.learn.networks.dense_product import product  # noqa: E402
 from plangym_ext.learn.networks.dense_stacks import DenseStacks  # noqa: E402
+from plangym_ext.learn.networks.stack_norms import StackNorms  # noqa: E402
 
 STEPS, ENVS = 40, 2
 OBS = spaces.Box(-np.inf, np.inf, (5,), np.float64)
@@ -79,8 +80,9 @@ def learned(kind, num_updates, *, compiled, normalize_obs=False, **options):
         {},
         {"critics": 3, "critic_hidden": (20,), "n_steps": 3, "prioritized": True},
         {"normalize_obs": True, "max_grad_norm": 0.5, "policy_every": 2, "critics": 1},
+        {"critic_layer_norm": True, "max_grad_norm": 0.5},
     ],
-    ids=["plain", "prioritised", "normalised"],
+    ids=["plain", "prioritised", "normalised", "normalised layers"],
 )
 @pytest.mark.parametrize("kind", list(POLICIES))
 def test_updates_are_those_of_autograd(kind, options):
@@ -91,10 +93,12 @@ def test_updates_are_those_of_autograd(kind, options):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("kind", list(POLICIES))
-def test_updates_in_bfloat16_are_near_those_in_float32(kind):
-    logged, _ = learned(kind, 4, compiled=True, precision="bfloat16")
-    wanted, _ = learned(kind, 4, compiled=True)
+def test_updates_in_bfloat16_are_near_those_in_float32(kind, layer_norm):
+    options = {"compiled": True, "critic_layer_norm": layer_norm}
+    logged, _ = learned(kind, 4, precision="bfloat16", **options)
+    wanted, _ = learned(kind, 4, **options)
     assert logged != wanted
     close = {n: pytest.approx(x, rel=0.05, abs=0.05) for n, x in wanted.items()}
     assert logged == close
@@ -106,21 +110,33 @@ def test_a_fixed_temperature_stays():
         assert logged["train/temperature"] == pytest.approx(0.3)
 
 
+@pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 6, 5)])
-def test_gradients_of_stacks_are_those_of_autograd(hidden, count):
+def test_gradients_of_stacks_are_those_of_autograd(hidden, count, normalised):
     torch.manual_seed(0)
+
+    def parameters(*shapes):
+        return [torch.randn(count, *shape, requires_grad=True) for shape in shapes]
+
     sizes = [7, *hidden, 2]
-    weights = [torch.randn(count, b, a, requires_grad=True) for a, b in itertools.pairwise(sizes)]
-    biases = [torch.randn(count, size, requires_grad=True) for size in sizes[1:]]
+    weights = parameters(*((b, a) for a, b in itertools.pairwise(sizes)))
+    biases = parameters(*((size,) for size in sizes[1:]))
+    scales, offsets = (parameters(*((size,) for size in hidden)) for _ in range(2))
     x, d_out = torch.randn(13, 7, requires_grad=True), torch.randn(count, 13, 2)
     y = x.expand(count, -1, -1)
     for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         y = torch.baddbmm(bias[:, None], y, weight.transpose(1, 2))
+        if i < len(hidden) and normalised:
+            deviation = (y.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+            y = (y - y.mean(-1, keepdim=True)) / deviation
+            y = y * scales[i][:, None] + offsets[i][:, None]
         y = y.relu() if i < len(hidden) else y
-    wanted = torch.autograd.grad((y * d_out).sum(), [x, *weights, *biases])
-    found = {id(p): torch.zeros_like(p) for p in (*weights, *biases)}
-    stacks = DenseStacks(weights, biases, precision="float32", gradients=found)
+    learned = [*weights, *biases, *(scales + offsets if normalised else [])]
+    wanted = torch.autograd.grad((y * d_out).sum(), [x, *learned])
+    found = {id(p): torch.zeros_like(p) for p in learned}
+    norms = StackNorms(scales, offsets, found) if normalised else None
+    stacks = DenseStacks(weights, biases, precision="float32", gradients=found, norms=norms)
     with torch.no_grad():
         out, tape = stacks.forward(x)
         stacks.backward(tape, d_out)
@@ -129,7 +145,7 @@ def test_gradients_of_stacks_are_those_of_autograd(hidden, count):
     torch.testing.assert_close(out, y)
     torch.testing.assert_close(one, y[:1])
     torch.testing.assert_close(of_x, wanted[0][:, 4:])
-    for parameter, gradient in zip((*weights, *biases), wanted[1:], strict=True):
+    for parameter, gradient in zip(learned, wanted[1:], strict=True):
         torch.testing.assert_close(found[id(parameter)], gradient)
 
 

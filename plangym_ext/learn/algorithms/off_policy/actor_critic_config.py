@@ -22,7 +22,7 @@ class ReplayActorCriticConfig(OffPolicyConfig):
         critic_hidden: widths of the dense layers of each.
         critic_layer_norm: whether these are normalised before their rectifiers, which bounds what
             critics say of actions that were not played. On a CPU updates take up to two fifths
-            longer, as autograd makes them.
+            longer.
         critic_learning_rate: None: `learning_rate`, which is the policy's.
         policy_every: updates of the critics for one of the policy.
         precision: of what is multiplied in the dense layers: "float32", or "bfloat16", which is

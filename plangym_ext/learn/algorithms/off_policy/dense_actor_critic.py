@@ -9,6 +9,7 @@ from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.networks.dense_stacks import DenseStacks, Tape
 from plangym_ext.learn.networks.of_observations import shown
+from plangym_ext.learn.networks.stack_norms import StackNorms
 from plangym_ext.learn.torch_extra import nn, torch
 
 
@@ -48,8 +49,10 @@ class DenseActorCritic:
         return DenseStacks(weights, biases, precision=self._precision, gradients=gradients)
 
     def _of_critics(self, critics: Any, gradients: Any = None) -> DenseStacks:
-        parts = [*critics.weights], [*critics.biases]
-        return DenseStacks(*parts, precision=self._precision, gradients=gradients)
+        parts, norms = ([*critics.weights], [*critics.biases]), None
+        if len(critics.scales):
+            norms = StackNorms([*critics.scales], [*critics.offsets], gradients)
+        return DenseStacks(*parts, precision=self._precision, gradients=gradients, norms=norms)
 
     def refresh(self, *names: str) -> None:
         """Take over weights that have changed; without names, all."""
@@ -118,12 +121,12 @@ class DenseActorCritic:
         """Return `[N, D]`, the gradient of the action, given that of `values`, `[E, N]`."""
         width = self._critics_module.action.width
         # What critics are shown ends with the action.
-        begin = tape[0][0].shape[1] - width
+        begin = tape[0].rows[0].shape[1] - width
         return self._critics.input_gradient(tape, d_q[..., None], begin)
 
 
 def can_be_dense(network: Any, critics: Any) -> bool:
-    """Return whether policy and critics are dense layers with rectifiers, and nothing besides."""
+    """Return whether policy and critics are dense layers, and nothing besides."""
     # Here and not above: numba is of no use to other networks.
     from plangym_ext.learn.compiled.dense_network import has_dense_layers
 
@@ -135,7 +138,6 @@ def can_be_dense(network: Any, critics: Any) -> bool:
         and network.free_order is None
         and network.log_std is None
         and critics.action is not None
-        and not len(critics.scales)
         and not any(True for _ in critics.parts.parameters())
     )
 
