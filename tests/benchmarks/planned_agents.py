@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -230,10 +231,14 @@ def _table(task: str, cells: list[Cell], kept: Kept) -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|\n"
     for name, published in zip(("TD-MPC2", "SAC"), suite.LEARNED[task], strict=True):
         yield f"| {name}, published | {published} | 3 seeds |  |  |\n"
+    above = []
     for cell in cells:
         rows = list(kept.episodes(cell).values())
         if rows:
             yield f"| {cell.planner} | {' | '.join(suite.figures(rows))} |\n"
+            if statistics.mean(row["score"] for row in rows) > suite.LEARNED[task][0]:
+                above.append(cell.planner)
+    yield f"\nAbove TD-MPC2's return: {', '.join(above) or 'none'}.\n"
 
 
 def _described(parts: dict[str, Any]) -> str:
