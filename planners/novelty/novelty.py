@@ -107,14 +107,14 @@ def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
 def solve(tree: Tree, novelty: Novelty, b: int, node: int) -> None:
     """Mark a node as solved, and its parents as far as all they allow is solved."""
     novelty.solved[b, node] = True
-    node = int(tree.parent[b, node])
+    node = tree.parent[b, node]
     while node != NO_PARENT:
         for a in range(tree.children.shape[2]):
             child = tree.children[b, node, a]
             if tree.legal[b, node, a] and (child == UNVISITED or not novelty.solved[b, child]):
                 return
         novelty.solved[b, node] = True
-        node = int(tree.parent[b, node])
+        node = tree.parent[b, node]
 
 
 @kernel_part
@@ -241,11 +241,11 @@ def walk_down(
         if happens(novelty, b, walks.greed):
             best = best_action(tree, novelty, b, node, returns)
             action = action if best == NO_ACTION else best
-        child = int(tree.children[b, node, action])
+        child = tree.children[b, node, action]
         if child == UNVISITED:
             if tree.size[b] == tree.parent.shape[1]:
                 return FULL
-            child = int(allocate(tree, b, node, action))
+            child = allocate(tree, b, node, action)
             novelty.depth[b, child] = novelty.depth[b, node] + 1
             novelty.solved[b, child] = novelty.met[b, child] = False
             return child
@@ -294,8 +294,7 @@ def next_nodes(
             found = STOPPED
             # A walk that ends without a new node is begun again: each solves a node.
             while found == STOPPED and count < limits[b] and not novelty.solved[b, ROOT]:
-                # Indices are of one type everywhere, or what takes them is compiled for each.
-                start = int(cursors[b, w])
+                start = cursors[b, w]
                 if walks.persistence > 0.0 and start == ROOT:
                     repeats[b, w] = walks.persistence * draw_below(novelty, b, _PARTS) / _PARTS
                 size = tree.size[b]
@@ -317,7 +316,7 @@ def take_in(
 ) -> None:
     """Judge L nodes that the model has answered; walks go on from those that are new."""
     for i in range(len(nodes)):
-        b, node = int(rows[i]), int(nodes[i])
+        b, node = rows[i], nodes[i]
         if see(tree, novelty, b, node, 0) and tree.kind[b, node] == OPEN:
             cursors[b, which[i]] = node
         else:

@@ -1,4 +1,4 @@
-"""A policy and critics of dense layers alone, which learn without autograd."""
+"""A policy and critics of dense layers, normalised in critics or not, without autograd."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from plangym_ext.learn.torch_extra import nn, torch
 class DenseActorCritic:
     """Asks policy and critics, and leaves gradients with their optimisers.
 
-    Gradients are those of autograd, but for the last digits: sums are added in another order.
+    In float32 gradients are those of autograd, but for the last digits: sums are added in another
+    order. In bfloat16 other numbers are rounded where critics are normalised; either way gradients
+    are as near to those of float32.
 
     Args:
         network: of the policy; `can_be_dense` holds for it and the critics.
@@ -126,7 +128,7 @@ class DenseActorCritic:
 
 
 def can_be_dense(network: Any, critics: Any) -> bool:
-    """Return whether policy and critics are dense layers, and nothing besides."""
+    """Return whether policy and critics are dense layers; those of critics may be normalised."""
     # Here and not above: numba is of no use to other networks.
     from plangym_ext.learn.compiled.dense_network import has_dense_layers
 

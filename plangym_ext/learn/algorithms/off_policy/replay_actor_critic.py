@@ -35,7 +35,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
 
     config: ReplayActorCriticConfig
     _can_be_recorded = True
-    #: Learns without autograd, where the networks have dense layers alone; see `_make_dense`.
+    #: Learns without autograd, where the networks are dense layers; see `can_be_dense`.
     _dense: DenseActorCritic | None = None
 
     def _build(self) -> None:
