@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, WrongKind
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.networks.state import check_network_state
@@ -54,6 +54,18 @@ class AgentAlgorithm(ABC):
         self.updates = self.steps = 0
         self.group: LearnerGroup = ALONE
         self._random = TorchRandom(seed, device_of(network))
+
+    def __reduce__(self) -> Any:
+        """Refuse to be copied or pickled: optimisers hold on to weights where they lie.
+
+        Raises:
+            WrongKind: always.
+        """
+        raise WrongKind(
+            f"{type(self).__name__}: an algorithm must not be copied or pickled, since its "
+            f"optimisers and compiled code hold on to weights where they lie; that was tried. Make "
+            f"another one with the same config, and load_state_dict what state_dict returns."
+        )
 
     def join(self, group: LearnerGroup) -> None:  # noqa: ARG002
         """Learn together with the algorithms of other processes, from the weights of the first.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import gymnasium
 import numpy as np
@@ -14,6 +15,7 @@ from gpus import DEVICES  # noqa: E402
 from gymnasium import spaces  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
+from plangym_ext.errors import WrongKind  # noqa: E402
 from plangym_ext.learn import (  # noqa: E402
     A2C,
     PPO,
@@ -155,6 +157,13 @@ def test_rounds_learn_and_go_on_bit_for_bit(case):
         assert other.steps == algorithm.steps == 3 * 4 * 20
         for name, tensor in algorithm.network.state_dict().items():
             assert torch.equal(other.network.state_dict()[name], tensor), name
+
+
+@pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_algorithm_says_that_it_cannot_be_copied_and_how_another_goes_on(copying):
+    sampler, _, algorithm = made(CASES[0])
+    with sampler, pytest.raises(WrongKind, match="load_state_dict what state_dict returns"):
+        copying(algorithm)
 
 
 @pytest.mark.parametrize("device", DEVICES)
