@@ -32,7 +32,7 @@ class DenseStacks:
         biases: of each layer, `[E, out]` or `[out]`.
         precision: see `dense_layers_product`.
         gradients: by `id` of a weight or bias, where its gradient belongs; None: it has none.
-        norms: of what all layers but the last put out; None: it is rectified as it is.
+        norms: of what all layers but the last put out, before rectifiers; None: there are none.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class DenseStacks:
         joined = layer_product(x, *every, self._is_rectified(0))
         tape = []
         for e, part in enumerate(joined.split(width, dim=1)):
-            # Products of float32 take rows that lie together.
             passed = Passed([x], [])
+            # Products of float32 take rows that lie together.
             self._put_out(passed, part if self._half else part.contiguous(), e)
             for i in range(1, depth):
                 layer = weights[i][e], biases[i][e]
@@ -98,6 +98,7 @@ class DenseStacks:
         i = len(passed.rows) - 1
         if self._norms is not None and i < self._depth - 1:
             y, kept = self._norms.forward(y, i, e)
+            y = y.relu_()
             passed.norms.append(kept)
         passed.rows.append(y.to(self._dtype))
 
@@ -141,10 +142,9 @@ class DenseStacks:
                 # A product of one column takes longer than to multiply it.
                 dy = dy * weight if len(weight) == 1 else product(dy, weight.t())
                 # What layer i was shown is what the rectifier before it has put out.
-                if self._norms is None:
-                    dy = torch.ops.aten.threshold_backward.default(dy, rows[i], 0)
-                else:
-                    below = rows[i], norms[i - 1], i - 1, e
+                dy = torch.ops.aten.threshold_backward.default(dy, rows[i], 0)
+                if self._norms is not None:
+                    below = norms[i - 1], i - 1, e
                     dy = self._norms.backward(dy, *below, learn=learn).to(self._dtype)
             parts.append(dy)
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)

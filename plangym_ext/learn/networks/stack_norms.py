@@ -12,9 +12,9 @@ _EPSILON = 1e-5
 
 
 class StackNorms:
-    """What all layers of E stacks but the last put out is normalised, scaled and rectified.
+    """What all layers of E stacks but the last put out is normalised and scaled.
 
-    The same as `normalised_layers` makes of it, in float32.
+    With the rectifiers after it the same as `normalised_layers` makes of it, in float32.
 
     Args:
         scales: of each of these layers, `[E, out]`.
@@ -46,25 +46,23 @@ class StackNorms:
         x = x.float()
         layer = self._scales[i][e], self._offsets[i][e]
         y, mean, inverse = torch.native_layer_norm(x, x.shape[1:], *layer, _EPSILON)
-        return y.relu_(), (x, mean, inverse)
+        return y, (x, mean, inverse)
 
-    def backward(self, dy: Any, y: Any, kept: Any, i: int, e: int, *, learn: bool) -> Any:
+    def backward(self, dy: Any, kept: Any, i: int, e: int, *, learn: bool) -> Any:
         """Return `[N, out]` float32, the gradient of `x`.
 
         Args:
             dy: `[N, out]`, gradient of what `forward` has put out.
-            y: that.
-            kept: what it returned beside it.
+            kept: what it returned beside that.
             i: which layer.
             e: of which stack.
             learn: whether to write the gradients of scale and offset.
         """
-        dy = torch.ops.aten.threshold_backward.default(dy, y, 0).float()
         x, mean, inverse = kept
         layer = self._scales[i][e], self._offsets[i][e]
         wanted = [True, learn, learn]
         of_x, of_scale, of_offset = torch.ops.aten.native_layer_norm_backward.default(
-            dy, x, x.shape[1:], mean, inverse, *layer, wanted
+            dy.float(), x, x.shape[1:], mean, inverse, *layer, wanted
         )
         if learn:
             self._of_scales[i][e].copy_(of_scale)
