@@ -19,7 +19,7 @@ class SimulatorFunctions(Protocol):
     copy: Callable[..., None]  # (rows, row, others, other)
     advance: Callable[..., tuple[float, bool, bool]]  # (context, rows, row, action, lane)
     seal: Callable[..., None]  # (context, rows, row): afterwards any env takes it
-    observe: Callable[..., Any]  # (context, rows, row, lane) -> [*obs], good until the next
+    observe: Callable[..., None]  # (context, rows, row, lane), writes `context.obs[lane]`, [*obs]
     can_observe: Callable[..., bool]  # (context, rows, row, lane): nothing in it is invalid
     mask: Callable[..., None]  # (context, lane, out [A]): what the row last advanced allows
     swaps: Callable[..., bool]  # (context, lane): whether the other player moves next there

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plangym_ext.core.compiling.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import allocating_kernel, kernel, kernel_part
 
 _LOW32 = 0xFFFFFFFF
 #: Random words are made so many at a time: a loop over them runs on whole vectors.
@@ -32,7 +32,7 @@ class Work(NamedTuple):
     words: NDArray[np.int64]  # [NUM_WORDS] 32-bit numbers, those up to the counter used
 
 
-@kernel
+@allocating_kernel
 def new_work(seed: int, size: int, num_boxes: int) -> Work:
     """Return fresh arrays for a board of `size` cells."""
     return Work(

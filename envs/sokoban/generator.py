@@ -259,7 +259,8 @@ def _play_backwards(work: Work, width: int, player: int) -> tuple[int, int, int]
             total += work.distance[box]
         if total > best:
             best, best_player, best_length = total, player, length
-            work.best_cells[:] = work.cells
+            for cell in range(work.cells.size):
+                work.best_cells[cell] = work.cells[cell]
     return best, best_player, best_length
 
 
@@ -288,7 +289,8 @@ def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
         pushes, player, length = _play_backwards(work, width, player)
         if pushes < min_pushes:
             continue
-        work.cells[:] = work.best_cells
+        for cell in range(work.cells.size):
+            work.cells[cell] = work.best_cells[cell]
         # The last pull would give away the first push: the player walks on.
         reached = _flood(work, width, player)
         start = work.queue[draw(work, reached)]

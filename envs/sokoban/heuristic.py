@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.compiling.jit import allocating_kernel, kernel
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -54,7 +54,7 @@ def pushes_to_go(obs: Any) -> NDArray[np.float64]:
     return found
 
 
-@kernel
+@allocating_kernel
 def _rate(planes: Any, width: int, found: Any) -> None:
     """Write the pushes of every board."""
     size = planes.shape[1]
@@ -120,7 +120,7 @@ def _pushes(distances: Any, target: int, box: int) -> int:
     return UNSOLVABLE if pushes == _NO_WAY else pushes
 
 
-@kernel
+@allocating_kernel
 def _matched(distances: Any, boxes: Any, num_targets: int) -> Any:
     """Return the least sum over all ways to give each box a target of its own."""
     # least[s]: of the first boxes, as many as s has bits, on the targets that are bits of s.

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves
-from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.compiling.jit import allocating_kernel
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption
 
@@ -218,7 +218,7 @@ def _field(infos: Any, name: str) -> npt.NDArray[Any]:
     return found
 
 
-@kernel
+@allocating_kernel
 def shrink(screens: Any, levels: int, small: Any) -> None:
     """Write the mean grey of each tile of screens, in `levels` steps.
 

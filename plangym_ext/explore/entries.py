@@ -95,7 +95,7 @@ def visit(entries: Entries, arrived: Arrived, cell: Any, improved: Any) -> None:
             i = entries.known[0]
             entries.known[0] += 1
             entries.place[at] = i
-            entries.key[i] = arrived.key[row]
+            copy_row(arrived.key, row, entries.key, i)
         score, steps = arrived.score[row], arrived.steps[row]
         better = (
             new
@@ -103,13 +103,20 @@ def visit(entries: Entries, arrived: Arrived, cell: Any, improved: Any) -> None:
             or (score == entries.score[i] and steps < entries.steps[i])
         )
         if better:
-            entries.state[i] = arrived.state[row]
+            copy_row(arrived.state, row, entries.state, i)
             entries.score[i], entries.steps[i] = score, steps
             entries.ended[i] = arrived.ended[row]
             entries.segment[i], entries.taken[i] = arrived.segment[row], arrived.taken[row]
             entries.seen[i] = entries.chosen[i] = 0
         entries.seen[i] += 1
         cell[row], improved[row] = i, better
+
+
+@kernel_inline
+def copy_row(source: Any, row: Any, target: Any, i: Any) -> None:
+    """Copy `source[row]` to `target[i]`, both `[*, W]`."""
+    for w in range(source.shape[1]):
+        target[i, w] = source[row, w]
 
 
 @kernel

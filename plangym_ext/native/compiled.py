@@ -21,6 +21,8 @@ from plangym_ext.core.compiling.progress import announced
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: Imported when something is compiled.
+_JIT = "plangym_ext.core.compiling.jit"
 #: Threads may make envs side by side; what is marked is registered once.
 _one_builder = threading.RLock()
 _waiting: list[Callable[..., Any]] = []
@@ -64,7 +66,7 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
 def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
     numba = _module("numba")
     _register_marked(function)
-    loop = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    loop = numba.njit(**_module(_JIT).OPTIONS)(function)
     if not hasattr(loop, "compile"):  # NUMBA_DISABLE_JIT: for debuggers
         return np.errstate(over="ignore")(function)  # generators multiply beyond 64 bits
     signature = tuple(map(type_of, example))
@@ -91,13 +93,22 @@ def type_of(value: Any) -> Any:
 
 def _register_marked(function: Callable[..., Any]) -> None:
     register_jitable = _module("numba.extending").register_jitable
-    options = _module("plangym_ext.core.compiling.jit").part_options()
+    options = _module(_JIT).part_options()
     found = [*_waiting, *(cell.cell_contents for cell in function.__closure__ or ())]
     _waiting.clear()
     for marked in found:
         if isinstance(marked, types.FunctionType) and marked not in _registered:
             _registered.add(marked)
-            register_jitable(forceinline=marked in _inline, **options)(marked)
+            how = {"forceinline": marked in _inline, "_nrt": not _makes_no_arrays(marked)}
+            register_jitable(**how, **options)(marked)
+
+
+def _makes_no_arrays(function: Callable[..., Any]) -> bool:
+    """Return whether a function is of the loops of this library; rules of envs may make arrays."""
+    package = __name__.partition(".")[0]
+    return function.__module__.startswith(f"{package}.") and not function.__module__.startswith(
+        f"{package}.envs."
+    )
 
 
 #: Compiled functions of this process, by name, what they were made of and argument types.

@@ -29,7 +29,7 @@ def _hashed(value: Any, constant: Any, factor: Any) -> tuple[Any, Any]:
 
 
 @compiled
-def seed_streams(seeds: Any, streams: Any) -> None:
+def seed_streams(seeds: Any, streams: Any, pool: Any, words: Any) -> None:
     """Write the generator that `numpy.random.default_rng(seed)` is, for each seed.
 
     Source: numpy's `SeedSequence`, after O'Neill 2015, "Developing a seed_seq alternative";
@@ -38,8 +38,9 @@ def seed_streams(seeds: Any, streams: Any) -> None:
     Args:
         seeds: `[B]` uint64.
         streams: `[B]` records of type `RNG`, written.
+        pool: `[4]` uint64, to write on.
+        words: `[8]` uint64, to write on.
     """
-    pool, words = np.empty(_POOL, np.uint64), np.empty(2 * _POOL, np.uint64)
     for row in range(len(seeds)):
         constant = _INIT_A
         for k in range(_POOL):
@@ -99,7 +100,9 @@ def generator_at(state: np.ndarray, generator: np.random.Generator) -> int | Non
 
 def put_streams(states: np.ndarray, at: int, seeds: Sequence[int]) -> None:
     """Have state rows `[B, S]` uint8 draw what their seeds say, `[B]` int of at most 64 bits."""
-    words, streams = np.array(seeds, np.uint64), np.zeros(len(seeds), RNG)
-    fill, _ = built_once("seed streams", seed_streams, (words, streams))
-    fill(words, streams)
+    streams = np.zeros(len(seeds), RNG)
+    notes = np.empty(_POOL, np.uint64), np.empty(2 * _POOL, np.uint64)
+    arguments = np.array(seeds, np.uint64), streams, *notes
+    fill, _ = built_once("seed streams", seed_streams, arguments)
+    fill(*arguments)
     states[:, at : at + RNG_BYTES] = streams.view(np.uint8).reshape(-1, RNG_BYTES)

@@ -38,8 +38,7 @@ class Job(NamedTuple):
     first_action: int
     depth: int  # D, steps of a rollout
     num_rollouts: int
-    num_expansions: int  # of Shoot Tree Search
-    intermediate_backups: bool
+    own: Any  # of the wave, for one thread; None if it needs nothing
     done: npt.NDArray[np.int64]  # [B] simulations, counted up
     full: npt.NDArray[np.bool_]  # [B]
     counts: npt.NDArray[np.int64]  # [4, B] model steps, expansions, evaluator rows, restores
@@ -50,6 +49,7 @@ class Job(NamedTuple):
     left: npt.NDArray[np.bool_]  # [B] whether the next wave is left to the search
     counts_before: npt.NDArray[np.int64]  # [4, B] before the wave
     rewards: npt.NDArray[np.float64]  # [lanes, D]
+    legal: npt.NDArray[np.bool_]  # [lanes, A] where a rollout has come to
 
 
 class Places(NamedTuple):
@@ -158,7 +158,10 @@ def make_rollout(
         numbers, rewards = job.draws[b, job.used[b]], job.rewards[lane]
         job.used[b] += 1
         copy(places.nodes, b * tree.parent.shape[1] + node, places.scratch, lane)
-        legal = tree.legal[b, node].copy() if has_masks else tree.legal[b, node]
+        legal = job.legal[lane]
+        if has_masks:
+            for a in range(legal.size):
+                legal[a] = tree.legal[b, node, a]
         steps, over, cut = 0, False, False
         # Returns are those of the player who moves in the leaf.
         sign = 1.0
@@ -202,7 +205,8 @@ def make_value(
     seen_value = value
 
     def value_of(places: Any, rows: Any, row: int, lane: int) -> float:
-        return seen_value(observe(places.context, rows, row, lane))
+        observe(places.context, rows, row, lane)
+        return seen_value(places.context.obs[lane])
 
     return value_of
 

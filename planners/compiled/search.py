@@ -32,7 +32,7 @@ def compiled_search(
     search: Search,
     make_wave: MakeWave,
     nodes: int = 1,
-    expansions: tuple[int, bool] = (1, False),
+    new_own: Callable[[], Any] | None = None,
 ) -> CompiledSearch | None:
     """Return what runs the waves of a search in compiled code, if that is possible.
 
@@ -47,7 +47,7 @@ def compiled_search(
     # Rollouts of two players are stepped, and so choose among the legal, masks or none.
     if num_players(search.model) == 2 and not simulator.has_masks:
         return None
-    return CompiledSearch(search, simulator, code, make_wave, nodes, expansions)
+    return CompiledSearch(search, simulator, code, make_wave, nodes, new_own)
 
 
 @functools.cache
@@ -69,8 +69,7 @@ class CompiledSearch:
         rating: what its rater does.
         make_wave: the wave to compile.
         nodes: most nodes that a simulation adds.
-        expansions: nodes expanded one after the other, and whether each is backed up;
-            for Shoot Tree Search.
+        new_own: returns what the wave needs besides, for one thread; None: nothing.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class CompiledSearch:
         rating: RaterCode,
         make_wave: MakeWave,
         nodes: int,
-        expansions: tuple[int, bool],
+        new_own: Callable[[], Any] | None,
     ) -> None:
         states = search.states
         assert isinstance(states, ArrayStates)
@@ -100,8 +99,7 @@ class CompiledSearch:
             first_action=search.first_action,
             depth=rating.depth,
             num_rollouts=rating.num_rollouts,
-            num_expansions=expansions[0],
-            intermediate_backups=expansions[1],
+            own=None,  # see `_arguments`
             done=search.done,
             full=search.full,
             counts=search.costs.counts,
@@ -112,7 +110,9 @@ class CompiledSearch:
             left=np.zeros(batch, np.bool_),
             counts_before=np.zeros((4, batch), np.int64),
             rewards=np.empty((lanes, rating.depth)),
+            legal=np.empty((lanes, search.tree.order.shape[1]), np.bool_),
         )
+        self._own = [None if new_own is None else new_own() for _ in range(lanes)]
         # Rollouts step in the row of their lane; `rows` takes no fewer than two.
         scratch = simulator.rows(np.zeros((max(2, lanes), simulator.width), np.uint8))
         # A view: compiled code steps the search's own states in place.
@@ -129,8 +129,8 @@ class CompiledSearch:
     def _arguments(self, waves: int, first: int, stop: int, lane: int = 0) -> tuple[Any, ...]:
         search = self.search
         selection, halving = search.settings.selection, search.halving
-        where = (first, stop, lane, waves)
-        return (search.tree, self._job, selection, halving, self._places, *where)
+        job, where = self._job._replace(own=self._own[lane]), (first, stop, lane, waves)
+        return (search.tree, job, selection, halving, self._places, *where)
 
     def check(self, states: npt.NDArray[np.uint8]) -> None:
         """Raise what the model raises at roots `[B, S]` that are damaged or foreign."""

@@ -11,29 +11,48 @@ import numpy.typing as npt
 from plangym_ext.core.compiling.jit import kernel_part
 from plangym_ext.planners.compiled.leaves import Job, allowance
 from plangym_ext.planners.compiled.waves import LEFT, withdraw
+from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.selection import Selection
 from plangym_ext.planners.trees.sts_kernels import (
+    Descent,
     begin_descent,
     credit_creation,
     end_descent,
     expand_nodes,
     go_on,
+    new_descent,
     observed,
     select_nodes,
 )
 from plangym_ext.planners.trees.tree import Array, Tree
 
 
+class Shoot(NamedTuple):
+    """What waves of `STS` need besides, for trees of N nodes; each thread has one of its own."""
+
+    num_expansions: int
+    intermediate_backups: bool
+    descent: Descent  # of one tree
+    visits: npt.NDArray[np.int32]  # [N] before the wave
+    q: npt.NDArray[np.float32]  # [N] before the wave
+
+
 class Before(NamedTuple):
-    """What a wave changes in a tree of n nodes besides adding to it."""
+    """What else a wave changes in a tree of n nodes besides adding to it."""
 
     size: int  # n
-    visits: npt.NDArray[np.int32]  # [n]
-    q: npt.NDArray[np.float32]  # [n]
     q_low: float
     q_high: float
     full: bool
+
+
+def new_shoot(search: Search, num_expansions: int, intermediate_backups: bool) -> Shoot:
+    """Return what the waves of a search need; see `STS`."""
+    tree = search.tree
+    descent = new_descent(search.settings.wave_size, tree.order.shape[1])
+    visits, q = np.empty_like(tree.visits[0]), np.empty_like(tree.q[0])
+    return Shoot(num_expansions, intermediate_backups, descent, visits, q)
 
 
 def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
@@ -48,26 +67,29 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         b: int,
         lane: int,
     ) -> int:
-        before = remember(tree, job.full, b)
-        count = select_nodes(tree, b, allowance(job, b), selection, halving, None, job.wave[b])
-        rows, leaves = np.full(count, b, np.int32), job.wave[b, :count]
-        descent, going = begin_descent(tree, rows, leaves)
-        for step in range(job.num_expansions):
+        shoot, descent = job.own, job.own.descent
+        before = remember(tree, job.full, b, shoot)
+        left = allowance(job, b)
+        count = select_nodes(tree, b, left, selection, halving, None, descent.leaves)
+        for i in range(count):
+            descent.rows[i] = b
+        going = begin_descent(tree, descent, count)
+        for step in range(shoot.num_expansions):
             if going == 0:
                 break
-            new_rows, new_nodes = expand_nodes(tree, descent, going, None)
-            for i in range(len(new_nodes)):
+            new = expand_nodes(tree, descent, going, None)
+            for i in range(new):
                 # All of the wave is undone: the planner runs it again from its beginning.
-                if not observe(tree, job, places, b, new_nodes[i], lane):
-                    undo(tree, job.full, b, leaves, before)
+                if not observe(tree, job, places, b, descent.new_nodes[i], lane):
+                    undo(tree, job.full, b, shoot, count, before)
                     return LEFT
-            credit_creation(tree, new_rows, new_nodes)
-            early = job.intermediate_backups and step < job.num_expansions - 1
+            credit_creation(tree, descent.new_rows, descent.new_nodes, new)
+            early = shoot.intermediate_backups and step < shoot.num_expansions - 1
             going = go_on(
                 tree, selection, halving, None, descent, going, job.full, step == 0, early
             )
-        run = end_descent(tree, descent)
-        observed(tree, rows, leaves)
+        run = end_descent(tree, descent, count)
+        observed(tree, descent.rows, descent.leaves, count)
         job.done[b] += run
         return run
 
@@ -75,18 +97,18 @@ def make_shoot_wave(observe: Callable[..., bool]) -> Callable[..., int]:
 
 
 @kernel_part
-def remember(tree: Tree, full: Array, b: int) -> Before:
+def remember(tree: Tree, full: Array, b: int, shoot: Shoot) -> Before:
     """Copy what `undo` puts back: backups of intermediate values cannot be taken back."""
-    size = tree.size[b]
-    visits, q = tree.visits[b, :size].copy(), tree.q[b, :size].copy()
-    return Before(size, visits, q, tree.q_low[b], tree.q_high[b], full[b])
+    for node in range(tree.size[b]):
+        shoot.visits[node], shoot.q[node] = tree.visits[b, node], tree.q[b, node]
+    return Before(tree.size[b], tree.q_low[b], tree.q_high[b], full[b])
 
 
 @kernel_part
-def undo(tree: Tree, full: Array, b: int, leaves: Array, before: Before) -> None:
-    """Make tree b as it was before a wave that has selected `leaves`."""
-    withdraw(tree, b, leaves, before.size)
+def undo(tree: Tree, full: Array, b: int, shoot: Shoot, count: int, before: Before) -> None:
+    """Make tree b as it was before a wave that has selected `count` leaves."""
+    withdraw(tree, b, shoot.descent.leaves, count, before.size)
     # Later nodes are gone; these were credited with values that are not to count.
     for node in range(before.size):
-        tree.visits[b, node], tree.q[b, node] = before.visits[node], before.q[node]
+        tree.visits[b, node], tree.q[b, node] = shoot.visits[node], shoot.q[node]
     tree.q_low[b], tree.q_high[b], full[b] = before.q_low, before.q_high, before.full

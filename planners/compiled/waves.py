@@ -8,7 +8,6 @@ from typing import Any
 from plangym_ext.core.compiling.jit import kernel_part
 from plangym_ext.planners.compiled.leaves import Job, allowance, make_observe
 from plangym_ext.planners.simulator import SimulatorFunctions
-from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.selection import Selection, select_leaves
 from plangym_ext.planners.trees.tree import (
@@ -30,9 +29,9 @@ MakeWave = Callable[[Callable[..., bool]], Callable[..., int]]
 
 
 @kernel_part
-def withdraw(tree: Tree, b: int, leaves: Array, size: int) -> None:
-    """Take simulations that were selected, and all nodes from `size` on, out of tree b."""
-    for i in range(len(leaves)):
+def withdraw(tree: Tree, b: int, leaves: Array, count: int, size: int) -> None:
+    """Take the first of selected simulations, and all nodes from `size` on, out of tree b."""
+    for i in range(count):
         node = leaves[i]
         while node != NO_PARENT:
             tree.unobserved[b, node] -= 1
@@ -67,7 +66,7 @@ def make_leaf_wave(observe: Callable[..., bool]) -> Callable[..., int]:
             leaf = leaves[i]
             # Ended nodes that were chosen again have no need of the model.
             if tree.kind[b, leaf] == PENDING and not observe(tree, job, places, b, leaf, lane):
-                withdraw(tree, b, leaves[:count], size)
+                withdraw(tree, b, leaves, count, size)
                 return LEFT
         for i in range(count):
             backup_leaf(tree, b, leaves[i])
@@ -101,8 +100,6 @@ def make_loop(
         waves: int,
     ) -> bool:
         """Run at most `waves` waves in each of some trees; whether there may be more."""
-        tree, job = borrowed(tree), borrowed(job)
-        halving, places = borrowed(halving), borrowed(places)
         more = False
         for b in range(first, stop):
             root = b * tree.parent.shape[1] + ROOT

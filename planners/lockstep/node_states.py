@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.compiling.jit import allocating_kernel, kernel
 from plangym_ext.planners.model import SearchModel, States, Transitions
 
 Index = npt.NDArray[np.integer[Any]]
@@ -167,7 +167,7 @@ class SlotStates(NodeStates):
         return self
 
 
-@kernel
+@allocating_kernel
 def gathered(rows: States, trees: Index, nodes: Index) -> States:
     """Return `rows[trees, nodes]` of `[B, N, S]`; numpy takes twice as long for small states."""
     found = np.empty((len(trees), rows.shape[2]), rows.dtype)

@@ -319,7 +319,7 @@ class Search:
         Raises:
             InvalidOption: the steps do not even pay for the first.
         """
-        # As `allowances` of kernels, which takes longer to compile than a plan.
+        # As `allow` of kernels, which takes longer to compile than a plan.
         first = int(np.max(cost)) if least is None else least
         limits, in_flight = self._limits(first), self._num_in_flight
         left = limits.num_simulations - self.done - in_flight
@@ -329,7 +329,8 @@ class Search:
         return left
 
     def _tallies(self) -> Tallies:
-        return Tallies(self.done, self._num_in_flight, self.full, self.costs.counts)
+        left = np.empty_like(self.done)
+        return Tallies(self.done, self._num_in_flight, self.full, self.costs.counts, left)
 
     def _limits(self, cost: int) -> Limits:
         most = self.settings.max_model_steps

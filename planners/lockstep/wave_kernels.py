@@ -14,9 +14,8 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import allocating_kernel, kernel, kernel_part
 from plangym_ext.planners.lockstep.costs import tally, tally_steps
-from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.selection import Selection, select_wave
 from plangym_ext.planners.trees.tree import PENDING, Array, NewNodes, Tree, backup, expand
@@ -29,6 +28,7 @@ class Tallies(NamedTuple):
     in_flight: npt.NDArray[np.int64]  # [B] simulations selected, and not yet backed up
     full: npt.NDArray[np.bool_]  # [B] whether there is no room
     counts: npt.NDArray[np.int64]  # [4, B] model steps, expansions, evaluator rows, restores
+    left: npt.NDArray[np.int64]  # [B] leaves that the next wave may have
 
 
 class Limits(NamedTuple):
@@ -98,11 +98,10 @@ def write_and_select(
     Returns:
         L, how many leaves were selected, and M, how many of them are new.
     """
-    data, result, wave = borrowed(data), borrowed(result), borrowed(wave)
     tree, tallies = data.tree, data.tallies
     write(tree, tallies, data.discount, result)
-    left = allowances(tallies, data.limits, wave_size)
-    size = select_wave(tree, left, data.selection, data.halving, wave.rows, wave.leaves)
+    allow(tallies, data.limits, wave_size)
+    size = select_wave(tree, tallies.left, data.selection, data.halving, wave.rows, wave.leaves)
     tally(tallies.in_flight, wave.rows[:size], 1)
     num_new = 0
     for i in range(size):
@@ -131,9 +130,9 @@ def write(tree: Tree, tallies: Tallies, discount: float, result: WaveResult) -> 
 
 
 @kernel_part
-def allowances(tallies: Tallies, limits: Limits, wave_size: int) -> Array:
-    """Return how many leaves of a wave each tree may have, `[B]` int64."""
-    left = np.empty(len(tallies.done), np.int64)
+def allow(tallies: Tallies, limits: Limits, wave_size: int) -> None:
+    """Write how many leaves of a wave each tree may have."""
+    left = tallies.left
     for b in range(len(left)):
         unbegun = limits.num_simulations - tallies.done[b] - tallies.in_flight[b]
         left[b] = min(wave_size, unbegun)
@@ -141,10 +140,9 @@ def allowances(tallies: Tallies, limits: Limits, wave_size: int) -> Array:
             # Each simulation in flight may still cost as much as any can.
             most = (limits.max_model_steps - tallies.counts[0, b]) // limits.cost
             left[b] = min(left[b], most - tallies.in_flight[b])
-    return left
 
 
-@kernel
+@allocating_kernel
 def edges(
     parent: Array, action: Array, rows: Array, nodes: Array, first_action: int
 ) -> tuple[Array, Array]:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.rollouts.playouts import legal_actions
-from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.selection import select_wave
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
@@ -76,7 +75,6 @@ def _extend(tree: Tree, rows: Array, at: Array, some: Array, actions: Array, goi
         actions: `[L]` what they play; -1: nothing is legal.
         going: `[L]` bool, written: whether they go on.
     """
-    tree = borrowed(tree)
     for i in range(len(some)):
         k = some[i]
         b, node = rows[k], at[k]

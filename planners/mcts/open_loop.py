@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of
-from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.compiling.jit import allocating_kernel, kernel
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.finite import check_finite
@@ -225,7 +225,7 @@ def _rated(
     return value, prior
 
 
-@kernel
+@allocating_kernel
 def deepest(tree: Tree) -> Array:
     """Return the depth of the deepest node of each tree, `[B]` int64."""
     most = np.zeros(len(tree.size), np.int64)

@@ -10,18 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
-from plangym_ext.planners.compiled.shoot import make_shoot_wave
-from plangym_ext.planners.lockstep.search import Index, Search
+from plangym_ext.planners.compiled.shoot import make_shoot_wave, new_shoot
+from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.bandit import BanditSearch
 from plangym_ext.planners.trees.sts_kernels import (
     Descent,
-    add_children,
     begin_descent,
+    complete_roots,
     credit_creation,
     draw_children,
     end_descent,
     expand_nodes,
     go_on,
+    new_descent,
     observed,
     select_frontier,
 )
@@ -103,26 +104,24 @@ class STS(BanditSearch):
         if self.num_children is not None:
             _complete_roots(search)
         limits = np.where(stuck, 0, np.minimum(settings.wave_size, self._allowance(search)))
-        room = int(limits.sum())
-        rows, leaves = np.empty(room, np.int32), np.empty(room, np.int32)
+        descent = new_descent(int(limits.sum()), tree.order.shape[1])
         rule = settings.selection, search.halving, self.num_children
-        count = select_frontier(tree, limits, *rule, rows, leaves)
-        rows, leaves = rows[:count], leaves[:count]
-        descent, going = begin_descent(tree, rows, leaves)
-        draw = self._draws(search, descent)
+        count = select_frontier(tree, limits, *rule, descent.rows, descent.leaves)
+        going = begin_descent(tree, descent, count)
+        draw = self._draws(search, descent, count)
         # Side by side: one batch of the model for the k-th expansions of all trees.
         for step in range(self.num_expansions):
             if going == 0:
                 break
-            new_rows, new_nodes = expand_nodes(tree, descent, going, draw(step, going))
-            _add(search, new_rows, new_nodes)
+            _add(search, descent, expand_nodes(tree, descent, going, draw(step, going)))
             # The last value is backed up by `end_descent`, in either case.
             early = self.intermediate_backups and step < self.num_expansions - 1
             going = go_on(tree, *rule, descent, going, search.full, step == 0, early)
-        run = end_descent(tree, descent)
-        observed(tree, rows, leaves)
+        run = end_descent(tree, descent, count)
+        observed(tree, descent.rows, descent.leaves, count)
         # Of those alone that found room for an expansion: the others were no simulations.
-        done = np.bincount(rows[descent.done], minlength=len(search.done))
+        found = descent.rows[:count][descent.done[:count]]
+        done = np.bincount(found, minlength=len(search.done))
         search.done += done
         stuck |= done == 0
         return run > 0
@@ -141,15 +140,15 @@ class STS(BanditSearch):
         later = search.allowance(self.num_expansions * self._width(num_actions) * steps)
         return np.where(_expanded(search.tree), later, first)
 
-    def _draws(self, search: Search, descent: Descent) -> Draw:
-        """Return what says which children the nodes of L simulations are given."""
+    def _draws(self, search: Search, descent: Descent, size: int) -> Draw:
+        """Return what says which children the nodes of `size` simulations are given."""
         most = self.num_children
         if most is None:
             return lambda _step, _going: None
         tree, (rows, at, going) = search.tree, (descent.rows, descent.at, descent.going)
         num_actions = tree.order.shape[1]
         # All numbers at once, used or not: so they do not depend on how simulations end.
-        numbers = search.random(rows, (self.num_expansions, num_actions))
+        numbers = search.random(rows[:size], (self.num_expansions, num_actions))
 
         def draw(step: int, count: int) -> npt.NDArray[np.bool_]:
             some = going[:count]
@@ -164,21 +163,15 @@ class STS(BanditSearch):
         if not self.compiled or self.num_children is not None:
             return None
         nodes = self._nodes_per_simulation(search.tree.order.shape[1])
-        expansions = (self.num_expansions, bool(self.intermediate_backups))
-        return compiled_search(search, make_shoot_wave, nodes, expansions)
+        how = self.num_expansions, bool(self.intermediate_backups)
+        new_own = functools.partial(new_shoot, search, *how)
+        return compiled_search(search, make_shoot_wave, nodes, new_own)
 
 
 def _complete_roots(search: Search) -> None:
     """Give the roots of kept trees the children that were not drawn for them."""
-    tree = search.tree
-    lacking = tree.legal[:, ROOT] & (tree.children[:, ROOT] == UNVISITED)
-    rows = np.flatnonzero(_expanded(tree) & lacking.any(axis=1)).astype(np.int32)
-    if len(rows):
-        new_rows, new_nodes = np.empty((2, lacking.size), np.int32)
-        counts = np.empty(len(rows), np.int32)
-        roots = np.full(len(rows), ROOT, np.int32)
-        count = add_children(tree, rows, roots, None, new_rows, new_nodes, counts)
-        _add(search, new_rows[:count], new_nodes[:count])
+    descent = new_descent(*search.tree.children.shape[::2])
+    _add(search, descent, complete_roots(search.tree, descent))
 
 
 def _expanded(tree: Tree) -> npt.NDArray[np.bool_]:
@@ -186,8 +179,8 @@ def _expanded(tree: Tree) -> npt.NDArray[np.bool_]:
     return np.asarray((tree.children[:, ROOT] != UNVISITED).any(axis=1))
 
 
-def _add(search: Search, rows: Index, nodes: Index) -> None:
-    """Step into L new nodes and count their rating as a visit."""
-    if len(nodes):
-        search.observe(rows, nodes)
-        credit_creation(search.tree, rows, nodes)
+def _add(search: Search, descent: Descent, count: int) -> None:
+    """Step into `count` new nodes and count their rating as a visit."""
+    if count:
+        search.observe(descent.new_rows[:count], descent.new_nodes[:count])
+        credit_creation(search.tree, descent.new_rows, descent.new_nodes, count)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import allocating_part, kernel, kernel_part
 from plangym_ext.planners.novelty.features import COLOURS
 from plangym_ext.planners.trees.tree import Array
 
@@ -83,7 +83,9 @@ def number_colours(number: Array, rows: Array, features: Array) -> int:
     most = 0
     for i in range(len(rows)):
         b = rows[i]
-        count = number[b].max() + 1
+        count = 0
+        for colour in range(number.shape[1]):
+            count = max(count, number[b, colour] + 1)
         for feature in features[i]:
             if feature >= 0 and number[b, feature % COLOURS] < 0:
                 number[b, feature % COLOURS] = count
@@ -92,7 +94,7 @@ def number_colours(number: Array, rows: Array, features: Array) -> int:
     return most
 
 
-@kernel_part
+@allocating_part
 def see_pairs(pairs: Pairs, b: int, features: Array, before: Array, depth: int, slack: int) -> bool:
     """Write the pairs of a node into the tables; whether one was new at its depth.
 
@@ -122,7 +124,7 @@ def see_pairs(pairs: Pairs, b: int, features: Array, before: Array, depth: int, 
     return new
 
 
-@kernel_part
+@allocating_part
 def tiles_of(pairs: Pairs, b: int, features: Array, mirrored: bool) -> Array:
     """Return `[K, R + 1]` uint64: the tiles of each colour, one bit each, and their count.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.compiling.jit import allocating_kernel
 from plangym_ext.planners.trees.tree import PENDING, ROOT, UNVISITED, Array, Tree
 
 
-@kernel
+@allocating_kernel
 def best_branches(tree: Tree, q: Array) -> None:
     """Write the highest return of any branch that begins with each action of a root.
 

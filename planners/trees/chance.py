@@ -198,7 +198,8 @@ def place_draws(
         # What tells it from the next draws of this wave; the rest is written by `expand`.
         tree.reward[b, child] = results[i, 0]
         tree.value[b, child] = results[i, 1] + 2.0 * results[i, 2]
-        states[b, child, :] = drawn[i]
+        for s in range(drawn.shape[1]):
+            states[b, child, s] = drawn[i, s]
         chances.draws[b, child], chances.following[b, child] = 1, UNVISITED
         if last == UNVISITED:
             chances.first[b, chance] = child

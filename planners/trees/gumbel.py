@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import kernel, kernel_part
+from plangym_ext.core.compiling.jit import allocating_kernel, allocating_part, kernel_part
 from plangym_ext.planners.model import Rng
 from plangym_ext.planners.trees.rules import value_scale
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Array, Tree
@@ -125,7 +125,7 @@ def improved_logits(
         out[a] += factor * (q - origin) * width
 
 
-@kernel_part
+@allocating_part
 def halving_action(
     tree: Tree, b: int, halving: Halving, scale: int, c_visit: float, c_scale: float
 ) -> int:
@@ -153,7 +153,7 @@ def halving_action(
     return best
 
 
-@kernel_part
+@allocating_part
 def improved_action(
     tree: Tree, b: int, node: int, scale: int, c_visit: float, c_scale: float
 ) -> int:
@@ -193,7 +193,7 @@ def improved_action(
     return best
 
 
-@kernel
+@allocating_kernel
 def gumbel_summary(
     tree: Tree,
     halving: Halving,

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from plangym_ext.core.compiling.jit import kernel_inline, kernel_part
-from plangym_ext.planners.trees.borrowed import borrowed
 from plangym_ext.planners.trees.gumbel import Halving, halving_action, improved_action
-from plangym_ext.planners.trees.rules import puct_action, uct_action
+from plangym_ext.planners.trees.rules import bandit_action
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
     OPEN,
@@ -20,8 +19,9 @@ from plangym_ext.planners.trees.tree import (
     allocate,
 )
 
-# How an action is chosen in a node.
-PUCT, UCT, GUMBEL = 0, 1, 2
+# How an action is chosen in a node. What is compiled for None has no other rule in it, and PUCT
+# is what nearly all searches are compiled for.
+PUCT, UCT, GUMBEL = None, 1, 2
 # Why a descent found no leaf.
 BLOCKED, FULL = -1, -2
 
@@ -29,7 +29,7 @@ BLOCKED, FULL = -1, -2
 class Selection(NamedTuple):
     """The numbers of a rule; those of the other rules are not looked at."""
 
-    rule: int  # PUCT, UCT or GUMBEL
+    rule: int | None  # PUCT, UCT or GUMBEL
     c: float  # weight of the bonus of PUCT or UCT
     scale: int  # see `value_scale`
     fpu_reduction: float  # see `puct_action`
@@ -46,9 +46,8 @@ def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving
         if node == ROOT:
             return halving_action(tree, b, halving, selection.scale, c_visit, c_scale)
         return improved_action(tree, b, node, selection.scale, c_visit, c_scale)
-    if selection.rule == UCT:
-        return uct_action(tree, b, node, selection.c, selection.scale)
-    return puct_action(tree, b, node, selection.c, selection.scale, selection.fpu_reduction)
+    rule, c, scale, fpu_reduction, _, _ = selection
+    return bandit_action(tree, b, node, rule, c, scale, fpu_reduction)
 
 
 @kernel_inline
@@ -135,7 +134,6 @@ def select_wave(
     Source: Liu et al. 2020, "Watch the Unobserved: a simple approach to
     parallelizing Monte Carlo tree search".
     """
-    tree, halving = borrowed(tree), borrowed(halving)
     count = 0
     for b in range(len(limits)):
         more = select_leaves(tree, b, limits[b], selection, halving, leaves[count:])

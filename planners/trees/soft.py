@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
-from plangym_ext.planners.trees.borrowed import borrowed
+from plangym_ext.core.compiling.jit import allocating_part, kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.rules import SCALE_TREE
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
@@ -123,7 +122,7 @@ def write_policy(returns: Array, temperature: float, tsallis: bool) -> None:
         returns[a] = max((returns[a] - top) / temperature - threshold, 0.0)
 
 
-@kernel_part
+@allocating_part
 def set_value(tree: Tree, b: int, node: int, soft: Soft) -> None:
     """Write what follows a node is worth: by the actions with a return, or else its rating."""
     soft.value[b, node], soft.entropy[b, node] = tree.value[b, node], 0.0
@@ -172,7 +171,7 @@ def exploration(num_actions: int, visits: int, epsilon: float) -> float:
     return min(1.0, epsilon * num_actions / math.log(1.0 + visits))
 
 
-@kernel_part
+@allocating_part
 def soft_action(tree: Tree, b: int, node: int, soft: Soft) -> int:
     """Return the action that brings visits closest to the policy, NO_ACTION if there is none.
 
@@ -237,7 +236,6 @@ def select_soft(tree: Tree, limits: Array, soft: Soft, rows: Array, leaves: Arra
     Returns:
         How many leaves there are.
     """
-    tree, soft = borrowed(tree), borrowed(soft)
     count = 0
     for b in range(len(limits)):
         for _ in range(limits[b]):
@@ -281,7 +279,6 @@ def backup_soft(tree: Tree, soft: Soft, rows: Array, leaves: Array) -> None:
 
     A node's q is its reward and the discounted value of what follows: no mean.
     """
-    tree, soft = borrowed(tree), borrowed(soft)
     for i in range(len(leaves)):
         # Of one type, as `revalue` has them: for others all would be compiled once more.
         b, node = int(np.int64(rows[i])), int(np.int64(leaves[i]))
@@ -297,7 +294,6 @@ def backup_soft(tree: Tree, soft: Soft, rows: Array, leaves: Array) -> None:
 @kernel
 def revalue(tree: Tree, soft: Soft, rows: Array) -> None:
     """Value all nodes of the trees `rows` `[n]` anew, in place; nothing is pending."""
-    tree, soft = borrowed(tree), borrowed(soft)
     for i in range(len(rows)):
         b = int(np.int64(rows[i]))
         # A child's index is larger than its parent's.
@@ -317,7 +313,6 @@ def spread_of_best(tree: Tree, soft: Soft, rows: Array) -> None:
         soft: its `plain` is written.
         rows: `[n]`, which trees.
     """
-    tree, soft = borrowed(tree), borrowed(soft)
     for i in range(len(rows)):
         b = int(np.int64(rows[i]))
         tree.q_low[b], tree.q_high[b] = np.inf, -np.inf
@@ -360,7 +355,6 @@ def adapt_temperature(tree: Tree, soft: Soft, rows: Array, target: float) -> Non
 
     Source: Kozakowski et al. 2022, section 4.
     """
-    tree, soft = borrowed(tree), borrowed(soft)
     for b in rows:
         low, high = -_DECADES, _DECADES
         if mean_entropy(tree, b, soft, 1.0) < 0.0:
@@ -374,7 +368,7 @@ def adapt_temperature(tree: Tree, soft: Soft, rows: Array, target: float) -> Non
         soft.temperature[b] = 10.0 ** ((low + high) / 2.0)
 
 
-@kernel_part
+@allocating_part
 def mean_entropy(tree: Tree, b: int, soft: Soft, temperature: float) -> float:
     """Return the mean share of entropy in tree b that a temperature has, -1 if there is none."""
     total, count = 0.0, 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import allocating_part, kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.gumbel import Halving
 from plangym_ext.planners.trees.selection import Selection, choose
 from plangym_ext.planners.trees.tree import (
@@ -50,14 +50,21 @@ def choose_child(
     halving: Halving | None,
     num_children: int | None,
 ) -> int:
-    """Return the action to follow to one of a node's children, NO_ACTION if it has none.
-
-    Where children are drawn, the other actions are hidden from the rule, and their share of
-    the prior is the children's.
-    """
+    """Return the action to follow to one of a node's children, NO_ACTION if it has none."""
     # Compiled for None, only this is there.
     if num_children is None:
         return choose(tree, b, node, selection, halving)
+    return choose_drawn(tree, b, node, selection, halving)
+
+
+@allocating_part
+def choose_drawn(
+    tree: Tree, b: int, node: int, selection: Selection, halving: Halving | None
+) -> int:
+    """Return what `choose_child` does where children are drawn.
+
+    The other actions are hidden from the rule, and their share of the prior is the children's.
+    """
     legal = known = tree.legal[b, node]
     hidden, mass = 0, 0.0
     for a in range(legal.shape[0]):
@@ -141,47 +148,78 @@ def select_frontier(
     return count
 
 
-@kernel_part
+class Descent(NamedTuple):
+    """Room for L simulations, and the return that each has yet to credit to the nodes above it.
+
+    An ended leaf credits its own value once more.
+    """
+
+    rows: npt.NDArray[np.int32]  # [L] tree of each, ascending
+    leaves: npt.NDArray[np.int32]  # [L] node that it was selected for
+    at: npt.NDArray[np.int32]  # [L] node that it has come to
+    above: npt.NDArray[np.int32]  # [L] node above which its return is credited
+    going: npt.NDArray[np.int32]  # [L] the first of them are indices of those that go on
+    counts: npt.NDArray[np.int32]  # [L] children of the nodes they expanded, -1: no room
+    returns: npt.NDArray[np.float64]  # [L] from `above` on
+    owed: npt.NDArray[np.bool_]  # [L] whether it has not been credited yet
+    done: npt.NDArray[np.bool_]  # [L] False where not even one expansion fitted
+    new_rows: npt.NDArray[np.int32]  # [L * A] tree of each child that was added last
+    new_nodes: npt.NDArray[np.int32]  # [L * A] its index there
+
+
+def new_descent(room: int, num_actions: int) -> Descent:
+    """Return room for so many simulations."""
+    indices, flags = np.empty((6, room), np.int32), np.empty((2, room), np.bool_)
+    return Descent(*indices, np.empty(room), *flags, *np.empty((2, room * num_actions), np.int32))
+
+
+@kernel_inline
 def add_children(
-    tree: Tree,
-    rows: Array,
-    nodes: Array,
-    drawn: Array | None,
-    new_rows: Array,
-    new_nodes: Array,
-    counts: Array,
+    tree: Tree, b: int, node: int, drawn: Array | None, k: int, descent: Descent, count: int
 ) -> int:
-    """Allocate the children that L nodes lack, as pending; none where there is no room.
+    """Allocate the children that an open node of tree b lacks, as pending, or none of them.
 
     Args:
         tree: the trees.
-        rows: `[L]` tree of each node, ascending.
-        nodes: `[L]` open nodes.
-        drawn: `[L, A]` bool, the actions whose children are added; None: all that are legal.
-        new_rows: `[L * A]` written: the tree of each child.
-        new_nodes: `[L * A]` written: its index.
-        counts: `[L]` written: new children of each node, -1 if they did not fit.
+        b: which tree.
+        node: its index there.
+        drawn: `[K, A]` bool, row `k` of which says what children are added; None: all legal.
+        k: see there.
+        descent: written: `new_rows` and `new_nodes`, from `count` on.
+        count: of new nodes before.
 
     Returns:
-        How many children there are in all.
+        How many children are new, -1 if there is no room for all of them.
     """
-    total = 0
-    for i in range(len(nodes)):
-        b, node = rows[i], nodes[i]
-        wanted = 0
-        for a in range(tree.legal.shape[2]):
-            if is_lacking(tree, b, node, a) and (drawn is None or drawn[i, a]):
-                wanted += 1
-        # All children or none: a node that has any counts as expanded.
-        if tree.size[b] + wanted > tree.parent.shape[1]:
-            counts[i] = -1
-            continue
-        counts[i] = wanted
-        for a in range(tree.legal.shape[2]):
-            if is_lacking(tree, b, node, a) and (drawn is None or drawn[i, a]):
-                new_rows[total], new_nodes[total] = b, allocate(tree, b, node, a)
-                total += 1
-    return total
+    wanted = 0
+    for a in range(tree.legal.shape[2]):
+        if is_lacking(tree, b, node, a) and (drawn is None or drawn[k, a]):
+            wanted += 1
+    # All children or none: a node that has any counts as expanded.
+    if tree.size[b] + wanted > tree.parent.shape[1]:
+        return -1
+    for a in range(tree.legal.shape[2]):
+        if is_lacking(tree, b, node, a) and (drawn is None or drawn[k, a]):
+            descent.new_rows[count], descent.new_nodes[count] = b, allocate(tree, b, node, a)
+            count += 1
+    return wanted
+
+
+@kernel
+def complete_roots(tree: Tree, descent: Descent) -> int:
+    """Add the children that roots with some lack; return how many there are in all.
+
+    Args:
+        tree: the trees.
+        descent: written: `new_rows` and `new_nodes`.
+    """
+    count = 0
+    for b in range(len(tree.size)):
+        # As a variable: code for a constant would be made besides that for any node.
+        root = int(np.int64(ROOT))
+        if is_expanded(tree, b, root):
+            count += max(0, add_children(tree, b, root, None, 0, descent, count))
+    return count
 
 
 @kernel
@@ -219,9 +257,9 @@ def draw_children(
 
 
 @kernel_part
-def credit_creation(tree: Tree, rows: Array, nodes: Array) -> None:
-    """Count the rating of L new nodes as their first visit, so that their q is defined."""
-    for i in range(len(nodes)):
+def credit_creation(tree: Tree, rows: Array, nodes: Array, count: int) -> None:
+    """Count the rating of the first of new nodes as their first visit, which defines their q."""
+    for i in range(count):
         b, node = rows[i], nodes[i]
         # Siblings are compared before any return has come through them.
         q = tree.reward[b, node] + tree.discount[b, node] * tree.value[b, node]
@@ -252,69 +290,51 @@ def backup_return(tree: Tree, b: int, node: int, ret: float) -> None:
 
 
 @kernel_part
-def observed(tree: Tree, rows: Array, leaves: Array) -> None:
-    """Take L simulations, as `select_frontier` counted them, out of flight."""
-    for i in range(len(leaves)):
+def observed(tree: Tree, rows: Array, leaves: Array, count: int) -> None:
+    """Take the first of simulations, as `select_frontier` counted them, out of flight."""
+    for i in range(count):
         b, node = rows[i], leaves[i]
         while node != NO_PARENT:
             tree.unobserved[b, node] -= 1
             node = tree.parent[b, node]
 
 
-class Descent(NamedTuple):
-    """L simulations, and the return that each has yet to credit to the nodes above it.
-
-    An ended leaf credits its own value once more.
-    """
-
-    rows: npt.NDArray[np.int32]  # [L] tree of each, ascending
-    at: npt.NDArray[np.int32]  # [L] node that it has come to
-    above: npt.NDArray[np.int32]  # [L] node above which its return is credited
-    returns: npt.NDArray[np.float64]  # [L] from that node on
-    owed: npt.NDArray[np.bool_]  # [L] whether it has not been credited yet
-    done: npt.NDArray[np.bool_]  # [L] False where not even one expansion fitted
-    going: npt.NDArray[np.int32]  # [L] the first of them are indices of those that go on
-    counts: npt.NDArray[np.int32]  # [L] children of the nodes they expanded, -1: no room
-
-
 @kernel_inline
-def begin_descent(tree: Tree, rows: Array, leaves: Array) -> tuple[Descent, int]:
-    """Return L simulations that have come to `leaves` `[L]`, and how many of them go on."""
-    size, count = leaves.size, 0
-    going, returns = np.empty(size, np.int32), np.empty(size)
+def begin_descent(tree: Tree, descent: Descent, size: int) -> int:
+    """Begin `size` simulations at their leaves; return how many of them go on."""
+    count = 0
     for i in range(size):
+        b, leaf = descent.rows[i], descent.leaves[i]
+        descent.at[i] = descent.above[i] = leaf
+        descent.owed[i] = descent.done[i] = True
         # What an ended leaf credits; the others are given another return on their way.
-        returns[i] = tree.value[rows[i], leaves[i]]
-        if tree.kind[rows[i], leaves[i]] == OPEN:
-            going[count] = i
+        descent.returns[i] = tree.value[b, leaf]
+        if tree.kind[b, leaf] == OPEN:
+            descent.going[count] = i
             count += 1
-    owed, done = np.ones(size, np.bool_), np.ones(size, np.bool_)
-    at, above, counts = leaves.copy(), leaves.copy(), np.empty(size, np.int32)
-    return Descent(rows, at, above, returns, owed, done, going, counts), count
+    return count
 
 
 @kernel_inline
-def expand_nodes(
-    tree: Tree, descent: Descent, count: int, drawn: Array | None
-) -> tuple[Array, Array]:
+def expand_nodes(tree: Tree, descent: Descent, count: int, drawn: Array | None) -> int:
     """Add the children of the nodes that `count` simulations go on from, as pending.
 
     Args:
         tree: the trees.
-        descent: the simulations.
+        descent: the simulations; written: `counts`, `new_rows` and `new_nodes`.
         count: how many of them go on.
         drawn: `[count, A]` bool, the actions whose children are added; None: all.
 
     Returns:
-        Trees `[M]` and nodes `[M]` of the children; they are to be observed.
+        How many children there are; they are to be observed.
     """
-    rows, nodes = np.empty(count, np.int32), np.empty(count, np.int32)
+    total = 0
     for k in range(count):
-        rows[k], nodes[k] = descent.rows[descent.going[k]], descent.at[descent.going[k]]
-    most = count * tree.order.shape[1]
-    new_rows, new_nodes = np.empty(most, np.int32), np.empty(most, np.int32)
-    total = add_children(tree, rows, nodes, drawn, new_rows, new_nodes, descent.counts)
-    return new_rows[:total], new_nodes[:total]
+        i = descent.going[k]
+        added = add_children(tree, descent.rows[i], descent.at[i], drawn, k, descent, total)
+        descent.counts[k] = added
+        total += max(0, added)
+    return total
 
 
 @kernel_inline
@@ -379,10 +399,10 @@ def credit(tree: Tree, descent: Descent, i: int) -> None:
 
 
 @kernel_inline
-def end_descent(tree: Tree, descent: Descent) -> int:
-    """Credit the returns that are still owed; return how many simulations found room."""
+def end_descent(tree: Tree, descent: Descent, size: int) -> int:
+    """Credit what `size` simulations still owe; return how many of them found room."""
     count = 0
-    for i in range(len(descent.rows)):
+    for i in range(size):
         if descent.done[i]:
             count += 1
             if descent.owed[i]:

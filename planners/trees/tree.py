@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
-from plangym_ext.planners.trees.borrowed import borrowed
 
 ROOT = 0
 NO_PARENT = NO_ACTION = UNVISITED = -1
@@ -179,7 +178,6 @@ def expand(tree: Tree, new: NewNodes, discount: float) -> None:
 
     Source: the sign after mctx, which discounts by -1 in two-player games.
     """
-    tree = borrowed(tree)
     uniform = np.float32(1.0 / tree.prior.shape[2])
     rated = 0
     for i in range(len(new.nodes)):
@@ -247,7 +245,6 @@ def backup(tree: Tree, rows: Array, leaves: Array) -> None:
     Source: Kocsis & Szepesvari 2006, "Bandit based Monte-Carlo Planning";
     counts of unobserved visits after Liu et al. 2020, "Watch the Unobserved".
     """
-    tree = borrowed(tree)
     for i in range(len(leaves)):
         backup_leaf(tree, rows[i], leaves[i])
 

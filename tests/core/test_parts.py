@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from numba.core import event
+from numba.core.errors import NumbaError
+from numba.core.runtime import _nrt_python, rtsys
 
 from plangym_ext.core.compiling import jit
-from plangym_ext.core.compiling.jit import HAS_PARTS, kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import (
+    HAS_PARTS,
+    allocating_kernel,
+    allocating_part,
+    kernel,
+    kernel_inline,
+    kernel_part,
+)
 
 pytestmark = pytest.mark.slow
 of_this_numba = pytest.mark.skipif(not HAS_PARTS, reason="parts are for another version of numba")
@@ -100,3 +111,68 @@ def test_from_python_a_part_is_a_kernel_of_its_own(decorator, tmp_path):
     assert compiled(recorder) == {"twice": 2}
     # The kernel, and what Python has called.
     assert len(list(tmp_path.glob("*.nbc"))) == 3
+
+
+def test_a_kernel_that_makes_arrays_is_refused():
+    @allocating_kernel
+    def twos(size):
+        return np.full(size, 2.0)
+
+    @kernel
+    def two(size):
+        return np.full(size, 2.0)[0]
+
+    # What numba has compiled for others must not do here.
+    np.testing.assert_array_equal(twos(3), [2.0, 2.0, 2.0])
+    with pytest.raises(NumbaError):
+        two(3)
+
+
+def test_a_kernel_that_returns_a_view_is_refused():
+    @allocating_kernel
+    def rest(values):
+        return values[1:]
+
+    @kernel
+    def others(values):
+        return values[1:]
+
+    np.testing.assert_array_equal(rest(np.arange(3.0)), [1.0, 2.0])
+    with pytest.raises(NumbaError):
+        others(np.arange(3.0))
+
+
+def test_what_an_allocating_part_makes_is_freed():
+    @allocating_part
+    def spread(values):
+        ordered = values.copy()
+        ordered.sort()
+        return ordered[-1] - ordered[0]
+
+    @kernel
+    def most(rows):
+        found = 0.0
+        for row in range(len(rows)):
+            found = max(found, spread(rows[row]))
+        return found
+
+    rows = np.array([[1.0, 5.0, 2.0], [9.0, 2.0, 4.0]])
+    assert most(rows) == 7.0
+    _nrt_python.memsys_enable_stats()
+    before = rtsys.get_allocation_stats()
+    assert most(rows) == 7.0
+    after = rtsys.get_allocation_stats()
+    assert after.alloc - before.alloc == after.free - before.free > 0
+
+
+def test_the_arrays_of_a_kernel_are_those_of_its_caller():
+    @kernel
+    def double(values):
+        for i in range(len(values)):
+            values[i] *= 2.0
+        return values
+
+    values = np.arange(3.0)
+    assert double(values) is values
+    assert sys.getrefcount(values) == 2
+    np.testing.assert_array_equal(values, [0.0, 2.0, 4.0])

@@ -6,7 +6,6 @@ import pytest
 from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.lockstep.costs import tally, tally_each, tally_rating, tally_steps
 from plangym_ext.planners.rating import first_improper
-from plangym_ext.planners.trees.borrowed import borrowed
 
 
 def both(kernel):
@@ -56,8 +55,3 @@ def test_a_policy_has_no_negative_entries_and_sums_to_one(run):
     assert run(good[:0]) == -1
     for wrong in ([0.5, 0.6], [-0.5, 1.5], [np.nan, 1.0], [np.inf, 0.0]):
         assert run(np.array([[0.5, 0.5], wrong], np.float32)) == 1
-
-
-def test_borrowing_does_nothing_in_python():
-    array = np.zeros(3)
-    assert borrowed(array) is array

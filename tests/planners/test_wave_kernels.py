@@ -9,7 +9,7 @@ from plangym_ext.planners.lockstep.wave_kernels import (
     SearchData,
     Tallies,
     WaveResult,
-    allowances,
+    allow,
     edges,
     for_types_of,
     new_wave,
@@ -27,10 +27,10 @@ def both(kernel):
 def tallies(batch, **counted):
     zeros = {"done": np.zeros(batch, np.int64), "in_flight": np.zeros(batch, np.int64)}
     rest = {"full": np.zeros(batch, np.bool_), "counts": np.zeros((4, batch), np.int64)}
-    return Tallies(**{**zeros, **rest, **counted})
+    return Tallies(**{**zeros, **rest, **counted}, left=np.zeros(batch, np.int64))
 
 
-@both(allowances)
+@both(allow)
 def test_a_tree_may_have_what_no_limit_forbids(run):
     steps = np.zeros((4, 4), np.int64)
     steps[0] = [0, 0, 0, 7]
@@ -38,8 +38,10 @@ def test_a_tree_may_have_what_no_limit_forbids(run):
         4, done=np.array([0, 9, 5, 0]), in_flight=np.array([0, 0, 4, 1]), counts=steps
     )
     # A wave of 4; 10 simulations; 12 steps, 2 per simulation, (12 - 7) // 2 - 1 = 1.
-    np.testing.assert_array_equal(run(counted, Limits(10, 12, 2), 4), [4, 1, 1, 1])
-    np.testing.assert_array_equal(run(counted, Limits(10, -1, 2), 4), [4, 1, 1, 4])
+    run(counted, Limits(10, 12, 2), 4)
+    np.testing.assert_array_equal(counted.left, [4, 1, 1, 1])
+    run(counted, Limits(10, -1, 2), 4)
+    np.testing.assert_array_equal(counted.left, [4, 1, 1, 4])
 
 
 def data_of(tree, counted, first_action=5):

@@ -5,6 +5,12 @@ without a check of every divisor; `fastmath` is off everywhere, so that every su
 the order in which it is written. `nogil` lets threads run kernels side by side. What is
 compiled is kept on disk, see `KernelCache`. No C code calls kernels, so the function for that,
 `cfunc_wrapper`, is left out: it would be compiled with each of them.
+
+Kernels count no references (numba's `_nrt`): whoever calls one holds its arrays meanwhile. To
+count up and down in each function for the dozens of arrays of a search would take longer than
+the search, and is a fifth of what has to be compiled. So a kernel makes no arrays, as nothing
+would free them, and returns none; numba refuses to compile one that does. Those that have to
+are an `allocating_kernel` or an `allocating_part`; such a part returns none either.
 """
 
 from __future__ import annotations
@@ -29,7 +35,9 @@ if HAS_PARTS:
     shortcuts.take()
 
 # `Any`, as the stubs of numba do not know all of its options.
-_OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+_COUNTING: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": True}
+#: What all kernels are compiled with, but those that make arrays.
+OPTIONS: Any = {**_COUNTING, "_nrt": False}
 
 
 def part_options() -> dict[str, Any]:
@@ -43,7 +51,12 @@ def part_options() -> dict[str, Any]:
 
 def kernel(function: Function) -> Function:
     """Compile a function when it is first called; `py_func` is the plain one."""
-    return _kept(function, numba.njit(**_OPTIONS)(function))
+    return _kept(function, numba.njit(**OPTIONS)(function))
+
+
+def allocating_kernel(function: Function) -> Function:
+    """Compile as `kernel` does a function that makes arrays, or returns some."""
+    return _kept(function, numba.njit(**_COUNTING)(function))
 
 
 def kernel_part(function: Function) -> Function:
@@ -51,7 +64,12 @@ def kernel_part(function: Function) -> Function:
 
     The compiler decides whether it is called there or its text copied.
     """
-    return _part(function, _OPTIONS)
+    return _part(function, OPTIONS)
+
+
+def allocating_part(function: Function) -> Function:
+    """Compile as `kernel_part` does a function that makes arrays for itself, and returns none."""
+    return _part(function, _COUNTING)
 
 
 def kernel_inline(function: Function) -> Function:
@@ -60,7 +78,7 @@ def kernel_inline(function: Function) -> Function:
     A call copies what describes each array that is passed on, which can take longer than
     the function itself.
     """
-    return _part(function, {"forceinline": True, **_OPTIONS})
+    return _part(function, {"forceinline": True, **OPTIONS})
 
 
 def _part(function: Function, options: Any) -> Function:

@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.compiling.jit import allocating_kernel
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.noise import Noise
 from plangym_ext.learn.torch_extra import functional, torch
@@ -109,7 +109,7 @@ def _weights(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.exp(logits - np.maximum.reduce(logits, axis=1, keepdims=True))
 
 
-@kernel
+@allocating_kernel
 def choose(logits: Any, uniform: Any, index: Any) -> None:
     """Choose one column of each row, in proportion to its exponential; 0 if one is no number.
 

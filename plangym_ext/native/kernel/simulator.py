@@ -46,7 +46,7 @@ class Functions(NamedTuple):
         advance: `(context, rows, row, action, lane) -> (reward, terminated, truncated)`,
             one control step in place. The row is not sealed.
         seal: `(context, rows, row)`, makes it a row that any env takes.
-        observe: `(context, rows, row, lane) -> obs`, `[*obs]`, overwritten by the next.
+        observe: `(context, rows, row, lane)`, writes what is seen to `context.obs[lane]`.
         can_observe: `(context, rows, row, lane) -> bool`, whether no number of its
             observation is infinite or not a number.
         mask: `(context, lane, out)`, writes to `out` `[A]` which actions the row that
@@ -181,10 +181,8 @@ def _functions(
         rules = context.rules
         seal_rows(rows.words[row : row + 1], rules.header, rules.weights)
 
-    def observed(context: Any, rows: Any, row: int, lane: int) -> Any:
-        obs = context.obs[lane]
-        observe(rows.state[row], context.params, obs)
-        return obs
+    def observed(context: Any, rows: Any, row: int, lane: int) -> None:
+        observe(rows.state[row], context.params, context.obs[lane])
 
     def float_obs_is_finite(context: Any, rows: Any, row: int, lane: int) -> Any:
         observe(rows.state[row], context.params, context.obs[lane])
