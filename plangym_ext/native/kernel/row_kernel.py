@@ -48,7 +48,7 @@ class RowRules(NamedTuple):
 def all_finite(values: Any) -> bool:
     """Return whether no value is infinite or not a number."""
     odd = 0
-    for value in values.reshape(-1):  # without a way out, so that it runs on whole vectors
+    for value in values.flat:  # without a way out, so that it runs on whole vectors
         odd += not np.isfinite(value)
     return odd == 0
 
