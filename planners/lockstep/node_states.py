@@ -185,16 +185,3 @@ def scatter(rows: States, trees: Index, nodes: Index, states: States) -> None:
         b, n = trees[i], nodes[i]
         for s in range(rows.shape[2]):
             rows[b, n, s] = states[i, s]
-
-
-def node_states(model: SearchModel, shape: tuple[int, int, int], *, slots: bool) -> NodeStates:
-    """Return where the states of a search are to be kept.
-
-    Args:
-        model: what steps.
-        shape: B, N and S.
-        slots: in slots of the model, if it has any.
-    """
-    if slots and hasattr(model, "step_slots"):
-        return SlotStates(model, shape[0], shape[1])
-    return ArrayStates(model, *shape)

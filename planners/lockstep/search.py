@@ -15,9 +15,10 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.costs import Costs
-from plangym_ext.planners.lockstep.node_states import node_states
+from plangym_ext.planners.lockstep.node_states import ArrayStates, NodeStates, SlotStates
 from plangym_ext.planners.lockstep.reuse import reuse
 from plangym_ext.planners.lockstep.settings import SearchSettings
+from plangym_ext.planners.lockstep.simulated_states import simulated_states
 from plangym_ext.planners.lockstep.wave_kernels import (
     Limits,
     SearchData,
@@ -83,9 +84,7 @@ class Search:
         self.tree = new_tree(batch, settings.capacity, num_actions)
         self._is_new = True
         nodes = settings.capacity if settings.stores_states else 1
-        # A rater that reads states would have to copy them out of their slots again.
-        slots = settings.slots and not rater.reads_states
-        self.states = node_states(self.model, (batch, nodes, width), slots=slots)
+        self.states = self._states(batch, nodes, width, num_actions)
         self.rngs: Sequence[Rng] = ()
         self.halving = no_halving(batch) if settings.selection.rule == GUMBEL else None
         self.soft: Soft | None = None
@@ -102,6 +101,20 @@ class Search:
         self._finished = self._nothing  # rated, and not yet written
         self._data: SearchData | None = None  # of this plan, made when it selects a wave
         self._kernel: Callable[..., tuple[int, int]] | None = None
+
+    def _states(self, batch: int, nodes: int, width: int, num_actions: int) -> NodeStates:
+        """Return where the states of the nodes are kept."""
+        model, settings = self.model, self.settings
+        found: NodeStates | None = None
+        # A rater that reads states would have to copy them out of their slots again, or of the
+        # rows that are stepped in place.
+        if self.rater.reads_states:
+            pass
+        elif settings.slots and hasattr(model, "step_slots"):
+            found = SlotStates(model, batch, nodes)
+        elif settings.compiled and settings.waves_in_flight == 1:
+            found = simulated_states(model, batch, nodes, width, num_actions)
+        return found or ArrayStates(model, batch, nodes, width)
 
     def fits(self, request: PlanRequest) -> bool:
         """Return whether what is asked for can be grown in the memory of this search."""

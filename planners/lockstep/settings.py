@@ -27,3 +27,4 @@ class SearchSettings:
     keep_tree: bool = False
     slots: bool = False
     waves_in_flight: int = 1
+    compiled: bool = True  # have compiled code step, where the env offers its rules

@@ -34,7 +34,8 @@ class BanditSearch(TreeSearch):
             what was tried once can be played again.
         compiled: run whole simulations in compiled code if the env has a kernel, and
             leaves are rated by random rollouts, by an evaluator made with
-            `planners.evaluators.from_code`, or not at all. The plan is the same. The
+            `planners.evaluators.from_code`, or not at all; with another evaluator the steps
+            alone. The plan is the same. The
             code is compiled by the first plan, which takes some seconds, and kept on disk.
     """
 
@@ -66,8 +67,8 @@ class BanditSearch(TreeSearch):
             )
 
     def _own_settings(self) -> dict[str, Any]:
-        """Return what the played action has most of."""
-        return {"choice": self.choice}
+        """Return what the played action has most of, and whether compiled code may step."""
+        return {"choice": self.choice, "compiled": bool(self.compiled)}
 
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""

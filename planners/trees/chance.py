@@ -73,7 +73,7 @@ def descend_by_chance(tree: Tree, chances: Chances, b: int, selection: Selection
     """
     node, capacity = int(np.int64(ROOT)), tree.parent.shape[1]
     while tree.kind[b, node] == OPEN:
-        action = choose(tree, b, node, selection, None)
+        action = choose(tree, b, node, selection.rule, selection, None)
         if action == NO_ACTION:
             for a in range(tree.order.shape[1]):
                 if tree.legal[b, node, a]:

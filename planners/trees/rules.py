@@ -128,14 +128,3 @@ def uct_action(tree: Tree, b: int, node: int, c: float, scale: int) -> int:
         if score > best_score:
             best, best_score = a, score
     return best
-
-
-@kernel_inline
-def bandit_action(
-    tree: Tree, b: int, node: int, rule: int | None, c: float, scale: int, fpu_reduction: float
-) -> int:
-    """Return the action of PUCT, which is rule None, or else of UCT."""
-    # Compiled for an argument that is None, only the first is there.
-    if rule is None:
-        return puct_action(tree, b, node, c, scale, fpu_reduction)
-    return uct_action(tree, b, node, c, scale)

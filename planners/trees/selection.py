@@ -8,7 +8,7 @@ import numpy as np
 
 from plangym_ext.core.compiling.jit import kernel_inline, kernel_part
 from plangym_ext.planners.trees.gumbel import Halving, halving_action, improved_action
-from plangym_ext.planners.trees.rules import bandit_action
+from plangym_ext.planners.trees.rules import puct_action, uct_action
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
     OPEN,
@@ -38,16 +38,29 @@ class Selection(NamedTuple):
 
 
 @kernel_inline
-def choose(tree: Tree, b: int, node: int, selection: Selection, halving: Halving | None) -> int:
-    """Return the action to follow from an open node, NO_ACTION if none can be."""
-    # Compiled for an argument that is None, only one of these branches is there.
+def choose(
+    tree: Tree, b: int, node: int, rule: int | None, selection: Selection, halving: Halving | None
+) -> int:
+    """Return the action to follow from an open node, NO_ACTION if none can be.
+
+    Args:
+        tree: the trees.
+        b: which tree.
+        node: its index there.
+        rule: of the selection.
+        selection: the numbers of the rule.
+        halving: the schedule at the roots for GUMBEL; None for the other rules.
+    """
+    # Compiled for arguments that are None, as a whole, only one of these branches is there.
     if halving is not None:
         c_visit, c_scale = selection.c_visit, selection.c_scale
         if node == ROOT:
             return halving_action(tree, b, halving, selection.scale, c_visit, c_scale)
         return improved_action(tree, b, node, selection.scale, c_visit, c_scale)
-    rule, c, scale, fpu_reduction, _, _ = selection
-    return bandit_action(tree, b, node, rule, c, scale, fpu_reduction)
+    c, scale = selection.c, selection.scale
+    if rule is None:
+        return puct_action(tree, b, node, c, scale, selection.fpu_reduction)
+    return uct_action(tree, b, node, c, scale)
 
 
 @kernel_inline
@@ -61,7 +74,7 @@ def descend(tree: Tree, b: int, selection: Selection, halving: Halving | None) -
     # As a literal, all that is called from here would be compiled a second time for it.
     node = int(np.int64(ROOT))
     while tree.kind[b, node] == OPEN:
-        action = choose(tree, b, node, selection, halving)
+        action = choose(tree, b, node, selection.rule, selection, halving)
         if action == NO_ACTION:
             for a in range(tree.order.shape[1]):
                 if tree.legal[b, node, a]:

@@ -53,7 +53,7 @@ def choose_child(
     """Return the action to follow to one of a node's children, NO_ACTION if it has none."""
     # Compiled for None, only this is there.
     if num_children is None:
-        return choose(tree, b, node, selection, halving)
+        return choose(tree, b, node, selection.rule, selection, halving)
     return choose_drawn(tree, b, node, selection, halving)
 
 
@@ -81,7 +81,7 @@ def choose_drawn(
         weight = weight / mass if mass > 0.0 else weight
     rule, _, scale, fpu_reduction, c_visit, c_scale = selection
     rescaled = Selection(rule, weight, scale, fpu_reduction, c_visit, c_scale)
-    action = choose(tree, b, node, rescaled, halving)
+    action = choose(tree, b, node, rule, rescaled, halving)
     if hidden > 0:
         legal[:] = known
     return action

@@ -8,6 +8,7 @@ search's own. It must be at most 25 %, and a call must have at least 24 rows in 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
@@ -33,9 +34,13 @@ class Timed:
         self.call, self.seconds = call, 0.0
 
     def __call__(self, *args, **kwargs):
+        return self.run(self.call, *args, **kwargs)
+
+    def run(self, call, *args, **kwargs):
+        """Count what another call takes."""
         started = time.perf_counter()
         try:
-            return self.call(*args, **kwargs)
+            return call(*args, **kwargs)
         finally:
             self.seconds += time.perf_counter() - started
 
@@ -44,8 +49,28 @@ class Model:
     """The env as a search sees it, with a clock on what it steps."""
 
     def __init__(self, env):
-        self.action_space = env.action_space
+        self.action_space, self.observation_space = env.action_space, env.observation_space
         self.step_batch = Timed(env.step_batch)
+        self._env = env
+
+    def simulator(self):
+        """What compiled code steps by; what it steps is on the clock too."""
+        offer = getattr(self._env, "simulator", None)
+        return None if offer is None else Rules(offer(), self.step_batch)
+
+
+class Rules:
+    """A simulator whose compiled code is on the clock of the batches."""
+
+    def __init__(self, simulator, clock):
+        self._simulator, self._clock = simulator, clock
+
+    def __getattr__(self, name):
+        return getattr(self._simulator, name)
+
+    def build(self, make, example):
+        """The same code; the clock counts what it takes."""
+        return functools.partial(self._clock.run, self._simulator.build(make, example))
 
 
 def measure(env, evaluator, wave, repeats):
@@ -82,8 +107,9 @@ def page(rows, repeats):
         "## A search with a network",
         "",
         f"{TREES} trees of {SIMULATIONS} simulations on CartPole; an MLP of two layers of 64 as",
-        "evaluator, on one thread. Shares of a plan's time: in the env's `step_batch`, in",
-        "the evaluator, and outside both, which is the search's own. A wave is one call. Medians",
+        "evaluator, on one thread. Shares of a plan's time: in the env's `step_batch`, or",
+        "in compiled code that steps by its rules, in the evaluator, and outside both, which is",
+        "the search's own. A wave is one call. Medians",
         f"of {repeats} plans. Asked for are at least {LEAST_ROWS} rows per call and at most",
         f"{MOST_OUTSIDE:.0%} outside. `tests/benchmarks/evaluator.py` measures it.",
         "",

@@ -5,14 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import gymnasium as gym
 import numpy as np
 import pytest
+from compiled_moves import assert_equal_moves
+from counting_env import counting
 
 import plangym_ext
 from plangym_ext.errors import DamagedState, EnvClosed, InvalidObservation
 from plangym_ext.native.threads import SharingThreads
-from plangym_ext.planners import MCTS, STS, OpenLoopMCTS, play
+from plangym_ext.planners import MCTS, STS, OpenLoopMCTS
 from plangym_ext.planners.compiled import search
 from plangym_ext.planners.evaluators import from_code, from_value
 
@@ -21,47 +22,6 @@ pytestmark = pytest.mark.slow  # loops are compiled, or loaded
 
 def upright(obs):
     return 1.0 - abs(obs[2])
-
-
-def both_ways(name, cls, *, seed=3, max_steps=6, num_episodes=2, make=None, **options):
-    """The episodes and the last trees of a planner, compiled and not."""
-    found = []
-    for compiled in (True, False):
-        planner = cls(compiled=compiled, return_tree=True, **options)
-        moves = []
-
-        def look(move, planner=planner, moves=moves, wanted=compiled):
-            assert (planner._kept.beside is not None) == wanted, "whether it was compiled"
-            moves.append(move)
-
-        with plangym_ext.make(name, **(make or {})) as env:
-            assert env.backend == "kernel"
-            play(
-                env,
-                planner,
-                seed=seed,
-                max_steps=max_steps,
-                num_episodes=num_episodes,
-                callback=look,
-            )
-        found.append((moves, planner))
-    return found
-
-
-def assert_equal_moves(name, cls, **options):
-    (moves, planner), (others, _) = both_ways(name, cls, **options)
-    assert len(moves) == len(others) > 0
-    for move, other in zip(moves, others, strict=True):
-        one, two = move.plan, other.plan
-        assert move.state.tobytes() == other.state.tobytes()
-        assert (one.action, one.value, one.full) == (two.action, two.value, two.full)
-        for field in ("visits", "q", "weights"):
-            assert getattr(one, field).tobytes() == getattr(two, field).tobytes(), field
-        for field in one.tree._fields:
-            assert getattr(one.tree, field).tobytes() == getattr(two.tree, field).tobytes(), field
-        for field in ("model_steps", "expansions", "evaluator_rows", "restores"):
-            assert getattr(one.budget, field) == getattr(two.budget, field), field
-    return moves, planner
 
 
 @pytest.mark.parametrize(
@@ -262,66 +222,6 @@ def test_a_root_that_is_no_good_is_refused_as_always():
             MCTS(8).plan(env, state, rng=0)
     with pytest.raises(EnvClosed):
         MCTS(8).plan(env, state, rng=0)
-
-
-class Counting(gym.Env):
-    """Adds 1 or 2 to a count; at 5 it pays, or shows, what `broken` says."""
-
-    def __init__(self, broken="nothing"):
-        self.broken, self.count = broken, 0
-        high = np.inf if broken == "infinite obs" else 1e6
-        self.observation_space = gym.spaces.Box(-high, high, (1,), np.float64)
-        self.action_space = gym.spaces.Discrete(2)
-
-    def _shown(self):
-        values = {"infinite obs": np.inf, "no obs": np.nan}
-        return values.get(self.broken, 5.0) if self.count == 5 else float(self.count)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.count = 0
-        return np.array([0.0]), {}
-
-    def step(self, action):
-        self.count += int(action) + 1
-        reward = np.nan if self.broken == "no reward" and self.count == 5 else float(self.count)
-        return np.array([self._shown()]), reward, self.count >= 9, False, {}
-
-    def get_state(self):
-        return np.array([self.count], np.int64).view(np.uint8)
-
-    def set_state(self, state):
-        self.count = int(np.array(state).view(np.int64)[0])
-
-
-COUNT = np.dtype([("count", "<i8")])
-
-
-def step(state, params, action, info):
-    state["count"] += action + 1
-    bad = params[0] == 1 and state["count"] == 5
-    return np.nan if bad else float(state["count"]), state["count"] >= 9, False
-
-
-def reset(state, params):
-    state["count"] = 0
-
-
-def observe(state, params, obs):
-    obs[0] = state["count"]
-    if state["count"] == 5 and params[0] == 2:
-        obs[0] = np.inf
-    if state["count"] == 5 and params[0] == 3:
-        obs[0] = np.nan
-
-
-BROKEN = ["nothing", "no reward", "infinite obs", "no obs"]
-
-
-def counting(broken):
-    kernel = plangym_ext.Kernel(COUNT, step, reset, observe, (BROKEN.index(broken),))
-    env = plangym_ext.GymEnv(lambda: Counting(broken), name="Counting")
-    return plangym_ext.KernelEnv(env, kernel)
 
 
 @pytest.mark.parametrize(

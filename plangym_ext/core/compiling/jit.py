@@ -6,7 +6,7 @@ the order in which it is written. `nogil` lets threads run kernels side by side.
 compiled is kept on disk, see `KernelCache`. No C code calls kernels, so the function for that,
 `cfunc_wrapper`, is left out: it would be compiled with each of them.
 
-Kernels count no references (numba's `_nrt`): whoever calls one holds its arrays meanwhile. To
+Kernels count no references (numba's `_nrt`): the caller of one holds its arrays meanwhile. To
 count up and down in each function for the dozens of arrays of a search would take longer than
 the search, and is a fifth of what has to be compiled. So a kernel makes no arrays, as nothing
 would free them, and returns none; numba refuses to compile one that does. Those that have to
