@@ -23,9 +23,9 @@ class Steps(NamedTuple):
 
     capacity: int  # N, nodes of a tree: row b * N + n is node n of tree b
     actions: npt.NDArray[np.int64]  # [L]
-    trees: npt.NDArray[np.int32]  # [L]
-    parents: npt.NDArray[np.int32]  # [L]
-    nodes: npt.NDArray[np.int32]  # [L]
+    trees: Index  # [L]
+    parents: Index  # [L]
+    nodes: Index  # [L]
 
 
 class Outcome(NamedTuple):
@@ -98,13 +98,10 @@ class SimulatedStates(ArrayStates):
         return super().step(actions, trees, parents, nodes)
 
     def _room(self, size: int) -> Outcome:
+        over, cut, swaps = np.empty((3, size), np.bool_)
         masked = size if self._simulator.has_masks else 0
-        return Outcome(
-            np.empty(size),
-            *np.empty((2, size), np.bool_),
-            np.empty((masked, self._num_actions), np.bool_),
-            np.empty(size, np.bool_),
-        )
+        legal = np.empty((masked, self._num_actions), np.bool_)
+        return Outcome(np.empty(size), over, cut, legal, swaps)
 
     def _stepped(self, steps: Steps, obs: npt.NDArray[Any]) -> bool:
         """Step in compiled code; return whether that went well."""

@@ -170,7 +170,8 @@ class Descent(NamedTuple):
 def new_descent(room: int, num_actions: int) -> Descent:
     """Return room for so many simulations."""
     indices, flags = np.empty((6, room), np.int32), np.empty((2, room), np.bool_)
-    return Descent(*indices, np.empty(room), *flags, *np.empty((2, room * num_actions), np.int32))
+    new = np.empty((2, room * num_actions), np.int32)
+    return Descent._make([*indices, np.empty(room), *flags, *new])
 
 
 @kernel_inline
