@@ -23,9 +23,9 @@ class Steps(NamedTuple):
 
     capacity: int  # N, nodes of a tree: row b * N + n is node n of tree b
     actions: npt.NDArray[np.int64]  # [L]
-    trees: Index  # [L]
-    parents: Index  # [L]
-    nodes: Index  # [L]
+    trees: npt.NDArray[np.int32]  # [L]
+    parents: npt.NDArray[np.int32]  # [L]
+    nodes: npt.NDArray[np.int32]  # [L]
 
 
 class Outcome(NamedTuple):
@@ -73,6 +73,7 @@ class SimulatedStates(ArrayStates):
         self._two_players = num_players(model) == 2
         self._obs_is_number = _space_of(model).shape == ()
         self._context = simulator.context(1)
+        # What compiled code sees of the rows, and of which rows that is.
         self._viewed, self._views = self.rows, self._views_of(self.rows)
         self._outcome = self._room(0)
         self._loop: Callable[..., bool] | None = None
@@ -87,13 +88,16 @@ class SimulatedStates(ArrayStates):
         self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index
     ) -> Transitions:
         """Step in place; the answer has no states."""
-        size = len(actions)
-        steps = Steps(self.rows.shape[1], actions, trees, parents, nodes)
+        size, capacity = len(actions), self.rows.shape[1]
         if len(self._outcome.rewards) != size:
             self._outcome = self._room(size)
         seen = self._context.obs
         obs = np.empty((size, *seen.shape[1:]), seen.dtype)
-        if self._stepped(steps, obs):
+        # Compiled code looks at no type: indices are those that it was compiled for.
+        indices = (np.ascontiguousarray(given, np.int32) for given in (trees, parents, nodes))
+        steps = Steps(capacity, np.ascontiguousarray(actions, np.int64), *indices)
+        # They are wider where the model has returned wider ones, which its rules here do not know.
+        if self.rows.shape[2] == self._simulator.width and self._stepped(steps, obs):
             return self._answer(obs)  # type: ignore[return-value]
         return super().step(actions, trees, parents, nodes)
 
