@@ -14,6 +14,7 @@ from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.devices import check_device
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.networks.quick_forward import QuickNetwork, is_plain
 from plangym_ext.learn.networks.state import load_network_state
 from plangym_ext.learn.torch_extra import nn, torch
 
@@ -85,7 +86,8 @@ class NetworkEvaluator:
         distribution = getattr(network, "distribution", None)
         self._discrete = distribution is None or distribution.num_actions is not None
         # Dynamic: waves differ in their number of leaves, and each new one would be compiled.
-        self._forward: Any = torch.compile(network, dynamic=True) if compile else network
+        self._compiled: Any = torch.compile(network, dynamic=True) if compile else None
+        self._quick: QuickNetwork | None = None
 
     #: Planners that know what can be played tell it: `evaluator(obs, legal)`.
     heeds_masks = True
@@ -187,8 +189,21 @@ class NetworkEvaluator:
     def _run(self, obs: Any) -> NetworkOutput:
         self.calls += 1
         self.rows += num_rows(obs)
-        out: NetworkOutput = self._forward(mapped(self._tensor, obs))
+        out: NetworkOutput = self._forward()(mapped(self._tensor, obs))
         return out
+
+    def _forward(self) -> Any:
+        """Return what evaluates tensors as the network does, and as fast as it is known."""
+        if self._compiled is not None:
+            return self._compiled
+        # Looked at in every call, as layers may be replaced in between.
+        if self._quick is None or not self._quick.fits(self.network):
+            self._quick = QuickNetwork(self.network) if is_plain(self.network) else None
+        return self._quick or self.network
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what holds on to the layers of this very network."""
+        return {**self.__dict__, "_quick": None}
 
     def _tensor(self, part: Any) -> Any:
         rows = np.asarray(part)

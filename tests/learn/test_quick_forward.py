@@ -10,8 +10,22 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary
 
-from plangym_ext.learn import ActorCriticAgent, AgentConfig, Inputs, RowNoise, make_agent_network
-from plangym_ext.learn.networks.quick_forward import QuickForward, is_simple
+from plangym_ext.learn import (
+    ActorCriticAgent,
+    AgentConfig,
+    Inputs,
+    NetworkConfig,
+    NetworkEvaluator,
+    RowNoise,
+    make_agent_network,
+    make_network,
+)
+from plangym_ext.learn.networks.quick_forward import (
+    QuickForward,
+    QuickNetwork,
+    is_plain,
+    is_simple,
+)
 from plangym_ext.learn.networks.tanh import Tanh
 
 VECTOR = Box(-np.inf, np.inf, (5,), np.float32)
@@ -35,6 +49,20 @@ NOT_SIMPLE = {
     "previous action": (VECTOR, Discrete(3), AgentConfig(previous_action=True)),
     "previous reward": (VECTOR, Discrete(3), AgentConfig(previous_reward=True)),
     "parts": (Dict({"a": VECTOR, "b": VECTOR}), Discrete(3), AgentConfig()),
+}
+
+
+PLAIN = {
+    "vector": (VECTOR, Discrete(3), NetworkConfig(hidden=(64, 64))),
+    "doubles": (Box(-1.0, 1.0, (4,), np.float64), Discrete(3), NetworkConfig(hidden=(8,))),
+    "all heads": (VECTOR, Discrete(3), NetworkConfig(heads=("policy", "value", "q"))),
+    "scaled": (VECTOR, TORQUES, NetworkConfig(value_scale=3.0)),
+    "no layers": (VECTOR, Discrete(3), NetworkConfig(hidden=())),
+    "board": (Box(0, 1, (8, 8, 7), np.uint8), Discrete(4), NetworkConfig(hidden=(8,))),
+    "residual": (Box(0, 1, (8, 8, 7), np.uint8), Discrete(4), NetworkConfig(kind="residual")),
+    "normalised": (VECTOR, Discrete(3), NetworkConfig(layer_norm=True)),
+    "number": (Discrete(7), Discrete(4), NetworkConfig()),
+    "bits": (MultiBinary(5), Discrete(4), NetworkConfig()),
 }
 
 
@@ -106,6 +134,53 @@ def test_a_copy_of_an_agent_has_weights_of_its_own(copied):
         agent.network.value_head.bias.add_(1.0)
     np.testing.assert_array_equal(value_of(other, obs), before)
     assert (value_of(agent, obs) != before).all()
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_planners_networks_are_asked_to_the_same_bits(name):
+    network, obs = make_network(*PLAIN[name], seed=0), observed(PLAIN[name][0])
+    assert is_plain(network)
+    quick = QuickNetwork(network)
+    # Heads begin at zero.
+    torch.manual_seed(0)
+    for _ in range(2):
+        with torch.no_grad():
+            for part in network.parameters():
+                part.add_(0.1 * torch.randn(part.shape))
+        with torch.inference_mode():
+            assert_equal(quick(torch.from_numpy(obs)), network(torch.from_numpy(obs)))
+        assert_equal(quick(torch.from_numpy(obs)), network(torch.from_numpy(obs)))
+        prior, value = NetworkEvaluator(network)(obs)
+        with torch.inference_mode():
+            out = network(torch.from_numpy(obs))
+        np.testing.assert_array_equal(value, out.value)
+        if prior is not None:
+            np.testing.assert_array_equal(prior, torch.softmax(out.policy_logits, dim=1))
+
+
+def test_an_evaluator_sees_layers_that_were_replaced_and_those_who_look_on():
+    network, obs = make_network(*PLAIN["vector"], seed=0), observed(VECTOR)
+    evaluator, seen = NetworkEvaluator(network), []
+    evaluator(obs)
+    network.heads = torch.nn.Linear(64, 4)
+    _, value = evaluator(obs)
+    with torch.inference_mode():
+        np.testing.assert_array_equal(value, network(torch.from_numpy(obs)).value)
+    network.heads.register_forward_hook(lambda *parts: seen.append(len(parts)))
+    evaluator(obs)
+    assert seen == [3]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_a_copy_of_an_evaluator_has_weights_of_its_own(copied):
+    obs = observed(VECTOR)
+    evaluator = NetworkEvaluator(make_network(*PLAIN["vector"], seed=0))
+    _, before = evaluator(obs)
+    other = copied(evaluator)
+    with torch.no_grad():
+        evaluator.network.heads.bias.add_(1.0)
+    np.testing.assert_array_equal(other(obs)[1], before)
+    assert (evaluator(obs)[1] != before).all()
 
 
 def value_of(agent, obs):

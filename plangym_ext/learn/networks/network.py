@@ -56,7 +56,10 @@ class Network(nn.Module):
 
     def forward(self, obs: torch.Tensor) -> NetworkOutput:
         """Evaluate `[B, *obs]`."""
-        out = self.heads(self.body(self.encoder(obs)))
+        return self.output_of(self.heads(self.body(self.encoder(obs))))
+
+    def output_of(self, out: torch.Tensor) -> NetworkOutput:
+        """Return what `[B, W]`, the numbers of all heads, say."""
         # Heads that are left out have a width of 0: a slice of nothing.
         policy, value, q = torch.split(out, self._widths, dim=1)
         return NetworkOutput(

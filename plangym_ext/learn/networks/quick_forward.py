@@ -1,4 +1,4 @@
-"""The forward pass of an agent's network without torch's bookkeeping around every layer."""
+"""The forward pass of a network without torch's bookkeeping around every layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.inputs import InputBody
-from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.networks.network import Network, NetworkOutput
 from plangym_ext.learn.networks.observations import ObservationEncoder
 from plangym_ext.learn.networks.tanh import Tanh
 from plangym_ext.learn.torch_extra import functional, nn, torch
@@ -23,8 +23,30 @@ _TANH = Tanh()
 _KNOWN = {"normalizer", "body", "heads", "value_body", "value_head"}
 
 
+class _Parts:
+    """The parts that a network had when this was made, and whether it still has them."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        #: Of each module: the dict of its parts, what that held, and the dicts of its hooks.
+        self._parts = [
+            (m._modules, [*m._modules.values()], m._forward_hooks, m._forward_pre_hooks)
+            for m in network.modules()
+        ]
+
+    def are_of(self, network: nn.Module) -> bool:
+        """Return whether this is the network, and it has the same parts and no hooks."""
+        if network is not self._network:
+            return False
+        for parts, known, hooks, pre_hooks in self._parts:
+            # Anything that was added or replaced since then would be left out here.
+            if hooks or pre_hooks or [*parts.values()] != known:
+                return False
+        return True
+
+
 class QuickForward:
-    """Evaluates observations as the network does, to the bit, layer after layer.
+    """Evaluates observations as an agent's network does, to the bit, layer after layer.
 
     To call a module takes 4 us beside what the module does, which in a network of a dozen small
     layers is a third of the time. Weights are read in every call; layers are those of the time
@@ -35,12 +57,7 @@ class QuickForward:
     """
 
     def __init__(self, network: AgentNetwork) -> None:
-        self._network = network
-        #: Of each module: the dict of its parts, what that held, and the dicts of its hooks.
-        self._parts = [
-            (m._modules, [*m._modules.values()], m._forward_hooks, m._forward_pre_hooks)
-            for m in network.modules()
-        ]
+        self._network, self._parts = network, _Parts(network)
         self._normalizer, self._layout = network.normalizer, network.body.layout
         self._casts = _only_casts(_first(network.body.parts[0]))
         self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
@@ -51,13 +68,7 @@ class QuickForward:
 
     def fits(self, network: nn.Module) -> bool:
         """Return whether a network is the one that this was made for, and has the same parts."""
-        if network is not self._network:
-            return False
-        for parts, known, hooks, pre_hooks in self._parts:
-            # Anything that was added or replaced since then would be left out here.
-            if hooks or pre_hooks or [*parts.values()] != known:
-                return False
-        return True
+        return self._parts.are_of(network)
 
     def __call__(self, obs: Any) -> NetworkOutput:
         """Evaluate tensors `[B, *obs]`."""
@@ -73,6 +84,42 @@ class QuickForward:
         for layer in self._value:
             value = layer(value)
         return self._network.output_of(out, value[:, 0] if self._value else None)
+
+
+class QuickNetwork:
+    """The same for a network of planners.
+
+    Args:
+        network: for which `is_plain` holds.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network, self._parts = network, _Parts(network)
+        self._casts = network.encoder.only_casts
+        modules = network.encoder, network.body, network.heads
+        self._layers = [layer for module in modules for layer in _leaves(module)]
+
+    def fits(self, network: nn.Module) -> bool:
+        """Return whether a network is the one that this was made for, and has the same parts."""
+        return self._parts.are_of(network)
+
+    def __call__(self, obs: Any) -> NetworkOutput:
+        """Evaluate a tensor `[B, *obs]`."""
+        out = obs
+        if self._casts and obs.dtype is not _FLOAT:
+            out = obs.to(_FLOAT)
+        for layer in self._layers:
+            out = layer(out)
+        return self._network.output_of(out)
+
+
+def is_plain(network: Any) -> bool:
+    """Return whether this is a planner's network with its own parts, and nothing else looks on."""
+    return (
+        type(network) is Network
+        and {name for name, _ in network.named_children()} == {"encoder", "body", "heads"}
+        and not _has_hooks(network)
+    )
 
 
 def forward_of(network: Any) -> Any:
@@ -91,8 +138,12 @@ def is_simple(network: Any) -> bool:
         and network.inputs_used == ("obs",)
         and len(network.body.parts) == 1
         and {name for name, _ in network.named_children()} <= _KNOWN
-        and not any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
+        and not _has_hooks(network)
     )
+
+
+def _has_hooks(network: nn.Module) -> bool:
+    return any(m._forward_hooks or m._forward_pre_hooks for m in network.modules())
 
 
 def _first(module: nn.Module) -> nn.Module:
