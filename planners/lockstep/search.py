@@ -105,14 +105,12 @@ class Search:
     def _states(self, batch: int, nodes: int, width: int, num_actions: int) -> NodeStates:
         """Return where the states of the nodes are kept."""
         model, settings = self.model, self.settings
+        # A rater that reads states would have to copy them again out of slots, or rows.
+        returned = self.rater.reads_states
+        if not returned and settings.slots and hasattr(model, "step_slots"):
+            return SlotStates(model, batch, nodes)
         found: NodeStates | None = None
-        # A rater that reads states would have to copy them out of their slots again, or of the
-        # rows that are stepped in place.
-        if self.rater.reads_states:
-            pass
-        elif settings.slots and hasattr(model, "step_slots"):
-            found = SlotStates(model, batch, nodes)
-        elif settings.compiled and settings.waves_in_flight == 1:
+        if not returned and settings.compiled and settings.waves_in_flight == 1:
             found = simulated_states(model, batch, nodes, width, num_actions)
         return found or ArrayStates(model, batch, nodes, width)
 
