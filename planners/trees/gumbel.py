@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import allocating_kernel, allocating_part, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_part
 from plangym_ext.planners.model import Rng
 from plangym_ext.planners.trees.rules import value_scale
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Array, Tree
@@ -25,12 +25,13 @@ class Halving(NamedTuple):
     noise: npt.NDArray[np.float64]  # [B, A] Gumbel(0) draws
     considered: npt.NDArray[np.int32]  # [B, n] visits that an action must have to be next
     phase_end: npt.NDArray[np.int32]  # [B, n] first simulation of the next phase
+    logits: npt.NDArray[np.float64]  # [B, A] to write on
 
 
 def no_halving(batch: int) -> Halving:
     """Return what a search holds before it draws one; what is compiled depends on its type."""
     empty = np.zeros((batch, 0), np.int32)
-    return Halving(np.zeros((batch, 0)), empty, empty)
+    return Halving(np.zeros((batch, 0)), empty, empty, np.zeros((batch, 0)))
 
 
 def halving_schedule(num_considered: int, num_simulations: int) -> tuple[list[int], list[int]]:
@@ -82,7 +83,7 @@ def new_halving(
     considered, ends = np.array(schedules, np.int32).swapaxes(0, 1)
     # From each search's own generator: the rows of a batch do not affect each other.
     noise = np.stack([rng.gumbel(size=tree.order.shape[1]) for rng in rngs])
-    return Halving(noise, considered.copy(), ends.copy())
+    return Halving(noise, considered.copy(), ends.copy(), np.empty_like(noise))
 
 
 @kernel_part
@@ -125,7 +126,7 @@ def improved_logits(
         out[a] += factor * (q - origin) * width
 
 
-@allocating_part
+@kernel_part
 def halving_action(
     tree: Tree, b: int, halving: Halving, scale: int, c_visit: float, c_scale: float
 ) -> int:
@@ -134,7 +135,7 @@ def halving_action(
     Of the actions that have been tried as often as the schedule says, the one
     with the highest noise + log P + sigma(q).
     """
-    logits = np.empty(tree.order.shape[1])
+    logits = halving.logits[b]
     improved_logits(tree, b, ROOT, scale, c_visit, c_scale, logits)
     now = tree.visits[b, ROOT] + tree.unobserved[b, ROOT]
     best, best_score = NO_ACTION, -np.inf
@@ -153,23 +154,19 @@ def halving_action(
     return best
 
 
-@allocating_part
+@kernel_part
 def improved_action(
-    tree: Tree, b: int, node: int, scale: int, c_visit: float, c_scale: float
+    tree: Tree, b: int, node: int, halving: Halving, scale: int, c_visit: float, c_scale: float
 ) -> int:
     """Return the action that brings visits closest to the improved policy (14).
 
     argmax_a softmax(improved logits)_a - n_a / (1 + n); NO_ACTION if there is none
     that is legal and not pending.
     """
-    logits = np.empty(tree.order.shape[1])
-    improved_logits(tree, b, node, scale, c_visit, c_scale, logits)
-    top = logits.max()
-    if top == -np.inf:
+    policy = halving.logits[b]
+    improved_logits(tree, b, node, scale, c_visit, c_scale, policy)
+    if softmax(policy) == -np.inf:
         return NO_ACTION
-    # Less the largest, so that exp cannot overflow; illegal actions have weight exp(-inf) = 0.
-    policy = np.exp(logits - top)
-    policy /= policy.sum()
     sims = 0
     for a in range(len(policy)):
         child = tree.children[b, node, a]
@@ -193,7 +190,27 @@ def improved_action(
     return best
 
 
-@allocating_kernel
+@kernel_part
+def softmax(logits: Array) -> float:
+    """Make weights that sum to 1 of logits `[A]`, in place; return the largest logit.
+
+    If that is -inf the logits stay as they are.
+    """
+    top, total = -np.inf, 0.0
+    for a in range(len(logits)):
+        top = max(top, logits[a])
+    if top == -np.inf:
+        return top
+    # Less the largest, so that exp cannot overflow; illegal actions have weight exp(-inf) = 0.
+    for a in range(len(logits)):
+        logits[a] = math.exp(logits[a] - top)
+        total += logits[a]
+    for a in range(len(logits)):
+        logits[a] /= total
+    return top
+
+
+@kernel
 def gumbel_summary(
     tree: Tree,
     halving: Halving,
@@ -216,7 +233,7 @@ def gumbel_summary(
             the highest noise + log P + sigma(q).
     """
     for b in range(len(best)):
-        logits = np.empty(tree.order.shape[1])
+        logits = weights[b]
         improved_logits(tree, b, ROOT, scale, c_visit, c_scale, logits)
         best[b], most, best_score = NO_ACTION, 0, -np.inf
         for a in range(len(logits)):
@@ -225,7 +242,4 @@ def gumbel_summary(
             score = halving.noise[b, a] + logits[a]
             if count > most or (count == most and count > 0 and score > best_score):
                 best[b], most, best_score = a, count, score
-        top = logits.max()
-        for a in range(len(logits)):
-            weights[b, a] = math.exp(logits[a] - top)
-        weights[b, :] /= weights[b, :].sum()
+        softmax(logits)

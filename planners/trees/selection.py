@@ -56,7 +56,7 @@ def choose(
         c_visit, c_scale = selection.c_visit, selection.c_scale
         if node == ROOT:
             return halving_action(tree, b, halving, selection.scale, c_visit, c_scale)
-        return improved_action(tree, b, node, selection.scale, c_visit, c_scale)
+        return improved_action(tree, b, node, halving, selection.scale, c_visit, c_scale)
     c, scale = selection.c, selection.scale
     if rule is None:
         return puct_action(tree, b, node, c, scale, selection.fpu_reduction)

@@ -5,7 +5,13 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS
-from plangym_ext.planners.trees.gumbel import halving_schedule, improved_action, improved_logits
+from plangym_ext.planners.trees.gumbel import (
+    halving_schedule,
+    improved_action,
+    improved_logits,
+    no_halving,
+    softmax,
+)
 from plangym_ext.planners.trees.rules import SCALE_NONE
 from plangym_ext.planners.trees.tree import OPEN, ROOT, allocate, new_tree
 
@@ -51,12 +57,23 @@ def test_missing_values_are_completed_by_the_mix(run):
 def test_below_the_root_visits_approach_the_improved_policy(run):
     # Equal q: the policy is the prior, 0.5 0.25 0.25. Visits 3 and 1 of 4 lack the last:
     # 0.5 - 3/5, 0.25 - 1/5, 0.25 - 0.
+    halving = no_halving(1)._replace(logits=np.empty((1, 3)))
     tree = known([3, 1, 0], [0.0, 0.0, 0.0], [0.5, 0.25, 0.25])
-    assert run(tree, 0, ROOT, SCALE_NONE, 50.0, 1.0) == 2
+    assert run(tree, 0, ROOT, halving, SCALE_NONE, 50.0, 1.0) == 2
     # The first is far better: sigma(1) = 53.
     tree = known([3, 1, 0], [1.0, 0.0, 0.0], [0.5, 0.25, 0.25])
     tree.value[0, ROOT] = 0.0
-    assert run(tree, 0, ROOT, SCALE_NONE, 50.0, 1.0) == 0
+    assert run(tree, 0, ROOT, halving, SCALE_NONE, 50.0, 1.0) == 0
+
+
+@both(softmax)
+def test_weights_are_shares_and_nothing_is_made_of_nothing(run):
+    weights = np.array([1000.0, 1000.0 + np.log(3.0), -np.inf])
+    assert run(weights) == 1000.0 + np.log(3.0)
+    np.testing.assert_allclose(weights, [0.25, 0.75, 0.0])
+    nothing = np.full(2, -np.inf)
+    assert run(nothing) == -np.inf
+    assert (nothing == -np.inf).all()
 
 
 @pytest.mark.parametrize("wave_size", [1, 8])
