@@ -61,7 +61,7 @@ class SoftSearch(TreeSearch):
 
     def _soft(self, search: Search) -> Soft:
         """Return what trees are searched with, before any of their nodes has a value."""
-        batch, nodes = search.tree.parent.shape
+        batch, nodes, num_actions = search.tree.children.shape
         return Soft(
             rule=self.rule,
             scale=search.settings.selection.scale,
@@ -71,6 +71,8 @@ class SoftSearch(TreeSearch):
             value=np.zeros((batch, nodes)),
             entropy=np.zeros((batch, nodes)),
             plain=np.zeros((batch, nodes)),
+            returns=np.empty((batch, num_actions)),
+            policy=np.empty((batch, num_actions)),
         )
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import allocating_part, kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
 from plangym_ext.planners.trees.rules import SCALE_TREE
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
@@ -53,6 +53,8 @@ class Soft(NamedTuple):
     value: npt.NDArray[np.float64]  # [B, N] of what follows each node
     entropy: npt.NDArray[np.float64]  # [B, N] of the policies that follow, discounted
     plain: npt.NDArray[np.float64]  # [B, N] of what follows each node, no entropy counted
+    returns: npt.NDArray[np.float64]  # [B, A] to write on
+    policy: npt.NDArray[np.float64]  # [B, A] to write on
 
 
 # A node ----------------------------------------------------------------------------------
@@ -122,16 +124,17 @@ def write_policy(returns: Array, temperature: float, tsallis: bool) -> None:
         returns[a] = max((returns[a] - top) / temperature - threshold, 0.0)
 
 
-@allocating_part
+@kernel_part
 def set_value(tree: Tree, b: int, node: int, soft: Soft) -> None:
     """Write what follows a node is worth: by the actions with a return, or else its rating."""
     soft.value[b, node], soft.entropy[b, node] = tree.value[b, node], 0.0
     soft.plain[b, node] = tree.value[b, node]
-    returns = np.empty(tree.order.shape[1])
+    returns, policy = soft.returns[b], soft.policy[b]
     if known_returns(tree, b, node, soft, returns) == 0:
         return
     temperature = soft.temperature[b] * unit(tree, b, soft)
-    policy = returns.copy()
+    for a in range(len(returns)):
+        policy[a] = returns[a]
     write_policy(policy, temperature, soft.rule == TSALLIS)
     largest, expected, shannon, below, squares = -np.inf, 0.0, 0.0, 0.0, 0.0
     plain = 0.0
@@ -171,7 +174,7 @@ def exploration(num_actions: int, visits: int, epsilon: float) -> float:
     return min(1.0, epsilon * num_actions / math.log(1.0 + visits))
 
 
-@allocating_part
+@kernel_part
 def soft_action(tree: Tree, b: int, node: int, soft: Soft) -> int:
     """Return the action that brings visits closest to the policy, NO_ACTION if there is none.
 
@@ -181,7 +184,7 @@ def soft_action(tree: Tree, b: int, node: int, soft: Soft) -> int:
     expected to give what its node is worth.
     """
     num_actions = tree.order.shape[1]
-    policy = np.empty(num_actions)
+    policy = soft.policy[b]
     known_returns(tree, b, node, soft, policy)
     tried, some = 0, False
     for a in range(num_actions):
@@ -368,11 +371,11 @@ def adapt_temperature(tree: Tree, soft: Soft, rows: Array, target: float) -> Non
         soft.temperature[b] = 10.0 ** ((low + high) / 2.0)
 
 
-@allocating_part
+@kernel_part
 def mean_entropy(tree: Tree, b: int, soft: Soft, temperature: float) -> float:
     """Return the mean share of entropy in tree b that a temperature has, -1 if there is none."""
     total, count = 0.0, 0
-    policy = np.empty(tree.order.shape[1])
+    policy = soft.policy[b]
     temperature *= unit(tree, b, soft)
     for node in range(tree.size[b]):
         known = known_returns(tree, b, node, soft, policy)
