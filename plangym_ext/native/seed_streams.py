@@ -98,11 +98,17 @@ def generator_at(state: np.ndarray, generator: np.random.Generator) -> int | Non
     return None if at < 0 or data.find(sought, at + 1) >= 0 else at
 
 
-def put_streams(states: np.ndarray, at: int, seeds: Sequence[int]) -> None:
-    """Have state rows `[B, S]` uint8 draw what their seeds say, `[B]` int of at most 64 bits."""
+def streams_of(seeds: Sequence[int]) -> np.ndarray:
+    """Return `[B]` records of type `RNG`, the generators of seeds of at most 64 bits."""
     streams = np.zeros(len(seeds), RNG)
     notes = np.empty(_POOL, np.uint64), np.empty(2 * _POOL, np.uint64)
     arguments = np.array(seeds, np.uint64), streams, *notes
     fill, _ = built_once("seed streams", seed_streams, arguments)
     fill(*arguments)
-    states[:, at : at + RNG_BYTES] = streams.view(np.uint8).reshape(-1, RNG_BYTES)
+    return streams
+
+
+def put_streams(states: np.ndarray, at: int, seeds: Sequence[int]) -> None:
+    """Have state rows `[B, S]` uint8 draw what their seeds say, `[B]` int of at most 64 bits."""
+    streams = streams_of(seeds).view(np.uint8)
+    states[:, at : at + RNG_BYTES] = streams.reshape(-1, RNG_BYTES)

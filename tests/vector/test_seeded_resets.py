@@ -8,9 +8,8 @@ import pytest
 from same_results import assert_same
 
 import plangym_ext
-from plangym_ext.native.compiled import built_once
-from plangym_ext.native.kernel.pcg64 import RNG, record_of
-from plangym_ext.native.seed_streams import generator_at, seed_streams
+from plangym_ext.native.kernel.pcg64 import record_of
+from plangym_ext.native.seed_streams import generator_at, streams_of
 
 N = 5
 ENVS = ["CartPole-v1", "FrozenLake-v1", "InvertedPendulum-v5", "HalfCheetah-v5"]
@@ -90,9 +89,7 @@ def test_an_env_whose_resets_depend_on_more_than_its_generator_resets_its_rows_i
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31, 2**32 - 1, 2**32, 2**40 + 77, 2**64 - 1])
 def test_streams_are_those_of_numpy(seed):
-    seeds, streams = np.array([seed, 3], np.uint64), np.ones(2, RNG)
-    fill, _ = built_once("seed streams", seed_streams, (seeds, streams))
-    fill(seeds, streams)
+    streams = streams_of([seed, 3])
     assert streams[0].tobytes() == record_of(np.random.default_rng(seed)).tobytes()
 
 
