@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import logging
@@ -53,9 +54,12 @@ class Compiling:
 
     def _compile(self):
         if self.first is None:
+            # Not for what tests before have left: to go through all of that is no compiling.
+            gc.disable()
             start = time.thread_time()
             self._function(1.0)
             self.seconds = time.thread_time() - start
+            gc.enable()
 
     def step_batch(self, actions, states):
         self._compile()
