@@ -196,10 +196,11 @@ class NetworkEvaluator:
         """Return what evaluates tensors as the network does, and as fast as it is known."""
         if self._compiled is not None:
             return self._compiled
+        network: Any = self.network
         # Looked at in every call, as layers may be replaced in between.
-        if self._quick is None or not self._quick.fits(self.network):
-            self._quick = QuickNetwork(self.network) if is_plain(self.network) else None
-        return self._quick or self.network
+        if self._quick is None or not self._quick.fits(network):
+            self._quick = QuickNetwork(network) if is_plain(network) else None
+        return self._quick or network
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what holds on to the layers of this very network."""
