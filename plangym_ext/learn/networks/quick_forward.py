@@ -23,10 +23,10 @@ _TANH = Tanh()
 _KNOWN = {"normalizer", "body", "heads", "value_body", "value_head"}
 
 
-class _Parts:
-    """The parts that a network had when this was made, and whether it still has them."""
+class _Quick:
+    """What is made of the parts of a network, and whether it still has them."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: Any) -> None:
         self._network = network
         #: Of each module: the dict of its parts, what that held, and the dicts of its hooks.
         self._parts = [
@@ -34,8 +34,8 @@ class _Parts:
             for m in network.modules()
         ]
 
-    def are_of(self, network: nn.Module) -> bool:
-        """Return whether this is the network, and it has the same parts and no hooks."""
+    def fits(self, network: nn.Module) -> bool:
+        """Return whether a network is the one that this was made for, and has the same parts."""
         if network is not self._network:
             return False
         for parts, known, hooks, pre_hooks in self._parts:
@@ -45,7 +45,7 @@ class _Parts:
         return True
 
 
-class QuickForward:
+class QuickForward(_Quick):
     """Evaluates observations as an agent's network does, to the bit, layer after layer.
 
     To call a module takes 4 us beside what the module does, which in a network of a dozen small
@@ -57,7 +57,7 @@ class QuickForward:
     """
 
     def __init__(self, network: AgentNetwork) -> None:
-        self._network, self._parts = network, _Parts(network)
+        super().__init__(network)
         self._normalizer, self._layout = network.normalizer, network.body.layout
         self._casts = _only_casts(_first(network.body.parts[0]))
         self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
@@ -65,10 +65,6 @@ class QuickForward:
         self._value: list[Layer] = []
         if network.value_body is not None and network.value_head is not None:
             self._value = [*_layers_of(network.value_body), *_leaves(network.value_head)]
-
-    def fits(self, network: nn.Module) -> bool:
-        """Return whether a network is the one that this was made for, and has the same parts."""
-        return self._parts.are_of(network)
 
     def __call__(self, obs: Any) -> NetworkOutput:
         """Evaluate tensors `[B, *obs]`."""
@@ -86,7 +82,7 @@ class QuickForward:
         return self._network.output_of(out, value[:, 0] if self._value else None)
 
 
-class QuickNetwork:
+class QuickNetwork(_Quick):
     """The same for a network of planners.
 
     Args:
@@ -94,14 +90,10 @@ class QuickNetwork:
     """
 
     def __init__(self, network: Network) -> None:
-        self._network, self._parts = network, _Parts(network)
+        super().__init__(network)
         self._casts = network.encoder.only_casts
         modules = network.encoder, network.body, network.heads
         self._layers = [layer for module in modules for layer in _leaves(module)]
-
-    def fits(self, network: nn.Module) -> bool:
-        """Return whether a network is the one that this was made for, and has the same parts."""
-        return self._parts.are_of(network)
 
     def __call__(self, obs: Any) -> NetworkOutput:
         """Evaluate a tensor `[B, *obs]`."""
