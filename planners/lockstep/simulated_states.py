@@ -182,7 +182,7 @@ def make_step(has_masks: bool, functions: SimulatorFunctions) -> Callable[..., b
 
 
 def _space_of(model: Any) -> Any:
-    return model.observation_space
+    return getattr(model, "observation_space", None)
 
 
 def simulated_states(
@@ -200,7 +200,8 @@ def simulated_states(
     simulator = simulator_of(model)
     if simulator is None or simulator.width != width or capacity == 1:
         return None
-    # What is seen lies in one array there.
-    if hasattr(_space_of(model), "spaces"):
+    # What is seen lies in one array there. A model need not say what that is.
+    space = _space_of(model)
+    if space is None or hasattr(space, "spaces"):
         return None
     return SimulatedStates(model, simulator, batch, capacity, num_actions)

@@ -147,3 +147,18 @@ def test_what_is_no_number_is_left_to_the_batches():
     assert plans[0].visits.tobytes() == plans[1].visits.tobytes()
     assert plans[0].q.tobytes() == plans[1].q.tobytes()
     assert plans[0].budget.model_steps == plans[1].budget.model_steps
+
+
+def test_a_model_that_does_not_say_what_is_seen_is_stepped_in_batches():
+    class Model:
+        def __init__(self, env):
+            self.action_space, self.step_batch = env.action_space, env.step_batch
+            self.simulator = env.simulator
+
+    with plangym_ext.make("CartPole-v1") as env:
+        state, obs, _ = env.reset(seed=0)
+        planner = MCTS(20, evaluator=guess(2))
+        plan = planner.plan(Model(env), state, rng=0, obs=obs)
+        assert type(planner._kept.search.states) is ArrayStates
+        same = MCTS(20, evaluator=guess(2)).plan(env, state, rng=0, obs=obs)
+    assert plan.q.tobytes() == same.q.tobytes()
