@@ -1,8 +1,8 @@
 """Updates per second of SAC, TD3 and DDPG on the shapes of HalfCheetah, beside Stable-Baselines3.
 
-    python tests/benchmarks/updates_from_replay.py --sb3-python PATH
+    python tests/benchmarks/updates_from_replay.py --sb3-python PATH --sbx-python PATH
 
-Batches of 256 rows of 17 observations and 6 actions, networks of 256-256; what is learned is
+SBX is Stable-Baselines3 in JAX; it takes all processors, whatever `--threads` says. Batches of 256 rows of 17 observations and 6 actions, networks of 256-256; what is learned is
 noise. Each contestant runs in processes of its own, in turn; "x 2" are two processes at once,
 each with half of the threads, whose updates are added. Medians over rounds.
 """
@@ -26,7 +26,9 @@ CONTESTANTS = {
     "ours x 2": ("ours.py", "float32", 2),
     "ours, bfloat16 x 2": ("ours.py", "bfloat16", 2),
     "sb3": ("sb3.py", "float32", 1),
+    "sbx": ("sb3.py", "float32", 1),
 }
+PEERS = {"sb3": "stable_baselines3", "sbx": "sbx"}
 
 
 def parsed() -> argparse.Namespace:
@@ -37,6 +39,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=["sac", "td3", "ddpg"], help="algorithms")
     parser.add_argument("--who", nargs="+", choices=list(CONTESTANTS), default=list(CONTESTANTS))
     parser.add_argument("--sb3-python", metavar="PATH", help="one that has stable_baselines3")
+    parser.add_argument("--sbx-python", metavar="PATH", help="one that has sbx")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu", help="of networks and what they learn")
     parser.add_argument("--rounds", type=int, default=3)
@@ -48,10 +51,11 @@ def parsed() -> argparse.Namespace:
 def rate(who: str, algorithm: str, options: argparse.Namespace) -> float:
     """Return the updates per second of all processes of a contestant."""
     program, precision, count = CONTESTANTS[who]
-    python = options.sb3_python if program == "sb3.py" else sys.executable
+    python = sys.executable if who not in PEERS else getattr(options, f"{who}_python")
     threads = str(max(1, options.threads // count))
     command = [python, str(HERE / "replay_updates" / program), algorithm, precision]
     command += [threads, str(options.seconds), options.device]
+    command += [PEERS[who]] if who in PEERS else []
     env = {**os.environ, "OMP_NUM_THREADS": threads}
     running = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(count)
@@ -65,7 +69,8 @@ def rate(who: str, algorithm: str, options: argparse.Namespace) -> float:
 
 def main() -> None:
     options = parsed()
-    who = [name for name in options.who if name != "sb3" or options.sb3_python]
+    given = {"sb3": options.sb3_python, "sbx": options.sbx_python}
+    who = [name for name in options.who if given.get(name, True)]
     found: dict[str, dict[str, list[float]]] = {}
     for algorithm in options.only or ["sac", "td3", "ddpg"]:
         rates: dict[str, list[float]] = {name: [] for name in who}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
 
 import numpy as np
@@ -12,11 +13,11 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.modes import Mode
-from plangym_ext.learn.agents.network_agent import NetworkAgent, refuse_infinite
+from plangym_ext.learn.agents.network_agent import ROWS, NetworkAgent, refuse_infinite
 from plangym_ext.learn.agents.random_agent import legal_index
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.agent_network import AgentNetwork
-from plangym_ext.learn.networks.noisy import use_noise
+from plangym_ext.learn.networks.noisy import num_factors, row_noise, use_noise
 from plangym_ext.learn.torch_extra import torch
 
 
@@ -24,7 +25,7 @@ from plangym_ext.learn.torch_extra import torch
 class QAgent(NetworkAgent):
     """Plays epsilon-greedily on Q values.
 
-    The infos of a step are "q" `[B, A]` float32.
+    With a noisy network every row has noise of its own, and other noise in every step. The infos of a step are "q" `[B, A]` float32.
 
     Args:
         network: with a Q head.
@@ -48,6 +49,7 @@ class QAgent(NetworkAgent):
     ) -> None:
         super().__init__(network, device=device)
         self._start = int(getattr(network.distribution, "start", 0))
+        self._num_factors = num_factors(network)
         self.epsilon = epsilon
         #: Rows that `state_dict` has an epsilon for; None: as many as were set.
         self._num_rows: int | None = None
@@ -69,7 +71,7 @@ class QAgent(NetworkAgent):
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
         """Choose actions; see `Agent.step`."""
-        with torch.inference_mode():
+        with torch.inference_mode(), self._row_noise(inputs):
             out, carry = self._forward(inputs, carry)
             q = self._q(out).numpy()
         refuse_infinite(q, type(self).__name__, "Q values")
@@ -113,6 +115,14 @@ class QAgent(NetworkAgent):
         super().load_state_dict(state)
         # After the weights, which may be refused: then nothing has changed.
         self._epsilon = epsilon
+
+    def _row_noise(self, inputs: Inputs) -> AbstractContextManager[None]:
+        """Return what gives each row its noise: one for many steps would try one thing in all."""
+        if self.mode == "eval" or not self._num_factors:
+            return nullcontext()
+        drawn = needed_noise(inputs, type(self).__name__).normal(self._num_factors)
+        rows = drawn.astype(np.float32)
+        return row_noise(self.network, self._tensor(rows, -len(rows) % ROWS))
 
     def _epsilons(self, inputs: Inputs) -> Any:
         """Return one epsilon, or one per row."""

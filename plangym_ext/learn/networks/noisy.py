@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, final
 
 from plangym_ext.learn.torch_extra import functional, nn, torch
@@ -17,7 +18,7 @@ class NoisyLinear(nn.Module):
     """A dense layer with weights μ + σ ε; ε is the product of a factor per input and per output.
 
     The factors are buffers: they are saved with the weights, and travel with them. They stay as
-    they are until `reset_noise`; at first they are 0.
+    they are until `reset_noise`; at first they are 0. Within `row_noise` each row has its own.
 
     Args:
         width: inputs.
@@ -35,6 +36,8 @@ class NoisyLinear(nn.Module):
     def __init__(self, width: int, outputs: int) -> None:
         super().__init__()
         self.noisy = True
+        #: `[N, width]` and `[N, outputs]` of the N rows of the next pass, in place of the buffers.
+        self.row_factors: tuple[Any, Any] | None = None
         bound, deviation = 1 / math.sqrt(width), _FIRST_DEVIATION / math.sqrt(width)
         self.weight = nn.Parameter(torch.empty(outputs, width).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
@@ -47,6 +50,12 @@ class NoisyLinear(nn.Module):
         """Return `[N, outputs]`."""
         if not self.noisy:
             return functional.linear(x, self.weight, self.bias)
+        if self.row_factors is not None:
+            # x (mu + sigma e_in e_out) = x mu + ((x e_in) sigma) e_out: no weights for each row.
+            of_in, of_out = self.row_factors
+            mean = functional.linear(x, self.weight, self.bias)
+            deviation = functional.linear(x * of_in, self.weight_deviation, self.bias_deviation)
+            return torch.addcmul(mean, deviation, of_out)
         # p + q random numbers in place of p q.
         noise = torch.outer(self.factor_out, self.factor_in)
         weight = torch.addcmul(self.weight, self.weight_deviation, noise)
@@ -56,15 +65,39 @@ class NoisyLinear(nn.Module):
     def reset_noise(self) -> None:
         """Draw the factors anew, from torch's generator of the device that they are on."""
         for factor in (self.factor_in, self.factor_out):
-            drawn = torch.randn_like(factor)
-            # f(x) = sgn(x) sqrt(|x|), so that products of two factors have variance near 1.
-            factor.copy_(drawn.sign() * drawn.abs().sqrt())
+            factor.copy_(_factors(torch.randn_like(factor)))
 
 
 def reset_noise(network: nn.Module) -> None:
     """Draw the noise of all noisy layers anew, from torch's generator."""
     for layer in _noisy_layers(network):
         layer.reset_noise()
+
+
+@contextmanager
+def row_noise(network: nn.Module, drawn: torch.Tensor) -> Iterator[None]:
+    """Have each row of the passes within it use noise of its own.
+
+    Args:
+        network: with noisy layers.
+        drawn: `[N, num_factors(network)]` normal numbers; rows of zeros have no noise.
+    """
+    left = _factors(drawn)
+    layers = [*_noisy_layers(network)]
+    try:
+        for layer in layers:
+            outputs, width = layer.weight.shape
+            of_in, of_out, left = left.tensor_split((width, width + outputs), dim=1)
+            layer.row_factors = of_in, of_out
+        yield
+    finally:
+        for layer in layers:
+            layer.row_factors = None
+
+
+def num_factors(network: nn.Module) -> int:
+    """Return how many factors the noise of all layers is made of; 0: none is noisy."""
+    return sum(sum(layer.weight.shape) for layer in _noisy_layers(network))
 
 
 def use_noise(network: nn.Module, used: bool) -> None:
@@ -75,7 +108,12 @@ def use_noise(network: nn.Module, used: bool) -> None:
 
 def has_noise(network: nn.Module) -> bool:
     """Return whether there are noisy layers."""
-    return any(True for _ in _noisy_layers(network))
+    return num_factors(network) > 0
+
+
+def _factors(drawn: torch.Tensor) -> torch.Tensor:
+    """Return sgn(x) sqrt(|x|) of normal numbers: products of two of them have variance near 1."""
+    return drawn.sign() * drawn.abs().sqrt()
 
 
 def _noisy_layers(network: nn.Module) -> Iterator[NoisyLinear]:

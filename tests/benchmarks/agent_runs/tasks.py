@@ -130,7 +130,7 @@ def _games_from_replay() -> Iterator[tuple[str, Task]]:
     """Yield Pong, with as many steps as two hours gave on one processor of two that were busy.
 
     CleanRL's DQN explores in the first tenth of a run of ten million steps; ours in that of a
-    million, of which these are the beginning.
+    million, of which these are the beginning. The whole million is for a GPU.
     """
     one_thread = {"threads": 1}
     rest = {"aim": 20.3, "spread": 0.4, "aim_in": "training", "has_curve": True}
@@ -139,6 +139,10 @@ def _games_from_replay() -> Iterator[tuple[str, Task]]:
     yield "dqn Pong", Task("dqn_atari", 394_048, changed, source=source, **rest)
     changed = {**_RAINBOW_PONG, **one_thread}
     yield "rainbow Pong", Task("rainbow_atari", 176_000, changed, source=source, sb3=False, **rest)
+    for name, changed in (("dqn", _DQN_PONG), ("rainbow", _RAINBOW_PONG)):
+        changed = {**changed, **one_thread}
+        million = Task(f"{name}_atari", 1_000_000, changed, source=source, sb3=False, **rest)
+        yield f"{name} Pong, 1M", million
 
 
 LEARNING: Mapping[str, Task] = {

@@ -1,13 +1,13 @@
-"""The same as `ours.py` for Stable-Baselines3; the interpreter needs nothing else."""
+"""The same as `ours.py` for Stable-Baselines3, or SBX; the interpreter needs nothing else."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 
 import gymnasium as gym
 import numpy as np
-import stable_baselines3
 import torch
 from gymnasium import spaces
 
@@ -31,9 +31,9 @@ class Noise(gym.Env):
 
 
 def main() -> None:
-    name, _, threads, seconds, device = sys.argv[1:]
+    name, _, threads, seconds, device, library = sys.argv[1:]
     torch.set_num_threads(int(threads))
-    made = getattr(stable_baselines3, name.upper())(
+    made = getattr(importlib.import_module(library), name.upper())(
         "MlpPolicy",
         Noise(),
         buffer_size=STEPS,

@@ -33,7 +33,9 @@ from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
 from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
+from plangym_ext.learn.networks.noisy import NoisyLinear, num_factors, row_noise  # noqa: E402
 from plangym_ext.learn.networks.of_observations import shown  # noqa: E402
+from plangym_ext.learn.sampling.noise import RowNoise  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -181,14 +183,10 @@ def test_noise_explores_and_is_off_in_evaluation():
     agent, algorithm = made(venv, network=noisy, learning_starts=0, updates_per_step=0.25)
     with SerialSampler(venv, agent, 2, seed=0) as sampler:
         inputs = example_inputs(venv.single_observation_space, venv.single_action_space, 3)
-        seen = []
-        for mode in ("sample", "sample", "eval", "sample"):
-            agent.set_mode(mode)
-            agent.epsilon = 0.0
-            seen.append(agent.step(inputs, None).info["q"].tolist())
-        assert seen[0] == seen[1] == seen[3] != seen[2]
-        before = {k: v.clone() for k, v in agent.network.state_dict().items() if "factor" in k}
         agent.set_mode("eval")
+        quiet = agent.step(inputs, None).info["q"]
+        assert (quiet == quiet[0]).all()
+        before = {k: v.clone() for k, v in agent.network.state_dict().items() if "factor" in k}
         rounds(sampler, agent, algorithm, 1)
         assert algorithm.updates == 1
         after = agent.network.state_dict()
@@ -196,6 +194,45 @@ def test_noise_explores_and_is_off_in_evaluation():
         assert all((after[name] != before[name]).all() for name in before)
         learned = algorithm.optimizers["q"].state_dict()
         assert all(part["exp_avg"].count_nonzero() > 0 for part in learned.values())
+
+
+@pytest.mark.parametrize("mode", ["sample", "train"])
+def test_every_row_and_step_has_noise_of_its_own(mode):
+    venv = make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step")
+    agent, _ = made(venv, network={"noisy": True, "dueling": True})
+    agent.set_mode(mode)
+    agent.epsilon = 0.0
+    spaces = venv.single_observation_space, venv.single_action_space
+
+    def q(noise):
+        return agent.step(example_inputs(*spaces, len(noise), noise), None).info["q"]
+
+    noise = RowNoise(0, range(20))
+    first = q(noise)
+    noise.advance()
+    assert len({row.tobytes() for row in np.concatenate([first, q(noise)])}) == 40
+    # Of the row and its step alone, whichever rows are asked about beside it.
+    assert np.array_equal(q(RowNoise(0, [17, 3])), first[[17, 3]])
+    with pytest.raises(InvalidOption, match=r"inputs\.noise must be the random numbers"):
+        agent.step(example_inputs(*spaces, 3), None)
+
+
+def test_noise_of_rows_is_the_noise_of_layers():
+    torch.manual_seed(0)
+    layer = NoisyLinear(5, 3)
+    x = torch.randn(4, 5)
+    drawn = torch.randn(4, num_factors(layer))
+    with torch.no_grad(), row_noise(layer, drawn):
+        found = layer(x)
+    with torch.no_grad():
+        for row in range(4):
+            factors = drawn[row].sign() * drawn[row].abs().sqrt()
+            layer.factor_in.copy_(factors[:5])
+            layer.factor_out.copy_(factors[5:])
+            torch.testing.assert_close(layer(x[row : row + 1]), found[row : row + 1])
+    layer.noisy = False
+    with torch.no_grad(), row_noise(layer, torch.zeros(4, 8)):
+        torch.testing.assert_close(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
 
 
 # How often ----------------------------------------------------------------------------------
