@@ -2,9 +2,10 @@
 
     python tests/benchmarks/updates_from_replay.py --sb3-python PATH --sbx-python PATH
 
-SBX is Stable-Baselines3 in JAX; it takes all processors, whatever `--threads` says. Batches of 256 rows of 17 observations and 6 actions, networks of 256-256; what is learned is
-noise. Each contestant runs in processes of its own, in turn; "x 2" are two processes at once,
-each with half of the threads, whose updates are added. Medians over rounds.
+SBX is Stable-Baselines3 in JAX; it takes all processors, whatever `--threads` says. Batches of 256
+rows of 17 observations and 6 actions, networks of 256-256; what is learned is noise. Each
+contestant runs in processes of its own, in turn; "x 2" are two processes at once, each with half
+of the threads, whose updates are added. Medians over rounds.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ from plangym_ext.learn.torch_extra import torch
 class QAgent(NetworkAgent):
     """Plays epsilon-greedily on Q values.
 
-    With a noisy network every row has noise of its own, and other noise in every step. The infos of a step are "q" `[B, A]` float32.
+    With a noisy network every row has noise of its own, and other noise in every step. The infos
+    of a step are "q" `[B, A]` float32.
 
     Args:
         network: with a Q head.
