@@ -99,6 +99,18 @@ def test_it_says_what_the_network_says_after_every_change_of_weights(name):
                 part.add_(0.01 if part.is_floating_point() else 1)
 
 
+@pytest.mark.parametrize("name", SIMPLE)
+def test_rows_that_dense_layers_alone_see_change_nothing(name):
+    network, obs = make_agent_network(*SIMPLE[name], seed=0), observed(SIMPLE[name][0])
+    whole = obs[:16]
+    with torch.inference_mode():
+        wanted = asked(network, whole)
+        found = QuickForward(network)(torch.from_numpy(whole[:4]), 12)
+    for mine, other in zip(found, wanted, strict=True):
+        assert (mine is None) == (other is None)
+        assert mine is None or (len(mine) == 16 and torch.equal(mine[:4], other[:4]))
+
+
 @pytest.mark.parametrize("name", NOT_SIMPLE)
 def test_other_networks_are_asked_as_they_are(name):
     assert not is_simple(make_agent_network(*NOT_SIMPLE[name], seed=0))

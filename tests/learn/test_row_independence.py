@@ -111,7 +111,7 @@ def test_a_row_is_the_same_among_any_number_of_rows(name, threads):
         whole = agent.step(inputs._replace(noise=Fixed(MANY)), carry)
         values = None if isinstance(agent, PolicyAgent) else agent.value(inputs, carry)
         few = threads == 2 or name in ("nature", "impala", "parts")
-        for rows in (1, 2, 3, 5, 16, 17, 33) if few else range(1, MANY):
+        for rows in (1, 2, 3, 4, 5, 8, 12, 16, 17, 33) if few else range(1, MANY):
             some = Inputs(*(rows_of(part, slice(rows)) for part in inputs[:4]), Fixed(rows))
             part = None if carry is None else rows_of(carry, slice(rows))
             alone = agent.step(some, part)

@@ -26,6 +26,9 @@ from plangym_ext.learn.torch_extra import torch
 #: in other orders, so that a row's last bits would depend on how many others there are:
 #: tests/learn/test_row_independence.py.
 ROWS = 16
+#: The same of screens before dense layers see them: convolutions sum as ever from two rows on, and
+#: take most of the time.
+SCREENS = 4
 _NETWORK = "network."
 
 
@@ -133,7 +136,10 @@ class NetworkAgent(Agent):
         more = -rows % ROWS
         # The quick way knows no carry; it has the same numbers to the last bit.
         if self._quick is not None and carry is None:
-            heads = self._quick(self._tensors(inputs.obs, more))
+            few = more
+            if self._quick.sees_screens and self.device.type == "cpu":
+                few = -rows % SCREENS
+            heads = self._quick(self._tensors(inputs.obs, few), more - few)
             return _first_rows(heads, rows, more, self.device), None
         tensors = Inputs(
             self._tensors(inputs.obs, more),

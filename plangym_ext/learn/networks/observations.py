@@ -24,6 +24,7 @@ class ObservationEncoder(nn.Module):
         shape: `(F,)` or `(C, H, W)`.
         obs_shape: of one observation.
         only_casts: whether what comes out are the numbers that go in, as they lie.
+        is_screen: whether they are images so large that they are worth another layout.
     """
 
     _origins: torch.Tensor
@@ -50,7 +51,7 @@ class ObservationEncoder(nn.Module):
             )
         scaled = self._low != 0.0 or self._scale != 1.0
         moved = self._axes or self.shape != self.obs_shape
-        self._is_screen = (
+        self.is_screen = (
             not moved and len(self.obs_shape) == 3 and min(self.obs_shape[1:]) >= _SCREEN_SIDE
         )
         self.only_casts = not (scaled or moved or self._counts)
@@ -106,7 +107,7 @@ class ObservationEncoder(nn.Module):
         return obs.contiguous(memory_format=self._form_of(obs))
 
     def _form_of(self, obs: torch.Tensor) -> torch.memory_format:
-        innermost = self._is_screen and obs.device.type == "cpu"
+        innermost = self.is_screen and obs.device.type == "cpu"
         return torch.channels_last if innermost else torch.contiguous_format
 
     def scaled(self, obs: torch.Tensor, out: torch.Tensor) -> torch.Tensor:

@@ -54,32 +54,57 @@ class QuickForward(_Quick):
 
     Args:
         network: for which `is_simple` holds.
+
+    Attributes:
+        sees_screens: whether observations are screens.
     """
 
     def __init__(self, network: AgentNetwork) -> None:
         super().__init__(network)
         self._normalizer, self._layout = network.normalizer, network.body.layout
-        self._casts = _only_casts(_first(network.body.parts[0]))
-        self._policy = [*_layers_of(network.body), *_leaves(network.heads)]
-        # Empty where heads share the body: the value is then a column of them.
-        self._value: list[Layer] = []
+        encoder = _first(network.body.parts[0])
+        self._casts = _only_casts(encoder)
+        self.sees_screens = type(encoder) is ObservationEncoder and encoder.is_screen
+        self._policy = _Path(network.body, network.heads)
+        # None where heads share the body: the value is then a column of them.
+        self._value: _Path | None = None
         if network.value_body is not None and network.value_head is not None:
-            self._value = [*_layers_of(network.value_body), *_leaves(network.value_head)]
+            self._value = _Path(network.value_body, network.value_head)
 
-    def __call__(self, obs: Any) -> NetworkOutput:
-        """Evaluate tensors `[B, *obs]`."""
+    def __call__(self, obs: Any, more: int = 0) -> NetworkOutput:
+        """Evaluate tensors `[B, *obs]`.
+
+        Args:
+            obs: the tensors.
+            more: rows of zeros that dense layers see beside them; they are put out, too.
+        """
         if self._normalizer is not None:
             obs = self._normalizer(obs)
         # `is_simple` lets observations of one part pass only.
         (rows,) = self._layout.split(obs)
         if self._casts and rows.dtype is not _FLOAT:
             rows = rows.to(_FLOAT)
-        out = value = rows
-        for layer in self._policy:
-            out = layer(out)
-        for layer in self._value:
-            value = layer(value)
-        return self._network.output_of(out, value[:, 0] if self._value else None)
+        out = self._policy(rows, more)
+        value = None if self._value is None else self._value(rows, more)[:, 0]
+        return self._network.output_of(out, value)
+
+
+class _Path:
+    """The layers of a body and of a head, one after the other."""
+
+    def __init__(self, body: InputBody, head: nn.Module) -> None:
+        # The single part of an observation, and what its features go through.
+        self._part = [layer for part in body.parts for layer in _leaves(part)]
+        self._dense = [*_leaves(body.dense), *_leaves(head)]
+
+    def __call__(self, rows: Any, more: int) -> Any:
+        for layer in self._part:
+            rows = layer(rows)
+        if more:
+            rows = functional.pad(rows, (0, 0, 0, more))
+        for layer in self._dense:
+            rows = layer(rows)
+        return rows
 
 
 class QuickNetwork(_Quick):
@@ -143,12 +168,6 @@ def _first(module: nn.Module) -> nn.Module:
     while isinstance(module, nn.Sequential) and len(module):
         module = module[0]
     return module
-
-
-def _layers_of(body: InputBody) -> Iterator[Layer]:
-    """Return what the single part of an observation goes through."""
-    for module in (*body.parts, body.dense):
-        yield from _leaves(module)
 
 
 def _leaves(module: nn.Module) -> Iterator[Layer]:
