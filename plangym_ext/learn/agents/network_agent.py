@@ -28,7 +28,7 @@ from plangym_ext.learn.torch_extra import torch
 ROWS = 16
 #: The same of screens before dense layers see them: convolutions sum as ever from two rows on, and
 #: take most of the time.
-SCREENS = 4
+SCREEN_ROWS = 4
 _NETWORK = "network."
 
 
@@ -138,7 +138,7 @@ class NetworkAgent(Agent):
         if self._quick is not None and carry is None:
             few = more
             if self._quick.sees_screens and self.device.type == "cpu":
-                few = -rows % SCREENS
+                few = -rows % SCREEN_ROWS
             heads = self._quick(self._tensors(inputs.obs, few), more - few)
             return _first_rows(heads, rows, more, self.device), None
         tensors = Inputs(
