@@ -54,6 +54,36 @@ _BFLOAT16 = {"algorithm": {"precision": "bfloat16"}}
 #: Schedules of a run of a million steps, of which two hours are the beginning.
 _DQN_PONG = {"algorithm": {"exploration": {"start": 1.0, "end": 0.01, "over": 100_000}}}
 _RAINBOW_PONG = {"algorithm": {"beta": {"start": 0.4, "end": 1.0, "over": 250_000}}}
+#: 10,000 updates, with a target and a rate that are for as few; the replay holds all steps.
+_CATCH: dict[str, Any] = {
+    "env": {"id": "agent_runs.catch:Catch-v0", "max_steps": 1000, "n_workers": 0},
+    "agent": {"kind": "nature", "hidden": [512]},
+    "algorithm": {
+        "capacity": 40_000,
+        "learning_starts": 2_000,
+        "learning_rate": 1e-4,
+        "batch_size": 32,
+        "updates_per_step": 0.25,
+        "target_every": 250,
+        "exploration": {"start": 1.0, "end": 0.02, "over": 10_000},
+    },
+    "collector": {"num_envs": 4, "moves": 8},
+    "threads": 1,
+}
+_RAINBOW_CATCH: dict[str, Any] = {
+    **_CATCH,
+    "agent": {**_CATCH["agent"], "returns": "atoms", "dueling": True, "noisy": True},
+    "algorithm": {
+        **_CATCH["algorithm"],
+        "name": "rainbow",
+        "beta": {"start": 0.4, "end": 1.0, "over": 10_000},
+        "epsilon": 1e-6,
+    },
+}
+_PAPER_CATCH = {
+    **_RAINBOW_CATCH,
+    "algorithm": {**_RAINBOW_CATCH["algorithm"], "epsilon": 1.5e-4},
+}
 _T_MAZE = {"env": {"id": "plangym_ext/TMaze-v0", "kwargs": {"n": 20}, "max_steps": 200}}
 
 
@@ -145,6 +175,17 @@ def _games_from_replay() -> Iterator[tuple[str, Task]]:
         yield f"{name} Pong, 1M", million
 
 
+def _catch_from_replay() -> Iterator[tuple[str, Task]]:
+    """Yield a game on small screens; with Rainbow, what the epsilon of its optimiser does."""
+    rest = {"aim": 10.0, "source": "the most there is", "sb3": False, "has_curve": True}
+    for name, changed in (
+        ("dqn Catch", _CATCH),
+        ("rainbow Catch", _RAINBOW_CATCH),
+        ("rainbow Catch, the paper's epsilon", _PAPER_CATCH),
+    ):
+        yield name, Task("dqn_cartpole", 40_000, changed, **rest)
+
+
 LEARNING: Mapping[str, Task] = {
     "ppo_cartpole": Task("ppo_cartpole", 102_400, aim=500.0, source="rl-zoo3"),
     "a2c_cartpole": Task("a2c_cartpole", 500_000, aim=500.0, source="rl-zoo3"),
@@ -194,6 +235,7 @@ LEARNING: Mapping[str, Task] = {
     "td3_pendulum": Task("td3_pendulum", 20_000),
     "ddpg_pendulum": Task("ddpg_pendulum", 20_000),
     **dict(_mujoco_from_replay()),
+    **dict(_catch_from_replay()),
     **dict(_games_from_replay()),
     "sac_halfcheetah": Task(
         "sac_halfcheetah",
