@@ -363,6 +363,8 @@ AGENT_PRESETS: Mapping[str, Preset] = {
                 "target_every": 2_000,
                 # At first the noise of an action's advantage is too small to try others.
                 "exploration": {"start": 1.0, "end": 0.0, "over": 250_000},
+                # The default is so large beside the gradients of screens that little is learned.
+                "epsilon": 1e-6,
                 # By updates, one for four steps: it ends with the run.
                 "beta": {"start": 0.4, "end": 1.0, "over": 2_500_000},
             },
