@@ -107,8 +107,8 @@ def _curves(rows: Rows) -> Iterator[str]:
     yield "### Learning from screens"
     yield ""
     yield "Mean return of the episodes that ended in each tenth of a training, first tenth first;"
-    yield "each of the steps is four frames. Hours are those of one processor; other programs ran"
-    yield "on the machine's other one."
+    yield "a step of Pong is four frames. Other programs ran beside them on the same machine. Catch"
+    yield "is a game on screens of 36 by 36 pixels in which ten balls are to be caught."
     yield ""
     tenths = " | ".join(f"{10 * i} %" for i in range(1, 11))
     yield f"| task | who | seed | steps | hours | {tenths} |"
