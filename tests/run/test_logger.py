@@ -417,6 +417,8 @@ def on_screen(text):
 
 def test_a_table_grows_above_the_bar(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
+    # All of it within the moment for which the bar is not moved again.
+    monkeypatch.setattr("plangym_ext.run.progress.time.monotonic", lambda: 1.0)
     screen = Terminal()
     with Logger(tmp_path, tensorboard=False, total=1000, stream=screen) as logger:
         logger.progress(0)
