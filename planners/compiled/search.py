@@ -14,7 +14,6 @@ from plangym_ext.planners.compiled.leaves import Job, Places
 from plangym_ext.planners.compiled.waves import MakeWave, make_loop
 from plangym_ext.planners.lockstep.node_states import ArrayStates
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.lockstep.simulated_states import SimulatedStates
 from plangym_ext.planners.players import num_players
 from plangym_ext.planners.rollouts.playouts import powers
 from plangym_ext.planners.simulator import RaterCode, Simulator, SimulatorFunctions, simulator_of
@@ -135,7 +134,7 @@ class CompiledSearch:
 
     def check(self, states: npt.NDArray[np.uint8]) -> None:
         """Raise what the model raises at roots `[B, S]` that are damaged or foreign."""
-        if not isinstance(self.search.states, SimulatedStates):  # which look at what they are given
+        if not self.search.states.checks:
             self._simulator.check(states, "step_batch")
 
     def run(self, run_wave: Callable[[], bool], *, timed: bool) -> bool:

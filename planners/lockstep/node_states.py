@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ Index = npt.NDArray[np.integer[Any]]
 
 class NodeStates(ABC):
     """The states of the nodes of B trees, N each."""
+
+    #: Whether `put` refuses what the model would refuse.
+    checks: ClassVar[bool] = False
 
     @abstractmethod
     def put(self, trees: Index, node: int, states: States) -> None:

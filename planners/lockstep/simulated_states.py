@@ -65,6 +65,8 @@ class SimulatedStates(ArrayStates):
         num_actions: A.
     """
 
+    checks = True
+
     def __init__(
         self, model: SearchModel, simulator: Simulator, batch: int, capacity: int, num_actions: int
     ) -> None:
