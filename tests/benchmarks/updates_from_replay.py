@@ -16,6 +16,9 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from agent_runs.comparing import PEERS
 
 from plangym_ext.run.files import write_json
 
@@ -29,7 +32,6 @@ CONTESTANTS = {
     "sb3": ("sb3.py", "float32", 1),
     "sbx": ("sb3.py", "float32", 1),
 }
-PEERS = {"sb3": "stable_baselines3", "sbx": "sbx"}
 
 
 def parsed() -> argparse.Namespace:
@@ -49,14 +51,19 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _python(who: str, options: argparse.Namespace) -> Any:
+    """Return the interpreter that runs ours, or a peer; None: it was not given."""
+    return getattr(options, f"{who}_python") if who in PEERS else sys.executable
+
+
 def rate(who: str, algorithm: str, options: argparse.Namespace) -> float:
     """Return the updates per second of all processes of a contestant."""
     program, precision, count = CONTESTANTS[who]
-    python = sys.executable if who not in PEERS else getattr(options, f"{who}_python")
     threads = str(max(1, options.threads // count))
-    command = [python, str(HERE / "replay_updates" / program), algorithm, precision]
+    command = [_python(who, options), str(HERE / "replay_updates" / program), algorithm, precision]
     command += [threads, str(options.seconds), options.device]
-    command += [PEERS[who]] if who in PEERS else []
+    if who in PEERS:
+        command.append(PEERS[who])
     env = {**os.environ, "OMP_NUM_THREADS": threads}
     running = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) for _ in range(count)
@@ -70,8 +77,7 @@ def rate(who: str, algorithm: str, options: argparse.Namespace) -> float:
 
 def main() -> None:
     options = parsed()
-    given = {"sb3": options.sb3_python, "sbx": options.sbx_python}
-    who = [name for name in options.who if given.get(name, True)]
+    who = [name for name in options.who if name not in PEERS or _python(name, options)]
     found: dict[str, dict[str, list[float]]] = {}
     for algorithm in options.only or ["sac", "td3", "ddpg"]:
         rates: dict[str, list[float]] = {name: [] for name in who}

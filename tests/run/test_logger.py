@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -418,7 +419,7 @@ def on_screen(text):
 def test_a_table_grows_above_the_bar(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     # All of it within the moment for which the bar is not moved again.
-    monkeypatch.setattr("plangym_ext.run.progress.time.monotonic", lambda: 1.0)
+    monkeypatch.setattr("plangym_ext.run.progress.time", SimpleNamespace(monotonic=lambda: 1.0))
     screen = Terminal()
     with Logger(tmp_path, tensorboard=False, total=1000, stream=screen) as logger:
         logger.progress(0)

@@ -162,17 +162,20 @@ def _games_from_replay() -> Iterator[tuple[str, Task]]:
     CleanRL's DQN explores in the first tenth of a run of ten million steps; ours in that of a
     million, of which these are the beginning. The whole million is for a GPU.
     """
-    one_thread = {"threads": 1}
-    rest = {"aim": 20.3, "spread": 0.4, "aim_in": "training", "has_curve": True}
-    source = "CleanRL's DQN after 10M steps"
-    changed = {**_DQN_PONG, **one_thread}
-    yield "dqn Pong", Task("dqn_atari", 394_048, changed, source=source, **rest)
-    changed = {**_RAINBOW_PONG, **one_thread}
-    yield "rainbow Pong", Task("rainbow_atari", 176_000, changed, source=source, sb3=False, **rest)
-    for name, changed in (("dqn", _DQN_PONG), ("rainbow", _RAINBOW_PONG)):
-        changed = {**changed, **one_thread}
-        million = Task(f"{name}_atari", 1_000_000, changed, source=source, sb3=False, **rest)
-        yield f"{name} Pong, 1M", million
+    rest = {
+        "aim": 20.3,
+        "spread": 0.4,
+        "aim_in": "training",
+        "source": "CleanRL's DQN after 10M steps",
+        "has_curve": True,
+    }
+    for name, changed, steps in (
+        ("dqn", _DQN_PONG, 394_048),
+        ("rainbow", _RAINBOW_PONG, 176_000),
+    ):
+        preset, changed = f"{name}_atari", {**changed, "threads": 1}
+        yield f"{name} Pong", Task(preset, steps, changed, sb3=name == "dqn", **rest)
+        yield f"{name} Pong, 1M", Task(preset, 1_000_000, changed, sb3=False, **rest)
 
 
 def _catch_from_replay() -> Iterator[tuple[str, Task]]:
