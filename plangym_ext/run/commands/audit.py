@@ -143,9 +143,9 @@ def _explore(agent: Any, settings: Any, learned: Mapping[str, Any]) -> None:
     """Have the agent explore as it did when it was saved."""
     from plangym_ext.learn.schedule import at
 
-    agent.version, steps = int(learned["updates"] or 0), int(learned["steps"] or 0)
     if not hasattr(settings, "exploration"):
         return
+    steps = int(learned["steps"] or 0)
     share = at(settings.exploration, steps)
     least = getattr(settings, "exploration_least", None)
     if least is not None:

@@ -60,6 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "your own (default: as the run was evaluated)",
     )
     parser.add_argument(
+        "--sample",
+        action=argparse.BooleanOptionalAction,
+        help="whether an agent draws its actions from its policy, as while it learned (default: as "
+        "the run was evaluated)",
+    )
+    parser.add_argument(
         "--seed", type=at_least(0), help="of the first episode (default: the run's)"
     )
     parser.add_argument(
@@ -208,10 +214,16 @@ def _write_one(
     ((name, episodes),) = played.items()
     trained, values = contest.trained[name], summary(episodes)
     player = trained.config.evaluation.player
-    about = {"checkpoint": trained.path.name, "player": player, **_about(contest, options)}
+    sample = trained.config.evaluation.sample
+    about = {
+        "checkpoint": trained.path.name,
+        "player": player,
+        "sample": sample,
+        **_about(contest, options),
+    }
     write_json(out / "eval.json", {**about, **_of_each(episodes), **values})
     print(
-        f"{trained.config.env.id}, {player}: mean return "
+        f"{trained.config.env.id}, {player}{', actions drawn' * sample}: mean return "
         f"{values['eval/return']:g} (lowest {values['eval/return_min']:g}) and "
         f"{values['eval/length']:g} moves, over {len(episodes)} episodes"
     )
@@ -249,8 +261,8 @@ def changes(options: argparse.Namespace) -> dict[str, Any]:
         if key.partition(".")[0] in _CHANGED and "." in key
     }
     found = {section: nested(typed).get(section, {}) for section in _CHANGED}
-    # `states` and `audit` come here too, and have no --player.
-    given = {"player": getattr(options, "player", None), "seed": options.seed}
+    # `states` and `audit` come here too, and have neither --player nor --sample.
+    given = {name: getattr(options, name, None) for name in ("player", "sample", "seed")}
     return {**found, **{key: value for key, value in given.items() if value is not None}}
 
 

@@ -102,7 +102,7 @@ class Contest(Closing):
 
     def _check_used(self, changed: Mapping[str, Any]) -> None:
         """Refuse what is for checkpoints alone where there is none."""
-        for name in ("planner", "player"):
+        for name in ("planner", "player", "sample"):
             if changed.get(name) and not self.trained:
                 raise InvalidOption(
                     f"--{name} is for checkpoints, and none is named. Options of a planner follow "

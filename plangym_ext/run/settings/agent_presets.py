@@ -165,7 +165,12 @@ AGENT_PRESETS: Mapping[str, Preset] = {
                 "clip_reward": 1.0,
             },
             "collector": {"num_envs": 8, "moves": 128},
-            "evaluation": {"every": 500, "episodes": 4, "env": {"episodic_life": False}},
+            "evaluation": {
+                "every": 500,
+                "episodes": 4,
+                "sample": True,
+                "env": {"episodic_life": False},
+            },
             "rounds": 9765,
             "checkpoint_every": 100,
             # Convolutions take two thirds of a round, and two cores are what most machines have.

@@ -168,6 +168,8 @@ class EvaluationSettings:
         episodes: played side by side.
         player: "network" plays without search, "planner" searches; or "module:Class" of a
             `Planner` of your own, which gets the `evaluator` if it has a field of that name.
+        sample: whether an agent with a policy draws its actions from it, as while it learns. What
+            PPO learned of Atari often scores more so than by its likeliest actions.
         planner: options of the planner that differ from training.
         env: arguments of the env that differ from training, such as held-out levels.
         seed: of the first episode; the others follow.
@@ -178,6 +180,7 @@ class EvaluationSettings:
     every: int = 0
     episodes: int = 20
     player: str = "network"
+    sample: bool = False
     planner: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 1_000_000
@@ -291,6 +294,11 @@ class RunConfig:
                 f"settings: learners must be 1 in a run with a planner; got {self.learners}. "
                 f"collector.n_workers shares its games out among processes."
             )
+        if self.evaluation.sample:
+            raise InvalidOption(
+                "settings: evaluation.sample is of runs with an agent; a planner's options say how "
+                "it chooses. Leave it out."
+            )
         # As the evaluation's planner reads them, so that a mistake is found at the start.
         changed = self.planner.changed(self.evaluation.planner, "evaluation.planner")
         # As they were read, and alone: what training has is not repeated.
@@ -319,6 +327,12 @@ class RunConfig:
                     f"settings: {key} is of runs with a planner; in one with an agent it must be "
                     f"{default!r}; got {value!r}. See {instead}."
                 )
+        assert self.agent is not None
+        if self.evaluation.sample and not self.agent.kind.draws:
+            raise InvalidOption(
+                f"settings: evaluation.sample is for agents that draw from a policy; "
+                f"{self.agent.name!r} chooses its actions. Leave it out."
+            )
         self._check_teacher()
         if self.mode == "async":
             self._check_async()

@@ -74,19 +74,21 @@ class AgentKind(NamedTuple):
         config: the settings of its network.
         network: the function in `plangym_ext.learn` that makes the network, called with the two
             spaces, the config and `seed`.
+        draws: whether its actions are drawn from a policy, and not chosen, with noise added.
     """
 
     agent: str
     config: type[Any]
     network: str = "make_agent_network"
+    draws: bool = True
 
 
 #: Name -> agent and network.
 AGENTS: Mapping[str, AgentKind] = {
     "actor_critic": AgentKind("ActorCriticAgent", AgentConfig),
-    "q": AgentKind("QAgent", QAgentConfig),
+    "q": AgentKind("QAgent", QAgentConfig, draws=False),
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
-    "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig),
+    "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
 }
 _OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
@@ -234,12 +236,16 @@ class AgentSettings(NamedSettings):
         # An own agent plays a network that the library makes.
         return _OWN_AGENT.config if is_own(name) else super()._config_class(name, where)
 
+    @property
+    def kind(self) -> AgentKind:
+        """What it is made of."""
+        return _OWN_AGENT if is_own(self.name) else AGENTS[self.name]
+
     def make_network(self, observation_space: Any, action_space: Any, seed: int) -> Any:
         """Make the network that the agent plays."""
         import plangym_ext.learn
 
-        kind = _OWN_AGENT if is_own(self.name) else AGENTS[self.name]
-        make = getattr(plangym_ext.learn, kind.network)
+        make = getattr(plangym_ext.learn, self.kind.network)
         return make(observation_space, action_space, self.config, seed=seed)
 
     def make(self, network: Any, device: str) -> Any:

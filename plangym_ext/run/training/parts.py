@@ -313,7 +313,13 @@ class Parts:
 
     def player(self, asked: Any) -> Any:
         """Make the planner that is evaluated, of what `asked` returned."""
-        return asked.as_planner() if self.config.agent is not None else self._planner(asked)
+        if self.config.agent is None:
+            return self._planner(asked)
+        if self.config.evaluation.sample:
+            from plangym_ext.learn.agents.agent_planner import AgentPlanner
+
+            return AgentPlanner(agent=asked, mode="sample")
+        return asked.as_planner()
 
     def _planner(self, evaluator: Any) -> Any:
         """Make the planner that is evaluated, where planners play."""

@@ -33,6 +33,7 @@ class Trained(Closing):
         env: arguments of the env that differ.
         planner: options of the planner that differ, of a run that has one.
         player: "network" or, of a run with a planner, "planner"; None: as the run was evaluated.
+        sample: whether an agent draws its actions from its policy; None: as the run was evaluated.
         seed: of the first episode; None: the run's.
         make_env: makes the env, if it is your own; see `Parts`.
         make_network: makes the network, if it is your own; see `Parts`.
@@ -58,6 +59,7 @@ class Trained(Closing):
         env: Mapping[str, Any] | None = None,
         planner: Mapping[str, Any] | None = None,
         player: str | None = None,
+        sample: bool | None = None,
         seed: int | None = None,
         make_env: MakeEnv | None = None,
         make_network: MakeNetwork | None = None,
@@ -70,6 +72,7 @@ class Trained(Closing):
             env={**own.evaluation.env, **free(env or {})},
             planner={**own.evaluation.planner, **(planner or {})},
             player=own.evaluation.player if player is None else player,
+            sample=own.evaluation.sample if sample is None else sample,
             seed=own.evaluation.seed if seed is None else seed,
         )
         self.config = dataclasses.replace(own, evaluation=evaluation)
@@ -80,11 +83,15 @@ class Trained(Closing):
             check_same_spaces(str(self.path), saved["spaces"], self.env)
             self.network = parts.network(self.env)
             load_network_state(self.network, saved["trainer"]["network"], str(self.path))
-            self.player = parts.player(parts.asked(self.network))
+            asked = parts.asked(self.network)
+            self.player = parts.player(asked)
             #: What the algorithm has saved, but for replay, networks and optimisers.
             self.learned = {
                 key: saved["trainer"].get(key) for key in ("updates", "steps", "rewards")
             }
+            if self.config.agent is not None:
+                # Agents play anything before their first update.
+                asked.version = int(self.learned["updates"] or 0)
         except BaseException:
             # Ctrl-C too: the caller has no object yet with which to close the env.
             self.env.close()

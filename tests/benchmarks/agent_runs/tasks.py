@@ -10,8 +10,8 @@ from typing import Any
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig
 
-#: Of all cells: episodes apart from training are played once, at the end.
-_PLAIN = {"evaluation": {"every": 0, "stop_at": None}, "checkpoint_every": 0}
+#: Of all cells: episodes apart from training are played once, at the end, as well as it can.
+_PLAIN = {"evaluation": {"every": 0, "sample": False, "stop_at": None}, "checkpoint_every": 0}
 #: CleanRL's `ppo.py`; it halves the squared error of values.
 _CLEANRL = {
     "collector": {"num_envs": 4, "moves": 128},
@@ -157,10 +157,11 @@ def _mujoco_from_replay() -> Iterator[tuple[str, Task]]:
 
 
 def _games_from_replay() -> Iterator[tuple[str, Task]]:
-    """Yield Pong, with as many steps as two hours gave on one processor of two that were busy.
+    """Yield Pong, with as many steps as there was time for.
 
-    CleanRL's DQN explores in the first tenth of a run of ten million steps; ours in that of a
-    million, of which these are the beginning. The whole million is for a GPU.
+    Two hours on one processor of two that were busy gave DQN its 394,048 steps; half an hour on
+    a GPU gave it a million, and Rainbow 650,000. CleanRL's DQN explores in the first tenth of a
+    run of ten million steps; ours in that of a million, of which these are the beginning.
     """
     rest = {
         "aim": 20.3,
@@ -169,13 +170,13 @@ def _games_from_replay() -> Iterator[tuple[str, Task]]:
         "source": "CleanRL's DQN after 10M steps",
         "has_curve": True,
     }
-    for name, changed, steps in (
-        ("dqn", _DQN_PONG, 394_048),
-        ("rainbow", _RAINBOW_PONG, 176_000),
+    for name, preset, changed, steps in (
+        ("dqn Pong", "dqn_atari", _DQN_PONG, 394_048),
+        ("dqn Pong, 1M", "dqn_atari", _DQN_PONG, 1_000_000),
+        ("rainbow Pong", "rainbow_atari", _RAINBOW_PONG, 650_000),
     ):
-        preset, changed = f"{name}_atari", {**changed, "threads": 1}
-        yield f"{name} Pong", Task(preset, steps, changed, sb3=name == "dqn", **rest)
-        yield f"{name} Pong, 1M", Task(preset, 1_000_000, changed, sb3=False, **rest)
+        changed = {**changed, "threads": 1}
+        yield name, Task(preset, steps, changed, sb3=preset == "dqn_atari", **rest)
 
 
 def _catch_from_replay() -> Iterator[tuple[str, Task]]:
@@ -209,6 +210,18 @@ LEARNING: Mapping[str, Task] = {
         spread=1.3,
         aim_in="training",
         source="CleanRL, ppo.py",
+    ),
+    # The beginning of the preset's ten million steps.
+    "ppo Pong": Task(
+        "ppo_atari",
+        2_000_000,
+        changed={"env": {"n_workers": 2}},
+        aim=20.4,
+        spread=0.2,
+        aim_in="training",
+        source="CleanRL's PPO after 10M steps",
+        sb3=False,
+        has_curve=True,
     ),
     "a2c Acrobot": Task(
         "a2c_cartpole", 500_000, changed={"env": {"id": "Acrobot-v1"}}, source="no other"
