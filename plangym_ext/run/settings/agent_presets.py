@@ -323,8 +323,6 @@ AGENT_PRESETS: Mapping[str, Preset] = {
                 "name": "r2d1",
                 # 64 updates a round once learning has begun, until the last one.
                 "learning_rate": _line(1e-3, 25_088),
-                # The default is for the large gradients of Atari; here it would stop learning.
-                "epsilon": 1e-6,
                 "discount": 0.99,
                 "capacity": 100_000,
                 "learning_starts": 2_000,
@@ -368,8 +366,6 @@ AGENT_PRESETS: Mapping[str, Preset] = {
                 "target_every": 2_000,
                 # At first the noise of an action's advantage is too small to try others.
                 "exploration": {"start": 1.0, "end": 0.0, "over": 250_000},
-                # The default is so large beside the gradients of screens that little is learned.
-                "epsilon": 1e-6,
                 # By updates, one for four steps: it ends with the run.
                 "beta": {"start": 0.4, "end": 1.0, "over": 2_500_000},
             },

@@ -116,24 +116,26 @@ class DQNConfig(OffPolicyConfig):
 class C51Config(DQNConfig):
     """C51: as `DQNConfig`, but that `loss` says nothing; the network has the atoms.
 
-    Its learning rate and epsilon are those of the paper.
+    Its learning rate is that of the paper. So is not epsilon, there 0.01 / 32: it is for gradients
+    of Atari's frames, and where they are smaller little is learned with it.
     """
 
     learning_rate: Number = 2.5e-4
-    # As the paper has it for batches of 32.
-    epsilon: float = 0.01 / 32
+    epsilon: float = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class QRDQNConfig(DQNConfig):
     """QR-DQN: as `DQNConfig`, but that `loss` says nothing; the network has the quantiles.
 
+    Its learning rate is that of the paper; of epsilon see `C51Config`.
+
     Args:
         kappa: error up to which the loss of a quantile is squared.
     """
 
     learning_rate: Number = 5e-5
-    epsilon: float = 0.01 / 32
+    epsilon: float = 1e-6
     kappa: float = 1.0
 
     def __post_init__(self) -> None:
@@ -146,9 +148,9 @@ class QRDQNConfig(DQNConfig):
 class RainbowConfig(C51Config):
     """Rainbow: C51 that is double, over 3 steps and prioritised; noise is what explores."""
 
-    # These, and the exponents of priorities, as in Hessel et al. 2018, table 1.
+    # These, and the exponents of priorities, as in Hessel et al. 2018, table 1. Epsilon is 1.5e-4
+    # there: see `C51Config`.
     learning_rate: Number = 6.25e-5
-    epsilon: float = 1.5e-4
     double: bool = True
     n_steps: int = 3
     prioritized: bool = True
@@ -168,9 +170,10 @@ class R2D1Config(DQNConfig):
         rescale: whether values are learned on the scale of `losses.q_values.rescaled`.
     """
 
-    epsilon: float = 1e-3
+    epsilon: float = 1e-6
     max_grad_norm: Number | None = 80.0
-    # Discount, n_steps, and exponents of priorities as in Kapturowski et al. 2019.
+    # Discount, n_steps, and exponents of priorities as in Kapturowski et al. 2019. Epsilon is 1e-3
+    # there: see `C51Config`.
     discount: float = 0.997
     batch_size: int = 64
     n_steps: int = 5
