@@ -13,6 +13,7 @@ from plangym_ext.planners.masks import stacked_masks, told_masks
 from plangym_ext.planners.model import Rng, States, stacked_obs
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.players import movers, next_player
+from plangym_ext.states.envelope import stacked_rows
 
 
 class Step(NamedTuple):
@@ -77,7 +78,7 @@ def plan_games(planner: Any, env: Any, games: Sequence[Game]) -> list[Plan]:
     """Plan a move for every game in one `plan_batch`."""
     plans: list[Plan] = planner.plan_batch(
         env,
-        stacked_states([game.state for game in games]),
+        stacked_rows([game.state for game in games]),
         rngs=[game.rng for game in games],
         obs=stacked_obs(env, [game.obs for game in games]),
         legal=stacked_masks([game.legal for game in games]),
@@ -92,7 +93,7 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
         A step for every game, and the infos of the batch.
     """
     actions = np.stack([np.asarray(plan.action) for plan in plans])
-    out = env.step_batch(actions, states=stacked_states([game.state for game in games]))
+    out = env.step_batch(actions, states=stacked_rows([game.state for game in games]))
     masks = told_masks(out.infos, len(games))
     players, nexts = movers(env, out.infos, len(games))
     steps = [
@@ -109,11 +110,3 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
         for i in range(len(games))
     ]
     return steps, out.infos
-
-
-def stacked_states(states: Sequence[States]) -> States:
-    """Return `[B, S]` uint8; rows from before the env needed wider ones are padded with zeros."""
-    width = max(len(state) for state in states)
-    if all(len(state) == width for state in states):
-        return np.stack(states)
-    return np.stack([np.pad(state, (0, width - len(state))) for state in states])

@@ -12,9 +12,9 @@ from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.episode import Episode, Move, Playable, PlayableEnv, play
-from plangym_ext.planners.games import stacked_states
 from plangym_ext.planners.masks import stacked_masks
 from plangym_ext.planners.model import stacked_obs
+from plangym_ext.states.envelope import stacked_rows
 
 #: The stream of the draws, apart from those of the env and of the planner.
 _STREAM = 1
@@ -101,7 +101,7 @@ def demonstrated_states(
 def _state_set(env: Any, moves: Sequence[Move], episodes: Sequence[Episode]) -> StateSet:
     """Return the states after some moves of the episodes."""
     return StateSet(
-        stacked_states([move.state for move in moves]),
+        stacked_rows([move.state for move in moves]),
         stacked_obs(env, [move.obs for move in moves]),
         stacked_masks([move.legal for move in moves]),
         # What the player earned from each state on, undiscounted.

@@ -14,7 +14,7 @@ from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.explore.go_explore import GoExplore
-from plangym_ext.states.envelope import stacked_rows
+from plangym_ext.states.envelope import content, stacked_rows
 
 
 class Stepped(NamedTuple):
@@ -59,11 +59,10 @@ def verify(explorer: GoExplore, cell: int) -> None:
     for step in steps_again(explorer.env, explorer.seed, actions):
         state, obs, info, ended = step.state, step.obs, step.info, step.ended
         score += step.reward
-    # As wide as each other: the env may have widened its rows since.
-    now, kept = stacked_rows([state, archive.states[cell]])
     found = {
         "its length": (len(actions), int(archive.steps[cell])),
-        "the state": (bytes(now), bytes(kept)),
+        # However wide they are: the env may have widened its rows since.
+        "the state": (content(state), content(archive.states[cell])),
         # Added in the order of play, as the archive has added them: equal to the last bit.
         "the score": (score, float(archive.scores[cell])),
         "its ending": (ended, bool(archive.ended[cell])),

@@ -45,7 +45,7 @@ _U4, _U8 = np.dtype("<u4"), np.dtype("<u8")
 _HALF_BITS = np.array(32, _U8)  # of a plain number each use would make an array
 #: Words that are equal in all own rows of one width, but for the length in the second.
 _OWN_WORDS = 4
-_WIDTH = slice(12, 16)
+_LENGTH, _WIDTH, _FINGERPRINT = slice(8, 12), slice(12, 16), slice(16, 32)
 # In the text of a function or of an object without a text of its own.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -306,6 +306,32 @@ def stacked_rows(states: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
         return states
     width = max(map(len, states))
     return np.concatenate([as_wide(state[None], width) for state in states])
+
+
+def content(row: np.ndarray) -> bytes:
+    """Return what tells the state of a `[S]` row from others, however wide its row is.
+
+    That is all but the zeros at the end and the width at which it was captured, which the
+    checksum counts too. A row that no envelope was put around is taken whole.
+    """
+    if not is_sealed(row):
+        return row.tobytes()
+    head = row[_LENGTH].tobytes() + row[_FINGERPRINT].tobytes()
+    return head + row[HEADER:].tobytes().rstrip(b"\0")
+
+
+def telling(row: np.ndarray) -> np.ndarray:
+    """Return `[S]` bool, the bytes of a row that `content` has, if it is padded with zeros."""
+    found = np.ones(len(row), np.bool_)
+    if is_sealed(row):
+        found[:HEADER] = False
+        found[_LENGTH] = found[_FINGERPRINT] = True
+    return found
+
+
+def is_sealed(row: np.ndarray) -> bool:
+    """Return whether a row begins as those that an envelope was put around."""
+    return row[: len(MAGIC)].tobytes() == MAGIC
 
 
 def payload(row: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, evaluate
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.states.envelope import stacked_rows
 
 Floats = npt.NDArray[np.float64]
 #: obs [L, *obs] -> steps to a goal [L]
@@ -229,7 +230,7 @@ class FrontierSearch(Planner):
         ]
         if not pairs:
             return False
-        sources = np.stack([searches[b].nodes[index].state for b, index, _ in pairs])
+        sources = stacked_rows([searches[b].nodes[index].state for b, index, _ in pairs])
         actions = np.array([a for _, _, a in pairs], np.int64) + origin
         out = request.env.step_batch(actions, states=sources)
         rewards = check_finite(f"{request.planner}: rewards", out.rewards)

@@ -23,6 +23,7 @@ from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, Leaves, Rater
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
+from plangym_ext.states.envelope import stacked_rows
 
 # Nodes of a graph that only time bounds.
 _TIMED_CAPACITY = 10_000
@@ -212,7 +213,7 @@ class GraphSearch(Planner):
             return
         rows = np.array([b for b, _ in pairs])
         actions = np.array([a for _, a in pairs], np.int64)
-        sources = np.stack([grown[b].states[grown[b].here] for b in rows])
+        sources = stacked_rows([grown[b].states[grown[b].here] for b in rows])
         out = request.env.step_batch(actions + origin, states=sources)
         rewards = check_finite(f"{request.planner}: rewards", out.rewards)
         over = np.asarray(out.terminateds, np.bool_)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.arrays.nested import content, num_rows, rows_of
+from plangym_ext.arrays.nested import content as content_of_obs
+from plangym_ext.arrays.nested import num_rows, rows_of
 from plangym_ext.planners.model import States
 from plangym_ext.planners.registry import unknown
+from plangym_ext.states.envelope import content
 
 _KINDS = ["state", "obs"]
 
@@ -21,10 +23,10 @@ def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:
     """Return what `[L, S]` states with `[L, *obs]` observations are known by.
 
     Args:
-        kind: the bytes of the "state", or of the "obs".
+        kind: the bytes of the "state", which do not depend on how wide its row is, or of the "obs".
         states: `[L, S]`.
         obs: `[L, *obs]`, nested as the observation space; only looked at for "obs".
     """
     if kind == "state":
-        return [state.tobytes() for state in states]
-    return [content(rows_of(obs, i)) for i in range(num_rows(obs))]
+        return [content(state) for state in states]
+    return [content_of_obs(rows_of(obs, i)) for i in range(num_rows(obs))]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import allocating_kernel, kernel
 from plangym_ext.planners.model import SearchModel, States, Transitions
+from plangym_ext.states.envelope import as_wide, is_sealed
 
 Index = npt.NDArray[np.integer[Any]]
 
@@ -58,7 +59,7 @@ class ArrayStates(NodeStates):
 
     def put(self, trees: Index, node: int, states: States) -> None:
         """Write the states of one node of each tree."""
-        self.rows[trees, node] = states
+        self.rows[trees, node] = self.fitting(states)
 
     def get(self, trees: Index, nodes: Index) -> States:
         """Return a copy `[L, S]` uint8 of the states of some nodes."""
@@ -84,30 +85,32 @@ class ArrayStates(NodeStates):
         pending = begin(actions, states=gathered(self.rows, trees, parents))
         return lambda: self._stored(pending.wait(), trees, nodes)
 
-    def fit(self, states: States) -> None:
-        """Make the rows as wide as new states `[L, S]`.
+    def fitting(self, states: States) -> States:
+        """Return new states `[L, S]` as wide as the rows, which become as wide as these.
 
         Raises:
-            ValueError: these are narrower.
+            ValueError: the model's states are no rows of an env, and these are narrower.
         """
         width, came = self.rows.shape[2], states.shape[1]
+        # Where an env has widened its rows, states are good that zeros follow: those of before,
+        # and those of a wave that was begun before.
         if came > width:
-            # The env has widened its rows; narrower states followed by zeros stay good.
             self.rows = np.pad(self.rows, ((0, 0), (0, 0), (0, came - width)))
-        elif came < width:
+        elif came < width and not all(map(is_sealed, states)):
             raise ValueError(
                 f"search: step_batch must return states as wide as the root's, {width} bytes; "
                 f"got {came}. Plan from a state that this env has captured."
             )
+        return as_wide(states, width)
 
     def _stored(self, out: Transitions, trees: Index, nodes: Index) -> Transitions:
-        self.fit(out.states)
-        if len(out.states) != len(trees):
+        states = self.fitting(out.states)
+        if len(states) != len(trees):
             raise ValueError(
                 f"search: step_batch must return one state per action, {len(trees)}; got "
-                f"{len(out.states)}."
+                f"{len(states)}."
             )
-        scatter(self.rows, trees, nodes, out.states)
+        scatter(self.rows, trees, nodes, states)
         return out
 
     def keep(self, b: int, nodes: Index) -> None:

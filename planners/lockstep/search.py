@@ -80,7 +80,7 @@ class Search:
         self.model, self.settings, self.rater = request.env, settings, rater
         self._planner = request.planner
         self._two_players = num_players(self.model) == 2
-        self.shape = batch, width = request.states.shape
+        batch, width = request.states.shape
         self.tree = new_tree(batch, settings.capacity, num_actions)
         self._is_new = True
         nodes = settings.capacity if settings.stores_states else 1
@@ -116,7 +116,7 @@ class Search:
 
     def fits(self, request: PlanRequest) -> bool:
         """Return whether what is asked for can be grown in the memory of this search."""
-        return self.model is request.env and self.shape == request.states.shape
+        return self.model is request.env and len(self.done) == request.batch
 
     def start(self, request: PlanRequest) -> None:
         """Put B states at the roots, keeping what is known about them.
@@ -382,7 +382,6 @@ class Search:
         other = copy.copy(self)
         other.tree = Tree._make([field[rows] for field in self.tree])
         other.states = self.states.subset(rows)
-        other.shape = (len(rows), self.shape[1])
         other.kept = [self.kept[b] for b in rows]
         other.done, other.full = self.done[rows], self.full[rows]
         other._in_flight, other._num_in_flight = deque(), np.zeros(len(rows), np.int64)

@@ -11,8 +11,9 @@ from plangym_ext.errors import WrongKind
 from plangym_ext.planners.lockstep.node_states import ArrayStates
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.model import States
-from plangym_ext.planners.trees.chance import Chances, place_draws, select_by_chance
+from plangym_ext.planners.trees.chance import Chances, Draws, place_draws, select_by_chance
 from plangym_ext.planners.trees.tree import CHANCE, UNVISITED, NewNodes, backup, expand
+from plangym_ext.states.envelope import as_wide, telling
 
 
 def run_chance_wave(search: Search, chances: Chances) -> bool:
@@ -52,18 +53,20 @@ def _drawn(
     # Tree by tree, each by its own generator: a plan does not depend on the rows beside it.
     for b in np.unique(rows).tolist():
         own = rows == b
-        before[own] = _reseeded(search, before[own], search.rngs[b])
+        found = _reseeded(search, before[own], search.rngs[b])
+        # An env that has widened its rows returns wider ones than it is given.
+        before = as_wide(before, found.shape[1])
+        before[own] = found
     actions = search.first_action + tree.action[rows, leaves].astype(np.int64)
     out = search.model.step_batch(actions, states=before)
     search.costs.add(rows, model_steps=1, restores=1)
     new = search.answered(rows, leaves, out)
     # What differs in nothing but the random numbers to come is one outcome.
-    keys = np.ascontiguousarray(_reseeded(search, out.states, None))
-    # Before `place_draws`, which writes keys into the rows as they are.
-    memory.fit(keys)
+    keys = np.ascontiguousarray(memory.fitting(_reseeded(search, out.states, None)))
     results = np.stack([new.reward, new.terminated, new.truncated], axis=1)
     nodes = np.empty(len(rows), np.int32)
-    place_draws(tree, chances, rows, leaves, memory.rows, keys, results, nodes)
+    told = Draws(keys, telling(keys[0]), results)
+    place_draws(tree, chances, rows, leaves, memory.rows, told, nodes)
     fresh = np.flatnonzero(nodes != UNVISITED)
     if fresh.size:
         search.costs.add(rows[fresh], expansions=1)

@@ -41,6 +41,14 @@ class Chances(NamedTuple):
     growth: float
 
 
+class Draws(NamedTuple):
+    """What L draws came to."""
+
+    states: npt.NDArray[np.uint8]  # [L, S]
+    telling: npt.NDArray[np.bool_]  # [S] bytes that tell one state from another
+    results: npt.NDArray[np.float64]  # [L, 3] reward, terminated, truncated
+
+
 def new_chances(batch: int, capacity: int, width: float, growth: float) -> Chances:
     """Return room for B trees of at most N nodes."""
     first, following, draws, waiting = np.zeros((4, batch, capacity), np.int32)
@@ -159,8 +167,7 @@ def place_draws(
     rows: Array,
     leaves: Array,
     states: Array,
-    drawn: Array,
-    results: Array,
+    draws: Draws,
     nodes: Array,
 ) -> None:
     """Find the outcomes that were drawn, or make pending nodes of those that are new, in place.
@@ -173,8 +180,7 @@ def place_draws(
         rows: `[L]` tree of each draw.
         leaves: `[L]` the node of chance that was drawn from.
         states: `[B, N, S]` of the nodes, all with the same random generator; new ones are written.
-        drawn: `[L, S]` what came, with that generator.
-        results: `[L, 3]` reward, terminated, truncated; parts of what an outcome is.
+        draws: what came, with that generator.
         nodes: `[L]` int32, written: the new node, UNVISITED where the outcome was known.
     """
     for i in range(len(rows)):
@@ -183,7 +189,7 @@ def place_draws(
         chances.reserved[b] -= 1
         chances.draws[b, chance] += 1
         last, child = int(np.int64(UNVISITED)), int(np.int64(chances.first[b, chance]))
-        while child != UNVISITED and not is_outcome(tree, b, child, states, drawn[i], results[i]):
+        while child != UNVISITED and not is_outcome(tree, b, child, states, draws, i):
             last, child = child, int(np.int64(chances.following[b, child]))
         nodes[i] = UNVISITED
         if child != UNVISITED:
@@ -196,10 +202,10 @@ def place_draws(
         tree.children[b, chance, action] = UNVISITED
         tree.unobserved[b, child] = 1
         # What tells it from the next draws of this wave; the rest is written by `expand`.
-        tree.reward[b, child] = results[i, 0]
-        tree.value[b, child] = results[i, 1] + 2.0 * results[i, 2]
-        for s in range(drawn.shape[1]):
-            states[b, child, s] = drawn[i, s]
+        tree.reward[b, child] = draws.results[i, 0]
+        tree.value[b, child] = draws.results[i, 1] + 2.0 * draws.results[i, 2]
+        for s in range(draws.states.shape[1]):
+            states[b, child, s] = draws.states[i, s]
         chances.draws[b, child], chances.following[b, child] = 1, UNVISITED
         if last == UNVISITED:
             chances.first[b, chance] = child
@@ -209,8 +215,9 @@ def place_draws(
 
 
 @kernel_inline
-def is_outcome(tree: Tree, b: int, node: int, states: Array, state: Array, result: Array) -> bool:
-    """Return whether a draw gave what a node stands for: the state, the reward, the ending."""
+def is_outcome(tree: Tree, b: int, node: int, states: Array, draws: Draws, i: int) -> bool:
+    """Return whether draw i gave what a node stands for: the state, the reward, the ending."""
+    state, result = draws.states[i], draws.results[i]
     # 0: it goes on; 1: terminated; 2: truncated; 3: both.
     ending = result[1] + 2.0 * result[2]
     known = tree.value[b, node]
@@ -222,5 +229,5 @@ def is_outcome(tree: Tree, b: int, node: int, states: Array, state: Array, resul
         return False
     same = True
     for s in range(len(state)):
-        same = same and states[b, node, s] == state[s]
+        same = same and (states[b, node, s] == state[s] or not draws.telling[s])
     return same
