@@ -136,6 +136,12 @@ def _agent(trained: Trained) -> Any:
             f"audit: the states of {trained.env.name} are not exact, so nothing can be played on "
             f"from them. `plangym-ext doctor {trained.config.env.id}` says why."
         )
+    if trained.learned["steps"] is None:
+        raise InvalidOption(
+            f"audit: {trained.path} must say how many steps were learned from, and what rewards "
+            f"were divided by; it has the weights alone, as files of weights had once. Name a "
+            f"checkpoint of the run."
+        )
     return trained.player.agent
 
 
@@ -145,7 +151,7 @@ def _explore(agent: Any, settings: Any, learned: Mapping[str, Any]) -> None:
 
     if not hasattr(settings, "exploration"):
         return
-    steps = int(learned["steps"] or 0)
+    steps = int(learned["steps"])
     share = at(settings.exploration, steps)
     least = getattr(settings, "exploration_least", None)
     if least is not None:

@@ -225,7 +225,7 @@ class RunConfig:
         checkpoint_every: rounds between checkpoints, of which the newest two are kept; 0: only
             one at the end.
         weights_every: rounds between files of what plays, in RUN/weights, which are all kept and
-            which `eval` plays; 0: none.
+            which `eval`, `audit` and `plan --network` take; 0: none.
         recent_episodes: of how many episodes, the last ones of the run, `recent/...` is logged.
         wandb: project on Weights & Biases that gets the log too (extra `wandb`); empty: none.
         device: where the network runs.

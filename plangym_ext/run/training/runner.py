@@ -35,6 +35,7 @@ from plangym_ext.run.training.played_row import played_row
 from plangym_ext.run.training.recent import RecentEpisodes
 from plangym_ext.run.training.recording import Recording
 from plangym_ext.run.training.samplers import make_sampler
+from plangym_ext.run.training.trained import to_play
 from plangym_ext.run.training.versions import versions
 
 _INTERRUPTED = "interrupted"
@@ -334,9 +335,9 @@ class Runner(Closing):
         }
 
     def _keep_weights(self) -> None:
-        """Write what plays now, for `eval`."""
+        """Write what plays now, for `eval`, `audit` and planners."""
         with self._writing():
-            trainer = {"network": self.network.state_dict()}
+            trainer = to_play(self.algorithm.state_dict()["trainer"])
             self._checkpoints.save_weights(self.round, {**self._about(), "trainer": trainer})
 
     @contextmanager

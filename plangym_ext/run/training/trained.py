@@ -22,6 +22,9 @@ from plangym_ext.run.training.checkpoints import (
 from plangym_ext.run.training.evaluation import played
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 
+#: What an algorithm saves, besides networks, that is read of it here.
+_LEARNED = ("updates", "steps", "rewards")
+
 
 class Trained(Closing):
     """Env, network and player of a checkpoint, as the run evaluated them.
@@ -85,13 +88,14 @@ class Trained(Closing):
             load_network_state(self.network, saved["trainer"]["network"], str(self.path))
             asked = parts.asked(self.network)
             self.player = parts.player(asked)
-            #: What the algorithm has saved, but for replay, networks and optimisers.
-            self.learned = {
-                key: saved["trainer"].get(key) for key in ("updates", "steps", "rewards")
-            }
+            #: What the algorithm has saved, but for replay, networks and optimisers; None each of a
+            #: file of weights that has none of it.
+            self.learned = {key: saved["trainer"].get(key) for key in _LEARNED}
             if self.config.agent is not None:
-                # Agents play anything before their first update.
-                asked.version = int(self.learned["updates"] or 0)
+                # Agents play anything before their first update. Files of weights had no number of
+                # updates once, and are of what was trained.
+                updates = self.learned["updates"]
+                asked.version = 1 if updates is None else int(updates)
         except BaseException:
             # Ctrl-C too: the caller has no object yet with which to close the env.
             self.env.close()
@@ -111,6 +115,17 @@ class Trained(Closing):
     def close(self) -> None:
         """Close the env."""
         self.env.close()
+
+
+def to_play(learned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is read here of what an algorithm has saved: without what learning alone needs.
+
+    Args:
+        learned: what it has saved as its "trainer".
+    """
+    found = {key: learned[key] for key in ("network", *_LEARNED) if key in learned}
+    critics = learned.get("modules", {}).get("critics")
+    return found if critics is None else {**found, "modules": {"critics": critics}}
 
 
 def trained_in(checkpoint: Path | str) -> EnvSettings:

@@ -10,6 +10,7 @@ import pytest
 from browser import opened
 
 from plangym_ext import StateSet, make
+from plangym_ext.learn import tensor_file
 from plangym_ext.planners import MCTS, RandomShooting, play
 from plangym_ext.run.cli import main
 from plangym_ext.run.evaluating.audit_page import audit_page
@@ -135,6 +136,42 @@ def test_a_run_is_audited(run_folder, tmp_path, capsys):
         assert main(["audit", str(run_folder), "--starts", states, "--out", str(out), *typed]) == 0
         pages.append((out / "audit.html").read_bytes())
     assert pages[0] == pages[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("preset", "options"),
+    [
+        ("ppo_cartpole", ["--algorithm.normalize_reward=true"]),
+        (
+            "dqn_cartpole",
+            [
+                "--algorithm.learning_starts=16",
+                "--algorithm.exploration={start = 1.0, end = 0.0, over = 20}",
+            ],
+        ),
+    ],
+)
+def test_files_of_weights_are_audited_as_checkpoints_are(preset, options, tmp_path, capsys):
+    run = tmp_path / "run"
+    options = [*options, "--evaluation.every=0", "--collector.num_envs=2", "--rounds=2", "--quiet"]
+    assert main(["train", preset, "--out", str(run), "--weights_every=2", *options]) == 0
+    weights = run / "weights" / "weights-00000002.pt"
+    typed = ["--count=4", "--rollouts=2", "--max-steps=20"]
+    found = []
+    for path, name in ((run, "run"), (weights, "weights")):
+        out = tmp_path / f"of-{name}"
+        assert main(["audit", str(path), *typed, "--out", str(out)]) == 0
+        told = json.loads((out / "audit.json").read_text())
+        found.append((told["said"], told["returned"]))
+    assert found[0] == found[1]
+    # As they were written once.
+    saved = tensor_file.load(weights)
+    saved["trainer"] = {"network": saved["trainer"]["network"]}
+    tensor_file.save(weights, saved)
+    assert main(["audit", str(weights), *typed, "--out", str(tmp_path / "old")]) == 2
+    assert "Name a checkpoint of the run" in capsys.readouterr().err
+    assert not (tmp_path / "old").exists()
 
 
 @pytest.mark.slow

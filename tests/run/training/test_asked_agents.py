@@ -64,6 +64,15 @@ def test_values_are_the_lowest_of_the_critics_and_actions_the_agents(tmp_path, p
     np.testing.assert_allclose(value, rated.amin(dim=0).numpy(), rtol=1e-5)
 
 
+def test_files_of_weights_are_asked_as_checkpoints_are(tmp_path):
+    run(tmp_path, "sac_pendulum", OF_CRITICS, {"weights_every": 4})
+    with plangym_ext.make("Pendulum-v1") as env:
+        obs = observed(env)
+        paths = tmp_path, tmp_path / "weights" / "weights-00000004.pt"
+        of_run, of_weights = (trained_evaluator(path, env)(obs)[1] for path in paths)
+    np.testing.assert_array_equal(of_run, of_weights)
+
+
 def test_discrete_soft_policies_are_priors_over_their_critics(tmp_path):
     env_of = {"env": {"id": "CartPole-v1"}}
     algorithm, agent = run(tmp_path, "sac_pendulum", env_of, OF_CRITICS)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn import tensor_file
 from plangym_ext.planners.episode import play
 from plangym_ext.run.cli import main
 from plangym_ext.run.settings.compose import compose
@@ -62,6 +63,25 @@ def test_actions_are_drawn_where_the_settings_say_so(preset, tmp_path):
         best = actions(trained)
         assert best == wanted(trained, "eval")
     assert best != drawn
+
+
+def test_files_of_weights_draw_as_checkpoints_do(tmp_path):
+    kept = {"weights_every": 3}
+    with Runner(compose(["sac_pendulum", SMALL["sac_pendulum"], kept]), tmp_path) as runner:
+        runner.run()
+        updates = runner.algorithm.updates
+    with Trained(tmp_path, sample=True) as trained:
+        drawn = actions(trained)
+    path = tmp_path / "weights" / "weights-00000003.pt"
+    with Trained(path, sample=True) as trained:
+        assert trained.learned["updates"] == updates
+        assert actions(trained) == drawn
+    # As they were written once.
+    saved = tensor_file.load(path)
+    saved["trainer"] = {"network": saved["trainer"]["network"]}
+    tensor_file.save(path, saved)
+    with Trained(path, sample=True) as trained:
+        assert actions(trained) == drawn
 
 
 def test_eval_draws_and_does_not(tmp_path, capsys):

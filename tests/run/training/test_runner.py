@@ -87,6 +87,20 @@ def test_a_run_that_broke_off_goes_on_bit_for_bit(tmp_path, changed):
     assert log(tmp_path / "broken") == log(tmp_path / "whole")
 
 
+def test_files_of_weights_of_a_planners_network_are_played(tmp_path):
+    with Runner(small({"weights_every": 6}), tmp_path) as runner:
+        runner.run()
+    saved = read_checkpoint(tmp_path / "weights" / "weights-00000006.pt")
+    # Without the optimiser.
+    assert sorted(saved["trainer"]) == ["network", "updates"]
+    returns = []
+    for path in (tmp_path, tmp_path / "weights" / "weights-00000006.pt"):
+        with Trained(path, player="planner") as trained:
+            assert weights(trained.network) == weights(runner.network)
+            returns.append([episode.return_ for episode in trained.play(1)])
+    assert returns[0] == returns[1]
+
+
 def test_sokoban_with_balanced_replay_and_held_out_levels(tmp_path):
     levels = tmp_path / "held_out.txt"
     levels.write_text("; 0\n######\n#@ $.#\n#    #\n#    #\n#    #\n######\n")
