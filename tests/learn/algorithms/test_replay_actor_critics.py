@@ -167,6 +167,25 @@ def test_critics_change_no_policy_and_the_policy_no_critics(name, discrete):
         assert all(p.grad is None for p in module.parameters())
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_means_are_of_the_updates_that_log_them(compiled, monkeypatch):
+    with corridors(1) as venv:
+        options = {"policy_every": 4, "learning_starts": 0, "updates_per_step": 1}
+        agent, algorithm = made(venv, "td3", **options, compiled=compiled)
+        update, losses = algorithm._update_policy, []
+
+        def noted(steps):
+            found = update(steps)
+            losses.append(float(found["policy_loss"]))
+            return found
+
+        monkeypatch.setattr(algorithm, "_update_policy", noted)
+        with SerialSampler(venv, agent, 9, seed=0) as sampler:
+            logged = rounds(sampler, agent, algorithm, 1)
+    assert len(losses) == 2
+    assert logged["train/policy_loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
 def test_the_policy_climbs_the_critics_and_keeps_its_entropy():
     """A critic that wants the first number of an action large, and nothing of the second."""
     with corridors(1) as venv:

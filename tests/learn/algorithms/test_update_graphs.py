@@ -205,6 +205,14 @@ def test_rounds_log_what_was_done_in_them(device):
     assert {"train/policy_loss" in log for log in logs[0]} == {True, False}
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_means_are_of_the_updates_that_log_them(device, compiled):
+    fixed = {"policy_every": 3, "temperature": 0.25, "learn_temperature": False}
+    # Three updates of the policy in ten.
+    _, logged = learned("sac", device, 1, compiled=compiled, learning_starts=0, **fixed)
+    assert logged["train/temperature"] == pytest.approx(0.25)
+
+
 def test_what_was_interrupted_leaves_nothing_behind(device, monkeypatch):
     captured = update_graphs.captured
 

@@ -34,6 +34,10 @@ _BLOCK_BYTES = 64 * 2**20
 #: A share of updates per step is taken for the nearest fraction with at most this below.
 _DENOMINATOR = 10**6
 
+#: By name, the sum of what updates have logged, and how many have.
+Sums = dict[str, tuple[Any, int]]
+_NOTHING: tuple[Any, int] = (0.0, 0)
+
 
 class Updated(NamedTuple):
     """What came of an update."""
@@ -197,7 +201,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         # What is left, less than one, is owed to later rounds; and all of it while no row is old
         # enough to be drawn.
         count = math.floor(self._owed) if self.replay.is_ready else 0
-        sums: dict[str, Any] = {}
+        sums: Sums = {}
         if count:
             for optimizer in self.optimizers.values():
                 optimizer.read()
@@ -214,10 +218,11 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self.network.normalizer.add(moments)
         self._seen.clear()
         found["updates"] = self.updates
-        means = {f"train/{name}": float(total) / count for name, total in sums.items()}
+        # Not all updates log all: those without a step of the policy say nothing of it.
+        means = {f"train/{name}": float(total) / told for name, (total, told) in sums.items()}
         return found | self.group.means(means)
 
-    def _learn(self, count: int, sums: dict[str, Any], progress: Progress | None) -> None:
+    def _learn(self, count: int, sums: Sums, progress: Progress | None) -> None:
         """Make so many updates; add what they log to `sums`."""
         if self._graphs is not None:
             self._graphs.begin()
@@ -232,14 +237,16 @@ class OffPolicyAlgorithm(AgentAlgorithm):
                 for name, number in updated.logged.items():
                     # Tensors are summed as they are: to read each one would be to wait for the
                     # device.
-                    sums[name] = sums.get(name, 0.0) + number
+                    total, told = sums.get(name, _NOTHING)
+                    sums[name] = total + number, told + 1
                 done += 1
                 if progress is not None:
                     progress(done)
         if self._graphs is not None:
             self._check_finite(self._graphs)
-            for name, total in self._graphs.totals():
-                sums[name] = sums.get(name, 0.0) + total
+            for name, found, replays in self._graphs.totals():
+                total, told = sums.get(name, _NOTHING)
+                sums[name] = total + found, told + replays
 
     def _update_made(self, steps: Any) -> Updated:
         """Make an update, as a graph if there is one."""

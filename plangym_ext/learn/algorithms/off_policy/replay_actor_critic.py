@@ -10,7 +10,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import ReplayActorCriticConfig
-from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Updated
+from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Sums, Updated
 from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import (
     DenseActorCritic,
     can_be_dense,
@@ -100,7 +100,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
             q = self._chosen(q, steps.action)
         return q, critic_loss(q, target, steps.weight)
 
-    def _learn(self, count: int, sums: dict[str, Any], progress: Progress | None) -> None:
+    def _learn(self, count: int, sums: Sums, progress: Progress | None) -> None:
         if self._dense is not None:
             self._dense.refresh()
         super()._learn(count, sums, progress)

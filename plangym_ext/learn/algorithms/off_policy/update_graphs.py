@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -63,7 +64,8 @@ class UpdateGraphs:
         self._rates: _Rates = []
         #: By kind: what replays an update, and what comes of it.
         self._graphs: dict[Hashable, tuple[Callable[[], Any], _Made]] = {}
-        self._replayed: set[Hashable] = set()
+        #: How often each was replayed since `begin`.
+        self._replayed: Counter[Hashable] = Counter()
 
     def begin(self) -> None:
         """Begin a round: nothing was logged as yet, and nothing has failed."""
@@ -89,7 +91,7 @@ class UpdateGraphs:
         replay, made = self._graphs[kind]
         for optimizer, rate in made.rates:
             optimizer.set_rate(at(rate, updates))
-        self._replayed.add(kind)
+        self._replayed[kind] += 1
         self._begun += 1
         replay()
         return made.errors
@@ -103,11 +105,12 @@ class UpdateGraphs:
         """Return how many updates since `begin` were not made: the first that failed, and after."""
         return self._begun - int(self._sound)
 
-    def totals(self) -> Iterator[tuple[str, float]]:
-        """Yield names and sums of what updates have logged since `begin`."""
-        for kind, (_, made) in self._graphs.items():
-            if kind in self._replayed:
-                yield from zip(made.names, made.total.tolist(), strict=True)
+    def totals(self) -> Iterator[tuple[str, float, int]]:
+        """Yield names and sums of what updates have logged since `begin`, and how many have."""
+        for kind, replays in self._replayed.items():
+            made = self._graphs[kind][1]
+            for name, total in zip(made.names, made.total.tolist(), strict=True):
+                yield name, total, replays
 
     def forget(self) -> None:
         """Record anew from now on, as tensors were replaced."""
