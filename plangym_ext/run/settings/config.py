@@ -77,7 +77,8 @@ class CollectorSettings:
             are played here, in one batch. For an agent, `env.n_workers` step the envs, but in
             `mode` "async".
         timeout: seconds that a worker of `n_workers` may take over one move of its games before it
-            counts as hung, and is stopped; None: no limit.
+            counts as hung, and is stopped; of an agent's `env.n_workers`, over one step of one
+            env; None: no limit.
         lead: in `mode` "async", the largest share of the steps since learning began that may be
             played and not yet be learned from: workers play ahead from the round on in which a
             round is no more than that. 1: always; 0: never.

@@ -119,7 +119,9 @@ class Parts:
         """
         settings = self.config.env
         own = self.make_env is not None
-        arguments = {} if own else dict(settings.kwargs)
+        arguments: dict[str, Any] = {"timeout": self.config.collector.timeout}
+        if not own:
+            arguments |= settings.kwargs
         if settings.frameskip is not None:
             arguments["frameskip"] = settings.frameskip
         if not exact:

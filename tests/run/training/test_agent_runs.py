@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import signal
+import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +21,7 @@ from plangym_ext.errors import (
     InvalidOption,
     NotWritten,
     UnknownName,
+    WorkerTimeout,
     WrongKind,
 )
 from plangym_ext.learn import PPO, ActorCriticAgent, PPOConfig, QAgent, Schedule, tensor_file
@@ -38,6 +40,7 @@ from plangym_ext.run.settings.reached import reached
 from plangym_ext.run.settings.settings import build, listed, plain
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.checkpoints import read_checkpoint
+from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
@@ -266,6 +269,22 @@ def test_episodes_are_logged_with_the_infos_that_were_asked_for(tmp_path):
     assert row["episodes"] > 0
     assert {"return", "length", "discounted_return", "train/kl", "eval/return"} <= set(row)
     assert "row" not in row
+
+
+def test_the_timeout_of_the_collector_is_that_of_the_envs_workers():
+    class Hangs(gym.Wrapper):
+        def step(self, action):
+            time.sleep(60)
+
+    def make_env(**_):
+        return Hangs(gym.make("CartPole-v1"))
+
+    changed = {"env": {"n_workers": 1}, "collector": {"num_envs": 1, "timeout": 1.0}}
+    # Not exact: nothing is stepped before the first action.
+    with Parts(small(changed), make_env).vector_env(exact=False) as venv:
+        venv.reset(seed=0)
+        with pytest.raises(WorkerTimeout):
+            venv.step(np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize("every", [0, 1])
