@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
@@ -64,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
     # Now, where it costs nothing: without matplotlib the figure would fail after all was played.
     if options.plot:
         load_pyplot("--plot")
-    import_modules(options, options.envs)
+    search_current_folder()  # functions that are options of planners may lie there
+    import_modules(options)
     # Named twice is played once; the order stays.
     options.envs = list(dict.fromkeys(options.envs))
     options.planners = list(dict.fromkeys(options.planners))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, import_modules, made_env
@@ -113,7 +114,8 @@ def run(options: argparse.Namespace) -> int:
     """
     from plangym_ext.planners import play
 
-    import_modules(options, [options.env, options.planner, options.opponent or ""])
+    search_current_folder()  # players, and functions that are their options, may lie there
+    import_modules(options)
     chosen, planner = _named_planner(options)
     opponent = _named_opponent(options)
     tell_tuned(options.env, options.planner, chosen)

@@ -1,4 +1,4 @@
-"""`plangym-ext plan --planner module:function`: planners and agents of one's own."""
+"""`module:function` on the command line: planners, agents and heuristics of one's own."""
 
 from __future__ import annotations
 
@@ -74,6 +74,30 @@ def test_what_is_no_player_is_named(plan, capsys):
     assert "must return a planner or an agent; got a int" in capsys.readouterr().err
     assert main(["plan", "CartPole-v1", "--planner", "no_such_module:f"]) != 0
     assert "There is no module 'no_such_module'" in capsys.readouterr().err
+
+
+def test_heuristics_of_one_s_own_are_found_in_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "my_heuristics.py").write_text(
+        "import numpy as np\n\n\ndef none(obs):\n    return np.zeros(len(obs))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    env, short = "FrozenLake-v1", ["--max-steps", "2", "--n-workers", "0"]
+    few = ["--num-simulations", "8", "--heuristic", "my_heuristics:none"]
+    commands = [
+        ["plan", env, "--planner", "best-first", *few, *short, "--out", "a"],
+        ["plan", env, "--planner", "phs", *few, *short, "--out", "b"],
+        ["compare", env, "--planners", "best-first:heuristic=my_heuristics:none", "--seeds", "1"],
+        ["eval", "best-first:heuristic=my_heuristics:none", "mcts", "--env-id", env],
+    ]
+    commands[2] += ["--model-steps", "8", *short, "--out", "c"]
+    commands[3] += ["--episodes", "2", "--max-steps", "2", "--out", "d"]
+    # The folder that is current when the command begins; Python may search it in any case.
+    elsewhere = [folder for folder in sys.path if folder]
+    for command in commands:
+        monkeypatch.setattr(sys, "path", [*elsewhere])
+        sys.modules.pop("my_heuristics", None)
+        assert main(command) == 0, command
+    sys.modules.pop("my_heuristics", None)
 
 
 def test_a_plan_without_a_tree_is_drawn_as_its_actions():
