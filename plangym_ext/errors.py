@@ -46,7 +46,7 @@ class InvalidAction(PlangymExtError, ValueError):
 
 
 class InvalidObservation(PlangymExtError, ValueError):
-    """An env returned an observation that its own space does not allow, or no number."""
+    """An env returned an observation that its own space does not allow, or no usable number."""
 
 
 class WrongKind(PlangymExtError, TypeError):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.errors import InvalidObservation
 
 #: What no number may exceed: trees hold sums of some as float32, which ends at 3.4e38.
 _MOST = 1e30
@@ -24,13 +25,13 @@ def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         values: rewards, or what has been made of rewards.
 
     Raises:
-        ValueError: one of them is infinite, not a number, or beyond 1e30.
+        InvalidObservation: one of them is infinite, not a number, or beyond 1e30.
     """
     numbers = np.ascontiguousarray(values, np.float64)
     if not all_finite(numbers):
-        raise ValueError(
+        raise InvalidObservation(
             f"{where} must be finite, and no larger than {_MOST:g}; got {numbers[:8]}. "
-            f"Look for a division by zero in the env's reward."
+            f"Look for a division by zero in the env's reward, or scale it down."
         )
     return numbers
 

@@ -244,7 +244,7 @@ class Search:
 
     def answered(self, rows: Index, nodes: Index, out: Transitions) -> NewNodes:
         """Return what the model says of L new nodes; they are not rated."""
-        rewards = check_finite("search: rewards", out.rewards)
+        rewards = check_finite(f"{self._planner}: rewards", out.rewards)
         over = np.ascontiguousarray(out.terminateds, np.bool_)
         cut = np.ascontiguousarray(out.truncateds, np.bool_)
         nothing = self._nothing.new

@@ -145,7 +145,7 @@ class OpenLoopMCTS(BanditSearch):
         order = np.argsort(np.concatenate([own for own, _ in parts]))
         rewards = np.zeros((len(rows), depths.max()))
         for own, out in parts:
-            check_finite("search: rewards", np.ravel(out.rewards))
+            check_finite(f"{type(self).__name__}: rewards", np.ravel(out.rewards))
             rewards[own, : out.rewards.shape[1]] = out.rewards
 
         def joined(name: str) -> Any:

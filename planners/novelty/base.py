@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
@@ -185,20 +186,30 @@ class NoveltySearch(Planner):
         function = _function(self.features)
         pairs = None
         if isinstance(function, TilePairs):
-            pairs = new_pairs(batch, *tile_grid(obs), function.in_time)
+            with self._naming("features"):
+                pairs = new_pairs(batch, *tile_grid(obs), function.in_time)
         rare = new_bonus(batch, capacity) if self.count_bonus > 0 else None
         # Tables of features grow with the first that are written.
         return new_novelty(batch, capacity, 0, pairs, rare)
 
     def _features_of(self, option: str, obs: Any) -> npt.NDArray[np.int64]:
         """Return the features `[L, F]` of L observations, by the function of an option, fresh."""
-        found, count = np.asarray(_function(getattr(self, option))(obs)), num_rows(obs)
+        with self._naming(option):
+            found, count = np.asarray(_function(getattr(self, option))(obs)), num_rows(obs)
         if found.ndim != 2 or len(found) != count or found.dtype.kind not in "iu":
-            raise ValueError(
-                f"{self._option(option)} must return whole numbers [{count}, F]; got "
-                f"shape {found.shape} {found.dtype}."
+            raise InvalidAnswer(
+                f"{option} must return whole numbers [{count}, F]; got "
+                f"shape {found.shape} {found.dtype}. Return one row for each observation."
             )
         return found.astype(np.int64)
+
+    @contextlib.contextmanager
+    def _naming(self, option: str) -> Iterator[None]:
+        """Name an option in what its function says of observations that it is not for."""
+        try:
+            yield
+        except InvalidOption as error:
+            raise InvalidOption(f"{self._option(option)}: {error}") from error
 
     def write_shown(self, novelty: Novelty, rows: Any, nodes: Any, obs: Any) -> Novelty:
         """Write the features of L nodes, in wider arrays if they are more than before."""

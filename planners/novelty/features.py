@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import content, leaves, num_rows, rows_of
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.trees.tree import Array
 
 # Width and height of the tiles of a screen, in pixels: 16 by 14 of them on Atari.
@@ -65,7 +66,7 @@ def tile_features(obs: Any) -> npt.NDArray[np.int64]:
     Environment", section 3.2, without their subtraction of the background.
 
     Raises:
-        ValueError: these are no such screens.
+        InvalidOption: these are no such screens.
     """
     rows, columns = tile_grid(obs)
     screen = np.ascontiguousarray(obs)
@@ -108,10 +109,10 @@ def tile_grid(obs: Any) -> tuple[int, int]:
     """Return how many rows and columns of tiles screens `[L, H, W(, C)]` uint8 have.
 
     Raises:
-        ValueError: these are no screens, or too small for one tile.
+        InvalidOption: these are no screens, or too small for one tile.
     """
     if isinstance(obs, dict | tuple):
-        raise ValueError(
+        raise InvalidOption(
             f"features of tiles are of screens; got observations nested in a "
             f"{type(obs).__name__}. Choose other features, or pick the screen with a wrapper."
         )
@@ -123,7 +124,7 @@ def tile_grid(obs: Any) -> tuple[int, int]:
         or shape[2:] not in ((), (1,), (3,))
         or min(shape[0] // _TILE_HEIGHT, shape[1] // _TILE_WIDTH) < 1
     ):
-        raise ValueError(
+        raise InvalidOption(
             f"features of tiles are of screens [L, H, W(, 1 or 3)] uint8 of at least "
             f"{_TILE_HEIGHT} by {_TILE_WIDTH} pixels; got {list(screen.shape)} {screen.dtype}. "
             "Choose other features."

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import allocating_part, kernel, kernel_part
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.novelty.features import COLOURS
 from plangym_ext.planners.trees.tree import Array
 
@@ -46,10 +47,10 @@ def new_pairs(batch: int, rows: int, columns: int, in_time: bool) -> Pairs:
         in_time: whether pairs with the parent's screen are looked at, too.
 
     Raises:
-        ValueError: there are more columns.
+        InvalidOption: there are more columns.
     """
     if columns > MOST_COLUMNS:
-        raise ValueError(
+        raise InvalidOption(
             f"pairs of tiles are for screens of at most {MOST_COLUMNS} columns of tiles; got "
             f"{columns}. Make the observations smaller, or look at tiles alone."
         )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from plangym_ext.errors import InvalidAnswer, InvalidOption
+from plangym_ext.errors import InvalidAnswer, InvalidObservation, InvalidOption
 from plangym_ext.planners import PLANNERS, load_planner, options_of
 from plangym_ext.planners.continuous.base import Shooting
 from plangym_ext.planners.evaluators import from_prior, from_q
@@ -95,8 +95,10 @@ def test_a_full_tree_gives_a_plan_that_says_so(models, name):
 @pytest.mark.parametrize("name", ["mcts", "sts", "open-loop", "ments", "spo", "fractal", "graph"])
 def test_rewards_that_no_tree_can_hold_are_refused(models, name, reward):
     model = models.TableModel([[1, 2, 3], *([s] * 3 for s in (1, 2, 3))], [[0.0, reward, 1.0]] * 4)
-    with pytest.raises(ValueError, match=r"must be finite, and no larger than 1e\+30"):
-        load_planner(name)(20).plan(model, model.state(0), rng=0)
+    planner = load_planner(name)(20)
+    message = r"rewards must be finite, and no larger than 1e\+30"
+    with pytest.raises(InvalidObservation, match=f"^{type(planner).__name__}: {message}"):
+        planner.plan(model, model.state(0), rng=0)
 
 
 @pytest.mark.parametrize(

@@ -362,7 +362,7 @@ def test_a_clock_ends_breadth_first_search_within_a_layer(models, monkeypatch, l
 def test_bad_features_are_named(models):
     model = models.chain(5)
     planner = RolloutIW(5, features=lambda obs: obs)
-    with pytest.raises(ValueError, match=r"RolloutIW: features must return .* \[1, F\]; got"):
+    with pytest.raises(InvalidAnswer, match=r"^RolloutIW: features must return .* \[1, F\]; got"):
         planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
     with pytest.raises(InvalidOption, match="features must be a function"):
         IW(features=3)

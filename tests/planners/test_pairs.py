@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import IW, RolloutIW
 from plangym_ext.planners.novelty.features import FEATURES, TilePairs, tile_features
 from plangym_ext.planners.novelty.pairs import (
@@ -229,9 +230,12 @@ def test_what_has_no_tiles_is_refused(models):
     assert FEATURES["pairs"] == TilePairs() != FEATURES["pairs-in-time"] == TilePairs(in_time=True)
     model = models.chain(5)
     for features in ("tiles", "pairs"):
-        with pytest.raises(ValueError, match=r"at least 15 by 10 pixels; got \[1, 1\] float32"):
+        message = r"^RolloutIW: features: .* at least 15 by 10 pixels; got \[1, 1\] float32"
+        with pytest.raises(InvalidOption, match=message):
             RolloutIW(5, features=features).plan(
                 model, model.state(0), rng=0, obs=np.zeros(1, np.float32)
             )
-    with pytest.raises(ValueError, match="at most 32 columns of tiles; got 33"):
+    with pytest.raises(InvalidOption, match=r"^IW: counted: features of tiles are of screens"):
+        IW(5, count_bonus=0.1, counted="tiles").plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    with pytest.raises(InvalidOption, match="at most 32 columns of tiles; got 33"):
         new_pairs(1, 2, 33, in_time=False)
