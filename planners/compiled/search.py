@@ -151,12 +151,14 @@ class CompiledSearch:
     def _run(self, timed: bool) -> bool:
         """Run many waves in compiled code; return whether there may be more."""
         job, batch = self._job, len(self.search.done)
+        # First, as it refuses limits that pay for no simulation: compiled code would run none.
+        allowed = self.search.allowance(job.cost)
         steps = _STEPS_PER_LOOK if timed else _STEPS_PER_CALL
         waves = max(1, steps // (batch * job.wave_size * job.cost))
         if not job.rollouts:
             return self._grow(waves)
         rngs = self.search.rngs
-        drawn = np.minimum(self.search.allowance(job.cost), waves * job.wave_size) * job.rollouts
+        drawn = np.minimum(allowed, waves * job.wave_size) * job.rollouts
         # How many numbers simulations need is known when they have ended.
         before = [rng.bit_generator.state for rng in rngs]
         self._draw(drawn)

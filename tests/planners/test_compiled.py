@@ -11,7 +11,7 @@ from compiled_moves import assert_equal_moves
 from counting_env import counting
 
 import plangym_ext
-from plangym_ext.errors import DamagedState, EnvClosed, InvalidObservation
+from plangym_ext.errors import DamagedState, EnvClosed, InvalidObservation, InvalidOption
 from plangym_ext.native.threads import SharingThreads
 from plangym_ext.planners import MCTS, STS, OpenLoopMCTS
 from plangym_ext.planners.compiled import search
@@ -182,6 +182,20 @@ def test_generators_are_where_they_would_have_been():
             MCTS(30, rollout_depth=9, compiled=compiled).plan(env, state, rng=rng)
             after.append((rng.random(), rng.integers(7)))
     assert after[0] == after[1]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(
+    # STS steps both actions in each of five nodes.
+    ("cls", "rollout_depth", "cost"),
+    [(MCTS, 8, 9), (STS, 0, 10), (STS, 2, 30)],
+)
+def test_steps_that_pay_for_no_simulation_are_refused(cls, rollout_depth, cost, compiled):
+    planner = cls(max_model_steps=cost - 1, rollout_depth=rollout_depth, compiled=compiled)
+    with plangym_ext.make("CartPole-v1") as env:
+        state, _, _ = env.reset(seed=0)
+        with pytest.raises(InvalidOption, match=rf"at least {cost}, .*; got {cost - 1}\. Raise"):
+            planner.plan(env, state, rng=0)
 
 
 def test_a_clock_ends_a_compiled_search():
