@@ -26,6 +26,8 @@ from plangym_ext.planners.request import PlanRequest
 
 #: More simulations than any search makes.
 UNBOUNDED = 2**31 - 1
+#: Most simulations and model steps that may be asked for: trees count in 32 bits.
+_MOST = 10**9
 
 
 @dataclass(eq=False)
@@ -80,11 +82,11 @@ class Planner(ABC):
         self._check_switches()
         self.discount = self._number("discount", 0.0, 1.0)
         if self.max_model_steps is not None:
-            self.max_model_steps = self._integer("max_model_steps", 1)
+            self.max_model_steps = self._limit("max_model_steps")
         if self.max_seconds is not None:
             self.max_seconds = self._number("max_seconds", 1e-9, math.inf)
         if self.num_simulations is not None:
-            self.num_simulations = self._integer("num_simulations", 1)
+            self.num_simulations = self._limit("num_simulations")
         elif self.max_model_steps is None and self.max_seconds is None:
             self.num_simulations = self.default_simulations
 
@@ -97,6 +99,16 @@ class Planner(ABC):
     def _integer(self, name: str, least: int) -> int:
         """Return an option as an int, or say that it is not an integer >= `least`."""
         return at_least(self._option(name), getattr(self, name), least)
+
+    def _limit(self, name: str) -> int:
+        """Return a limit as an int, or say that it is not an integer that searches can count to."""
+        given = self._integer(name, 1)
+        if given > _MOST:
+            raise InvalidOption(
+                f"{self._option(name)} must be at most {_MOST}; got {given}. Leave it out where "
+                f"max_seconds is to be the only limit."
+            )
+        return given
 
     def _number(self, name: str, low: float, high: float) -> float:
         """Return an option as a float, or say that it is not a number in [low, high]."""

@@ -159,6 +159,16 @@ def test_more_simulations_than_time_allows_take_no_memory_for_them(models):
     assert planner.plan(model, model.state(0), rng=0).visits.sum() > 0
 
 
+@pytest.mark.parametrize("name", PLANNERS)
+@pytest.mark.parametrize("limit", ["num_simulations", "max_model_steps"])
+@pytest.mark.parametrize("given", [10**9 + 1, 2**31 - 1, 10**12])
+def test_more_than_a_search_can_count_to_is_refused(name, limit, given):
+    planner = load_planner(name)
+    message = rf"^{planner.__name__}: {limit} must be at most 1000000000; got {given}\. Leave"
+    with pytest.raises(InvalidOption, match=message):
+        planner(**{limit: given})
+
+
 @pytest.mark.parametrize(
     ("kind", "first", "then"),
     [
