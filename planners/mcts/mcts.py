@@ -128,6 +128,11 @@ class MCTS(BanditSearch):
             raise InvalidOption(
                 "MCTS: keep_rollouts is for selection 'puct' or 'uct'; got 'gumbel'."
             )
+        if self.rollout_depth == 0:
+            raise InvalidOption(
+                f"{self._option('rollout_depth')} must be 1 or more with keep_rollouts=True, which "
+                f"there are no rollouts for else (none by default with an evaluator); got 0."
+            )
         # A rollout is a chain of nodes below its leaf: there is one, drawn uniformly, and it is
         # backed up before the next wave is selected.
         needs = {"waves_in_flight": 1, "num_rollouts": 1, "rollout_policy": None, "chance": False}

@@ -110,6 +110,8 @@ def test_rewards_that_no_tree_can_hold_are_refused(models, name, reward):
         ("mcts", {"chance": True, "chance_width": 1e300}, "chance_width"),
         ("mcts", {"selection": "gumbel", "c_visit": 1e300}, "c_visit"),
         ("mcts", {"num_rollouts": 5, "rollout_depth": 0}, "rollout_depth must be 1 or more"),
+        ("mcts", {"keep_rollouts": True, "rollout_depth": 0}, "must be 1 or more with keep_roll"),
+        ("mcts", {"keep_rollouts": True, "evaluator": np.ones}, "must be 1 or more with keep_roll"),
         ("sts", {"rollout_policy": np.ones, "rollout_depth": 0}, "rollout_depth must be 1 or more"),
     ],
 )
