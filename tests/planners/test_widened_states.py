@@ -136,7 +136,7 @@ def test_graphs_plan_from_states_of_other_widths_side_by_side(name):
     with made(Ring) as env:
         rows = [env.reset(seed=0)[:2]]
         rows.extend(env.step(1, rows[-1][0])[:2] for _ in range(3))
-        # Of the widths that they were captured with, and zeros behind.
+        # As wide as the widest, with zeros after the others.
         width = max(len(state) for state, _ in rows)
         states = np.stack([np.pad(state, (0, width - len(state))) for state, _ in rows])
         rngs = [np.random.default_rng(i) for i in range(len(rows))]

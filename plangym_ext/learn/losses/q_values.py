@@ -55,6 +55,8 @@ def moved_atoms(following: Any, reward: Any, discount: Any, support: Any) -> Any
     equation 7.
     """
     last = len(support) - 1
+    # An infinite one would go to the last atom; as none it is seen in the loss.
+    reward = reward + 0 * reward
     moved = reward[:, None] + discount[:, None] * support
     # Before the shares: what falls beyond would be shared by no atom, and probability be lost.
     place = ((moved - support[0]) * (last / (support[-1] - support[0]))).clamp(0, last)

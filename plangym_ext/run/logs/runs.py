@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import UnknownName
+from plangym_ext.errors import InvalidAnswer, UnknownName
 from plangym_ext.run.logs.appended import AppendedFile
 from plangym_ext.run.logs.csv_file import parse_table
 
@@ -59,10 +59,27 @@ class Group(NamedTuple):
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run, also while it is going on."""
+    """Read a run, also while it is going on.
+
+    Raises:
+        InvalidAnswer: its `params.json` holds no params.
+    """
     path = folder / "params.json"
-    params = dict(_flat(json.loads(path.read_text()))) if path.exists() else {}
+    params = _read_params(path) if path.exists() else {}
     return Run(folder, params, read_columns(folder / "progress.csv"))
+
+
+def _read_params(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidAnswer(
+            f"{path}: it must hold the params of a run, a JSON object; it was damaged, or is of "
+            f"another kind. Mend it, or take it away: a run can be read without."
+        )
+    return dict(_flat(found))
 
 
 def read_columns(path: Path) -> dict[str, Floats]:

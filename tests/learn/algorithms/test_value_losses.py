@@ -80,8 +80,9 @@ def test_many_atoms_are_shared_as_by_the_formula():
     torch.testing.assert_close(found.double(), wanted, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.sum(dim=1), torch.ones(50))
     # It is the loss that is refused then, and not an index.
-    lost = moved_atoms(following[:1], torch.tensor([math.nan]), discount[:1], support)
-    assert not lost.isfinite().all()
+    for number in (math.nan, math.inf, -math.inf):
+        lost = moved_atoms(following[:1], torch.tensor([number]), discount[:1], support)
+        assert not lost.isfinite().all()
 
 
 @pytest.mark.parametrize("share", [added_up, shares_of_all])

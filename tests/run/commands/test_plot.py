@@ -234,6 +234,18 @@ def test_mistakes_are_one_line(runs, arguments, text, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("content", ["{half", "[1, 2]", ""])
+@pytest.mark.parametrize("command", ["plot", "report"])
+def test_params_that_are_damaged_are_named(runs, command, content, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    path = next(runs.rglob("progress.csv")).with_name("params.json")
+    path.write_text(content)
+    assert main([command, str(runs), "--out", str(tmp_path / "out.png")]) == 2
+    error = capsys.readouterr().err
+    assert f"{path}: it must hold the params of a run" in error
+    assert error.count("\n") == 1
+
+
 def test_a_folder_without_a_run_is_named(tmp_path):
     with pytest.raises(UnknownName, match=r"must be a folder with a progress\.csv"):
         find_groups([tmp_path])
