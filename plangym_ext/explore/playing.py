@@ -14,7 +14,7 @@ from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.explore.go_explore import GoExplore
-from plangym_ext.states.envelope import content, stacked_rows
+from plangym_ext.states.envelope import stacked_rows, state_content
 
 
 class Stepped(NamedTuple):
@@ -62,7 +62,7 @@ def verify(explorer: GoExplore, cell: int) -> None:
     found = {
         "its length": (len(actions), int(archive.steps[cell])),
         # However wide they are: the env may have widened its rows since.
-        "the state": (content(state), content(archive.states[cell])),
+        "the state": (state_content(state), state_content(archive.states[cell])),
         # Added in the order of play, as the archive has added them: equal to the last bit.
         "the score": (score, float(archive.scores[cell])),
         "its ending": (ended, bool(archive.ended[cell])),

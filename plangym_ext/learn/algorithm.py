@@ -48,5 +48,8 @@ class Algorithm(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save between two rounds; "trainer" holds the weights."""
 
+    def trainer_dict(self) -> dict[str, Any]:
+        """Return what `state_dict` has as "trainer", without a look at the replay."""
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned, bit for bit."""

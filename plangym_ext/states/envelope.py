@@ -117,8 +117,8 @@ class Envelope:
         header[4:6] = np.frombuffer(VERSION.to_bytes(2, "little"), np.uint8)
         header[6:8] = np.frombuffer(HEADER.to_bytes(2, "little"), np.uint8)
         header[_WIDTH].view("<u4")[0] = self.width
-        header[16:32] = np.frombuffer(fingerprint(identity), np.uint8)
-        _remember(header[16:32].tobytes(), identity)
+        header[_FINGERPRINT] = np.frombuffer(fingerprint(identity), np.uint8)
+        _remember(header[_FINGERPRINT].tobytes(), identity)
         self._header = header
         self._header_words = header.view("<u8").copy()
         #: Without the length.
@@ -239,7 +239,7 @@ class Envelope:
 
     def _differing(self, row: np.ndarray) -> str:
         """Say in what the env of a foreign row differs from this one."""
-        theirs = _identities.get(row[16:32].tobytes())
+        theirs = _identities.get(row[_FINGERPRINT].tobytes())
         if theirs is None:
             told = {key: self.identity[key] for key in ("id", "arguments") if key in self.identity}
             return f"one that was not made in this process; here it is {told}"
@@ -308,7 +308,7 @@ def stacked_rows(states: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
     return np.concatenate([as_wide(state[None], width) for state in states])
 
 
-def content(row: np.ndarray) -> bytes:
+def state_content(row: np.ndarray) -> bytes:
     """Return what tells the state of a `[S]` row from others, however wide its row is.
 
     That is all but the zeros at the end and the width at which it was captured, which the
@@ -317,11 +317,11 @@ def content(row: np.ndarray) -> bytes:
     if not is_sealed(row):
         return row.tobytes()
     head = row[_LENGTH].tobytes() + row[_FINGERPRINT].tobytes()
-    return head + row[HEADER:].tobytes().rstrip(b"\0")
+    return head + payload(row).tobytes().rstrip(b"\0")
 
 
 def telling(row: np.ndarray) -> np.ndarray:
-    """Return `[S]` bool, the bytes of a row that `content` has, if it is padded with zeros."""
+    """Return `[S]` bool, the bytes of a zero-padded row that `state_content` has."""
     found = np.ones(len(row), np.bool_)
     if is_sealed(row):
         found[:HEADER] = False

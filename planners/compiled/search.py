@@ -88,11 +88,13 @@ class CompiledSearch:
         batch, settings = len(search.done), search.settings
         # One for each thread that may share the trees.
         lanes = min(simulator.threads.most, batch)
+        # Refused here if they pay for no simulation: compiled code would run none.
+        limits = search.limits(nodes * (1 + search.rater.most_steps))
         self._job = Job(
             wave_size=settings.wave_size,
-            num_simulations=settings.num_simulations,
-            max_model_steps=-1 if settings.max_model_steps is None else settings.max_model_steps,
-            cost=nodes * (1 + search.rater.most_steps),
+            num_simulations=limits.num_simulations,
+            max_model_steps=limits.max_model_steps,
+            cost=limits.cost,
             rollouts=nodes * rating.num_rollouts if rating.depth else 0,
             discount=settings.discount,
             powers=powers(settings.discount, rating.depth),
@@ -151,14 +153,12 @@ class CompiledSearch:
     def _run(self, timed: bool) -> bool:
         """Run many waves in compiled code; return whether there may be more."""
         job, batch = self._job, len(self.search.done)
-        # First, as it refuses limits that pay for no simulation: compiled code would run none.
-        allowed = self.search.allowance(job.cost)
         steps = _STEPS_PER_LOOK if timed else _STEPS_PER_CALL
         waves = max(1, steps // (batch * job.wave_size * job.cost))
         if not job.rollouts:
             return self._grow(waves)
         rngs = self.search.rngs
-        drawn = np.minimum(allowed, waves * job.wave_size) * job.rollouts
+        drawn = np.minimum(self.search.allowance(job.cost), waves * job.wave_size) * job.rollouts
         # How many numbers simulations need is known when they have ended.
         before = [rng.bit_generator.state for rng in rngs]
         self._draw(drawn)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.arrays.nested import content as content_of_obs
-from plangym_ext.arrays.nested import num_rows, rows_of
+from plangym_ext.arrays.nested import content, num_rows, rows_of
 from plangym_ext.planners.model import States
 from plangym_ext.planners.registry import unknown
-from plangym_ext.states.envelope import content
+from plangym_ext.states.envelope import state_content
 
 _KINDS = ["state", "obs"]
 
@@ -28,5 +27,5 @@ def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:
         obs: `[L, *obs]`, nested as the observation space; only looked at for "obs".
     """
     if kind == "state":
-        return [content(state) for state in states]
-    return [content_of_obs(rows_of(obs, i)) for i in range(num_rows(obs))]
+        return [state_content(state) for state in states]
+    return [content(rows_of(obs, i)) for i in range(num_rows(obs))]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from plangym_ext.planners.lockstep.node_states import NodeStates
 from plangym_ext.planners.model import States
 from plangym_ext.planners.trees.tree import NO_PARENT, OPEN, ROOT, UNVISITED, Tree, reroot
-from plangym_ext.states.envelope import content
+from plangym_ext.states.envelope import state_content
 
 
 def reuse(
@@ -57,14 +57,14 @@ def _child_in(tree: Tree, states: NodeStates, b: int, state: States) -> int:
     action that was executed, chance, and a new episode. Of two actions
     that led to the same state, the one that is known better is kept.
     """
-    best, here, wanted = NO_PARENT, np.array([b]), content(state)
+    best, here, wanted = NO_PARENT, np.array([b]), state_content(state)
     for child in tree.children[b, ROOT]:
         if (
             child != UNVISITED
             and tree.kind[b, child] == OPEN
             and (best == NO_PARENT or tree.visits[b, child] > tree.visits[b, best])
             # Last, as it copies a state, perhaps out of a slot of the model.
-            and content(states.get(here, np.array([child]))[0]) == wanted
+            and state_content(states.get(here, np.array([child]))[0]) == wanted
         ):
             best = int(child)
     return best

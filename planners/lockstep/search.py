@@ -332,7 +332,7 @@ class Search:
         """
         # As `allow` of kernels, which takes longer to compile than a plan.
         first = int(np.max(cost)) if least is None else least
-        limits, in_flight = self._limits(first), self._num_in_flight
+        limits, in_flight = self.limits(first), self._num_in_flight
         left = limits.num_simulations - self.done - in_flight
         if limits.max_model_steps >= 0:
             most = (limits.max_model_steps - self.costs.counts[0]) // cost
@@ -343,7 +343,12 @@ class Search:
         left = np.empty_like(self.done)
         return Tallies(self.done, self._num_in_flight, self.full, self.costs.counts, left)
 
-    def _limits(self, cost: int) -> Limits:
+    def limits(self, cost: int) -> Limits:
+        """Return how far a search of simulations of `cost` steps may go.
+
+        Raises:
+            InvalidOption: the steps do not even pay for the first.
+        """
         most = self.settings.max_model_steps
         if most is not None and cost > most:
             raise InvalidOption(
@@ -355,7 +360,7 @@ class Search:
 
     def _prepared(self) -> tuple[SearchData, Callable[..., tuple[int, int]]]:
         """Return what all waves of a plan are selected with, and the kernel for its types."""
-        limits = self._limits(1 + self.rater.most_steps)
+        limits = self.limits(1 + self.rater.most_steps)
         numbers = self.settings.discount, self.first_action
         selection, tallies = self.settings.selection, self._tallies()
         data = SearchData(self.tree, selection, self.halving, tallies, limits, *numbers)

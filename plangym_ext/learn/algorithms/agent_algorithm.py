@@ -153,18 +153,19 @@ class AgentAlgorithm(ABC):
         trained on is part of it only where there is a replay. Tensors and arrays are the
         algorithm's own: save or copy them before the next `take`.
         """
-        state = {
-            "trainer": {
-                "trainer": type(self).__name__,
-                "optimizer": self.config.optimizer,
-                "updates": self.updates,
-                "steps": self.steps,
-                "network": self.network.state_dict(),
-                **self._own_state(),
-            },
-            "torch_random": self._random.state_dict(),
-        }
+        state = {"trainer": self.trainer_dict(), "torch_random": self._random.state_dict()}
         return state if self.replay is None else state | {"replay": self.replay.state_dict()}
+
+    def trainer_dict(self) -> dict[str, Any]:
+        """Return weights, optimisers and counters; see `Algorithm.trainer_dict`."""
+        return {
+            "trainer": type(self).__name__,
+            "optimizer": self.config.optimizer,
+            "updates": self.updates,
+            "steps": self.steps,
+            "network": self.network.state_dict(),
+            **self._own_state(),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`, bit for bit. Settings remain those of the config.

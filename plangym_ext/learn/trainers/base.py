@@ -307,10 +307,14 @@ class ReplayAlgorithm:
     def state_dict(self) -> dict[str, Any]:
         """Return what learning goes on from."""
         return {
-            "trainer": self.trainer.state_dict(),
+            "trainer": self.trainer_dict(),
             "replay": self.replay.state_dict(),
             "torch_random": self._random.state_dict(),
         }
+
+    def trainer_dict(self) -> dict[str, Any]:
+        """Return weights, optimiser and counters; see `Algorithm.trainer_dict`."""
+        return self.trainer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` has returned."""

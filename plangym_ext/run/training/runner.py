@@ -337,7 +337,7 @@ class Runner(Closing):
     def _keep_weights(self) -> None:
         """Write what plays now, for `eval`, `audit` and planners."""
         with self._writing():
-            trainer = to_play(self.algorithm.state_dict()["trainer"])
+            trainer = to_play(self.algorithm.trainer_dict())
             self._checkpoints.save_weights(self.round, {**self._about(), "trainer": trainer})
 
     @contextmanager
