@@ -41,6 +41,7 @@ def make(
     state: str = "auto",
     check: bool = True,
     trust: bool = False,
+    timeout: float | None = 300.0,
     invalid: str = "raise",
     threads: int | None = None,
     address: str | None = None,
@@ -74,6 +75,9 @@ def make(
             inexact way and never chosen unless named here.
         check: whether the way must pass a short round trip now.
         trust: open pickles in states that another session made. They can run any code.
+        timeout: seconds that a worker may spend on one row before it is held to hang: it is
+            stopped, replaced and named. None waits for ever. Building an env may take as long, and
+            two minutes at least. Backends without workers have no limit.
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
             rows in an info column `invalid`, "off", or "strict": as "raise", and finite
@@ -95,6 +99,10 @@ def make(
         IncompleteState: the env's state cannot be captured exactly.
         BackendUnavailable: the backend that was asked for cannot run this env.
     """
+    from plangym_ext.core.numbers import seconds_or_none
+
+    # On all backends alike, also where there is nothing that could hang.
+    seconds_or_none("make: timeout", timeout)
     backend = "ray" if ray and backend == "auto" else backend
     _check_choice(backend, n_workers, threads)
     check_cluster("make", backend, address, ray=ray)
@@ -108,14 +116,15 @@ def make(
         "invalid": invalid,
     }
     if backend == "ray":
-        return ray_env(build, family, settings, n_workers=n_workers, address=address)
+        ray_options = {"n_workers": n_workers, "address": address, "timeout": timeout}
+        return ray_env(build, family, settings, **ray_options)
     if backend == "process" or n_workers:
         from plangym_ext.workers.parallel_env import ParallelEnv
 
-        return ParallelEnv(build, n_workers=n_workers, **settings)
+        return ParallelEnv(build, n_workers=n_workers, timeout=timeout, **settings)
     env = env_here(build, family, backend, threads, settings)
     if backend == "auto" and n_workers is None and env.backend == "serial":
-        return _with_workers(env, name)
+        return _with_workers(env, name, timeout)
     return env
 
 
@@ -259,7 +268,7 @@ def env_here(
     return env
 
 
-def _with_workers(env: Any, name: str | Callable[[], Any]) -> PlanEnv:
+def _with_workers(env: Any, name: str | Callable[[], Any], timeout: float | None) -> PlanEnv:
     """Return the serial env, or one that plays it and has workers for its batches if they pay."""
     from plangym_ext.workers.auto_backend import chosen_workers
     from plangym_ext.workers.parallel_env import ParallelEnv
@@ -267,7 +276,7 @@ def _with_workers(env: Any, name: str | Callable[[], Any]) -> PlanEnv:
 
     target = find_spec(name).entry_point if isinstance(name, str) else name
     n_workers, reason = chosen_workers(env, target, WAVE)
-    found = env if n_workers is None else ParallelEnv.around(env, n_workers)
+    found = env if n_workers is None else ParallelEnv.around(env, n_workers, timeout=timeout)
     found.backend_note = f"{env.backend_note} {reason}".strip()
     return found
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 from plangym_ext.core.own_modules import load_own
@@ -49,9 +50,16 @@ class OwnSchedule:
 
     Args:
         name: "module:function"; the function takes an int and returns a finite number.
+        option: the setting that it stands for, which messages name.
+        low: the least number that the setting takes.
+        high: the greatest.
     """
 
     name: str
+    # Of the setting and not of the function: the same function is equal wherever it stands.
+    option: str = field(default="schedule", compare=False, repr=False)
+    low: float = field(default=-math.inf, compare=False, repr=False)
+    high: float = field(default=math.inf, compare=False, repr=False)
 
     @functools.cached_property
     def _function(self) -> Callable[[int], Any]:
@@ -64,14 +72,21 @@ class OwnSchedule:
 
         Raises:
             UnknownName: there is no such function.
-            InvalidOption: it returned no finite number.
+            InvalidOption: it returned no finite number in [low, high].
         """
         found = self._function(updates)
-        if not (isinstance(found, int | float) and math.isfinite(found)):
+        # Python's bools are ints; NumPy's numbers are of no Python kind, but real.
+        good = isinstance(found, numbers.Real) and not isinstance(found, bool)
+        if not (good and math.isfinite(found) and self.low <= found <= self.high):
             raise InvalidOption(
-                f"schedule: {self.name}({updates}) must be a finite number; got {found!r}."
+                f"{self.option}: {self.name}({updates}) must be a finite number in "
+                f"[{self.low}, {self.high}]; got {found!r}."
             )
         return float(found)
+
+    def held_to(self, option: str, low: float, high: float) -> OwnSchedule:
+        """Return the same schedule, whose numbers must also be in the range of an option."""
+        return replace(self, option=option, low=max(low, self.low), high=min(high, self.high))
 
     def to_settings(self) -> str:
         """Return the name, as settings have it."""

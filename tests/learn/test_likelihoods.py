@@ -213,6 +213,13 @@ def test_what_has_no_bounds_cannot_be_squashed():
         distribution_of(Box(-np.inf, 1.0, (1,), np.float32), squash=True)
 
 
+@pytest.mark.parametrize("options", [{"squash": True}, {"deterministic": True}])
+def test_a_number_that_cannot_change_is_called_so(options):
+    fixed = Box(np.float32([-3, 5]), np.float32([1, 5]))
+    with pytest.raises(InvalidOption, match=r"numbers \[1\] .* no other value than \[5.0\]"):
+        distribution_of(fixed, **options)
+
+
 # Draws ----------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from contract.backend_contract import assert_equal
 from toy_envs import Faulty
 
 import plangym_ext
-from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.errors import InvalidOption, WorkerDied, WorkerTimeout
 from plangym_ext.workers import worker_handle
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
@@ -31,6 +31,20 @@ def parallel(timeout, n_workers=2, **kwargs):
 
 def replaced(env, before):
     return [i for i, (a, b) in enumerate(zip(before, pids(env), strict=True)) if a != b]
+
+
+def test_make_takes_the_limit_of_a_row():
+    hangs = functools.partial(Faulty, stubborn=True)
+    with plangym_ext.make(hangs, n_workers=1, timeout=0.4) as env:
+        state, _, _ = env.reset(seed=0)
+        with pytest.raises(WorkerTimeout, match="row 0"):
+            env.step_batch(np.array([toy_envs.SLEEP]), [state])
+    with plangym_ext.make("CartPole-v1", backend="process", n_workers=1, timeout=None) as env:
+        assert env.batch_env.row_timeout is None
+    with pytest.raises(
+        InvalidOption, match=r"make: timeout must be a number of seconds .* got inf"
+    ):
+        plangym_ext.make("CartPole-v1", timeout=float("inf"))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.torch_extra import torch
 
 
@@ -41,6 +42,32 @@ class BoxUnits:
             self._half = np.where(finite, (high64 - low64) / 2, 1.0)
         self._as_they_are = not self._middle.any() and bool((self._half == 1.0).all())
         self._tensors: dict[Any, tuple[Any, Any]] = {}
+
+    def check_bounded(self, who: str, otherwise: str) -> None:
+        """Refuse what has no two finite bounds for each number, one below the other.
+
+        Args:
+            who: needs them.
+            otherwise: what else to do.
+
+        Raises:
+            InvalidOption: some number has not; the message says which, and why.
+        """
+        if self.bounded:
+            return
+        infinite = ~(np.isfinite(self.low) & np.isfinite(self.high))
+        if infinite.any():
+            raise InvalidOption(
+                f"{who}: every number of an action must have two finite bounds; got low "
+                f"{self.low.tolist()} and high {self.high.tolist()}. Wrap the env with "
+                f"gymnasium.wrappers.RescaleAction or ClipAction, or {otherwise}."
+            )
+        fixed = np.flatnonzero(~(self.high > self.low)).tolist()
+        raise InvalidOption(
+            f"{who}: the low bound of a number must be below its high bound; numbers {fixed} of an "
+            f"action can have no other value than {self.low.ravel()[fixed].tolist()}. Leave them "
+            f"out with gymnasium.wrappers.TransformAction, or {otherwise}."
+        )
 
     def actions(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
         """Return `[B, *act]` of `[B, D]`, not clipped."""

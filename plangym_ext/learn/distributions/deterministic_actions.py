@@ -7,7 +7,6 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.gaussian import Gaussian
 from plangym_ext.learn.distributions.noise import Noise
@@ -28,7 +27,7 @@ class DeterministicActions(Distribution):
         dtype: of the actions.
 
     Raises:
-        InvalidOption: a number has no finite bounds.
+        InvalidOption: a number has no two finite bounds, one below the other.
     """
 
     clips = True
@@ -36,12 +35,7 @@ class DeterministicActions(Distribution):
     def __init__(self, low: npt.NDArray[Any], high: npt.NDArray[Any], dtype: Any) -> None:
         self._gaussian = Gaussian(low, high, dtype)
         self.units = self._gaussian.units
-        if not self.units.bounded:
-            raise InvalidOption(
-                f"DeterministicActions: every number of an action must have two finite bounds; got "
-                f"low {low.tolist()} and high {high.tolist()}. Wrap the env with "
-                f"gymnasium.wrappers.RescaleAction or ClipAction, or leave deterministic at False."
-            )
+        self.units.check_bounded("DeterministicActions", "leave deterministic at False")
         self.width = self.target_width = self.units.size
 
     def actions(self, params: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution, Params
 from plangym_ext.learn.distributions.box_units import BoxUnits
 from plangym_ext.learn.distributions.gaussian import (
@@ -40,17 +39,12 @@ class SquashedGaussian(Distribution):
         dtype: of the actions.
 
     Raises:
-        InvalidOption: a number has no finite bounds.
+        InvalidOption: a number has no two finite bounds, one below the other.
     """
 
     def __init__(self, low: npt.NDArray[Any], high: npt.NDArray[Any], dtype: Any) -> None:
         self.units = BoxUnits(low, high, dtype)
-        if not self.units.bounded:
-            raise InvalidOption(
-                f"SquashedGaussian: every number of an action must have two finite bounds; got "
-                f"low {low.tolist()} and high {high.tolist()}. Wrap the env with "
-                f"gymnasium.wrappers.RescaleAction or ClipAction, or use a plain Gaussian."
-            )
+        self.units.check_bounded("SquashedGaussian", "use a plain Gaussian")
         self._plain = Gaussian(low, high, dtype)
         self.target_width = self.units.size
         self.width = 2 * self.target_width

@@ -24,12 +24,15 @@ class CheckedConfig:
             )
 
     def _scheduled(self, name: str, low: float, high: float = math.inf) -> None:
-        """Check a `Number`; what a function returns is seen when it is called."""
+        """Check a `Number`; what a function returns is checked when it is called."""
         value: Number = getattr(self, name)
         if isinstance(value, Schedule):
             self._check(f"{name}.start", value.start, low, high)
             self._check(f"{name}.end", value.end, low, high)
-        elif not isinstance(value, OwnSchedule):
+        elif isinstance(value, OwnSchedule):
+            held = value.held_to(self._option(name), low, high)
+            object.__setattr__(self, name, held)  # the dataclass is frozen
+        else:
             self._check(name, value, low, high)
 
     def _limit(self, name: str, none: str = "there is no limit") -> None:

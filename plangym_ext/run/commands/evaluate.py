@@ -197,6 +197,16 @@ def _about(contest: Any, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _how(trained: Any) -> dict[str, Any]:
+    """Return what tells which weights played, and by what."""
+    evaluation = trained.config.evaluation
+    return {
+        "checkpoint": trained.path.name,
+        "player": evaluation.player,
+        "sample": evaluation.sample,
+    }
+
+
 def _of_each(episodes: Sequence[Episode]) -> dict[str, list[Any]]:
     return {
         "returns": [episode.return_ for episode in episodes],
@@ -213,17 +223,12 @@ def _write_one(
 
     ((name, episodes),) = played.items()
     trained, values = contest.trained[name], summary(episodes)
-    player = trained.config.evaluation.player
-    sample = trained.config.evaluation.sample
-    about = {
-        "checkpoint": trained.path.name,
-        "player": player,
-        "sample": sample,
-        **_about(contest, options),
-    }
+    how = _how(trained)
+    about = {**how, **_about(contest, options)}
     write_json(out / "eval.json", {**about, **_of_each(episodes), **values})
+    drawn = ", actions drawn" if how["sample"] else ""
     print(
-        f"{trained.config.env.id}, {player}{', actions drawn' * sample}: mean return "
+        f"{trained.config.env.id}, {how['player']}{drawn}: mean return "
         f"{values['eval/return']:g} (lowest {values['eval/return_min']:g}) and "
         f"{values['eval/length']:g} moves, over {len(episodes)} episodes"
     )
@@ -238,8 +243,11 @@ def _write_paired(
     from plangym_ext.run.evaluating.paired import paired_summary, table
 
     found = paired_summary(played, options.width)
+    # Of planners the name says all.
+    trained = {name: _how(one) for name, one in contest.trained.items()}
     episodes = {name: _of_each(one) for name, one in played.items()}
-    write_json(out / "paired.json", {**_about(contest, options), **found, "episodes": episodes})
+    about = {**_about(contest, options), "trained": trained}
+    write_json(out / "paired.json", {**about, **found, "episodes": episodes})
     count = len(next(iter(played.values())))
     print(f"{contest.env.name}: {count} episodes of each player\n{table(found)}")
     print(f"wrote {out / 'paired.json'}", flush=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plangym_ext.core.numbers import finite_between
+from plangym_ext.core.numbers import finite_between, seconds_or_none
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
@@ -77,8 +77,8 @@ class CollectorSettings:
             are played here, in one batch. For an agent, `env.n_workers` step the envs, but in
             `mode` "async".
         timeout: seconds that a worker of `n_workers` may take over one move of its games before it
-            counts as hung, and is stopped; of an agent's `env.n_workers`, over one step of one
-            env; None: no limit.
+            counts as hung, and is stopped; one of `env.n_workers`, over one step of one env;
+            None: no limit.
         lead: in `mode` "async", the largest share of the steps since learning began that may be
             played and not yet be learned from: workers play ahead from the round on in which a
             round is no more than that. 1: always; 0: never.
@@ -108,10 +108,7 @@ class CollectorSettings:
         checked_least("collector.num_envs", self.num_envs, 1)
         checked_least("collector.moves", self.moves, 1)
         checked_least("collector.n_workers", self.n_workers, 0)
-        if self.timeout is not None and not self.timeout > 0:
-            raise InvalidOption(
-                f"settings: collector.timeout must be above 0 seconds; got {self.timeout}."
-            )
+        seconds_or_none("settings: collector.timeout", self.timeout)
         finite_between("settings: collector.lead", self.lead, 0.0, 1.0)
         if self.n_workers > self.num_envs:
             raise InvalidOption(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -143,7 +144,12 @@ class NamedSettings:
         """Return the class of the settings that belong to a name."""
         if is_own(name):
             own: Any = load_own_class(name, f"settings: {where}", cls._base())
-            found: type[Any] = own.config_class
+            found: Any = getattr(own, "config_class", None)
+            if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+                raise InvalidOption(
+                    f"settings: {where}: {name} must say with the attribute config_class which "
+                    f"dataclass holds its settings; got {found!r}."
+                )
             return found
         if name not in cls.known:
             raise UnknownName(
@@ -274,6 +280,16 @@ class AlgorithmSettings(NamedSettings):
         from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 
         return AgentAlgorithm
+
+    @classmethod
+    def _config_class(cls, name: str, where: str) -> type[Any]:
+        found = super()._config_class(name, where)
+        if "discount" not in {one.name for one in dataclasses.fields(found)}:
+            raise InvalidOption(
+                f"settings: {where}: {found.__name__}, the config_class of {name}, must have a "
+                f"field discount, a number in [0, 1]: by it samplers sum rewards up."
+            )
+        return found
 
     def make(self, network: Any, seed: int) -> Any:
         """Make the algorithm that teaches a network."""

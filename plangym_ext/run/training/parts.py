@@ -71,7 +71,7 @@ class Parts:
         kwargs = {**settings.kwargs, **(changed or {})}
         if self.config.agent is not None:
             return self._played_env(kwargs)
-        env = _registered(settings, kwargs) if self.make_env is None else self.make_env(**kwargs)
+        env = self._registered(kwargs) if self.make_env is None else self.make_env(**kwargs)
         if env.exact is False:
             name = env.name
             env.close()
@@ -86,15 +86,30 @@ class Parts:
         settings = self.config.env
         try:
             if self.make_env is None:
-                env = _registered(settings, kwargs)
+                env = self._registered(kwargs)
             else:
-                env = plangym_ext.make(self._factory(kwargs), n_workers=settings.n_workers)
+                env = plangym_ext.make(
+                    self._factory(kwargs),
+                    n_workers=settings.n_workers,
+                    timeout=self.config.collector.timeout,
+                )
         except IncompleteState:
             return self._plain_env(kwargs)
         if env.exact is False:
             env.close()
             return self._plain_env(kwargs)
         return env
+
+    def _registered(self, kwargs: Mapping[str, Any]) -> Any:
+        settings = self.config.env
+        return plangym_ext.make(
+            settings.id,
+            frameskip=settings.frameskip,
+            n_workers=settings.n_workers,
+            trust=settings.trust,
+            timeout=self.config.collector.timeout,
+            **kwargs,
+        )
 
     def _plain_env(self, kwargs: Mapping[str, Any]) -> PlainEnv:
         if self.make_env is not None:
@@ -360,16 +375,6 @@ def _no_frameskip(settings: EnvSettings) -> InvalidOption:
 
 def _venv_of_rows(parts: Parts, exact: bool, rows: range) -> Any:
     return parts.vector_env(len(rows), exact=exact)
-
-
-def _registered(settings: EnvSettings, kwargs: Mapping[str, Any]) -> Any:
-    return plangym_ext.make(
-        settings.id,
-        frameskip=settings.frameskip,
-        n_workers=settings.n_workers,
-        trust=settings.trust,
-        **kwargs,
-    )
 
 
 def _state_values(evaluator: Any, obs: Any) -> Any:

@@ -71,10 +71,17 @@ def test_players_are_compared_from_the_same_states(runs, capsys):
     assert all(len(one["returns"]) == 12 for one in found["episodes"].values())
     first, second = (found["episodes"][name]["returns"] for name in ("a", "b"))
     assert found["differences"][0]["mean"] == np.mean(np.subtract(second, first))
+    assert list(found["trained"]) == ["a", "b"]
     # Alone, the same player plays the same episodes.
     assert main(["eval", "b", "--starts", "s.npz", "--max-steps", "30"]) == 0
     alone = json.loads((runs / "b" / "eval.json").read_text())
     assert alone["returns"] == second
+    how = {key: alone[key] for key in ("checkpoint", "player", "sample")}
+    assert how == found["trained"]["b"]
+    assert (how["player"], how["sample"]) == ("network", False)
+    assert main(["eval", "a", "b", "--sample", "--episodes=2", "--max-steps", "5"]) == 0
+    found = json.loads((runs / "runs" / "eval" / "paired.json").read_text())
+    assert [one["sample"] for one in found["trained"].values()] == [True, True]
     assert alone["starts"] == "s.npz"
 
 

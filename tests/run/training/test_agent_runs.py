@@ -281,10 +281,14 @@ def test_the_timeout_of_the_collector_is_that_of_the_envs_workers():
 
     changed = {"env": {"n_workers": 1}, "collector": {"num_envs": 1, "timeout": 1.0}}
     # Not exact: nothing is stepped before the first action.
-    with Parts(small(changed), make_env).vector_env(exact=False) as venv:
+    parts = Parts(small(changed), make_env)
+    with parts.vector_env(exact=False) as venv:
         venv.reset(seed=0)
         with pytest.raises(WorkerTimeout):
             venv.step(np.zeros(1, np.int64))
+    # And of those of the env that it is judged in.
+    with Parts(small(changed)).env() as env:
+        assert env.batch_env.row_timeout == 1.0
 
 
 @pytest.mark.parametrize("every", [0, 1])
@@ -452,6 +456,35 @@ class Greedier(AgentAlgorithm):
     def load_state_dict(self, state):
         load_network_state(self.network, state["trainer"]["network"])
         self.updates, self.steps = state["trainer"]["updates"], state["trainer"]["steps"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndiscountedConfig:
+    """Has no discount."""
+
+    epsilon: float = 0.5
+
+
+class Undiscounted(Greedier):
+    """Its config has not what samplers need."""
+
+    config_class = UndiscountedConfig
+
+
+class Unsettled(Greedier):
+    """Says of no dataclass that it holds its settings."""
+
+    config_class = None
+
+
+def test_an_algorithm_of_ones_own_says_what_its_settings_are():
+    def with_algorithm(name):
+        return small({"agent": {"name": "q"}, "algorithm": {"name": f"{__name__}:{name}"}})
+
+    with pytest.raises(InvalidOption, match=r"algorithm.name: UndiscountedConfig, .* discount"):
+        with_algorithm("Undiscounted")
+    with pytest.raises(InvalidOption, match=r"Unsettled must say .* config_class .*; got None"):
+        with_algorithm("Unsettled")
 
 
 def test_an_algorithm_says_how_a_q_agent_explores(tmp_path):
