@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import plangym_ext
-from plangym_ext.errors import PlangymExtError, suggestion
+from plangym_ext.errors import PlangymExtError, WorkerError, suggestion
 from plangym_ext.run.arguments import INTERRUPTED
 from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.commands.completion import ASKED, answer
@@ -115,6 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             # Here, where errors are caught: the rest would else be written after the end of it all.
             sys.stdout.flush()
+    except WorkerError:
+        raise  # of code of the user's, whose traceback it has as its cause
     except PlangymExtError as error:
         # Expected failures are one line; anything else is a fault and keeps its traceback.
         print(f"{called}: {error}", file=sys.stderr)

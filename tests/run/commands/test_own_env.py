@@ -94,3 +94,36 @@ def test_every_command_takes_an_own_env_and_its_arguments(tmp_path):
     assert "Corridor-v0 has no option 'lenght'; did you mean 'length'?" in done.stderr
     assert "There is no module 'corridor' in sys.path" in done.stderr
     assert "--import: expected a module; got 'corridor'" in done.stderr
+
+
+STAYING = """
+import os
+
+class StayError(Exception):
+    def __init__(self, first, second):
+        super().__init__(first)
+
+class Workers(Corridor):
+    def step(self, action):
+        if os.environ["PARENT"] != str(os.getpid()):
+            raise StayError(1, 2)
+        return super().step(action)
+
+gym.register("Workers-v0", Workers)
+"""
+
+
+def test_a_fault_in_a_worker_that_cannot_travel_is_shown_with_its_traceback(tmp_path):
+    (tmp_path / "staying.py").write_text(MODULE + STAYING)
+    program = (
+        "import os, sys; os.environ['PARENT'] = str(os.getpid())\n"
+        "from plangym_ext.run.cli import main\n"
+        "sys.exit(main(['plan', 'staying:Workers-v0', '--n-workers', '1', '--max-steps', '2']))"
+    )
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 1
+    assert "WorkerError: StayError in worker 0" in done.stderr
+    assert "raise StayError(1, 2)" in done.stderr
