@@ -81,8 +81,9 @@ def learned(kind, num_updates, *, compiled, normalize_obs=False, **options):
         {"critics": 3, "critic_hidden": (20,), "n_steps": 3, "prioritized": True},
         {"normalize_obs": True, "max_grad_norm": 0.5, "policy_every": 2, "critics": 1},
         {"critic_layer_norm": True, "max_grad_norm": 0.5},
+        {"target_every": 7, "target_rate": 0.5},
     ],
-    ids=["plain", "prioritised", "normalised", "normalised layers"],
+    ids=["plain", "prioritised", "normalised", "normalised layers", "late targets"],
 )
 @pytest.mark.parametrize("kind", list(POLICIES))
 def test_updates_are_those_of_autograd(kind, options):
@@ -91,6 +92,25 @@ def test_updates_are_those_of_autograd(kind, options):
     assert logged == {name: pytest.approx(number, rel=1e-3) for name, number in wanted.items()}
     for one, other in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_targets_of_updates_between_two_changes_are_worked_out_at_once(monkeypatch):
+    rows = []
+    target = TD3._target
+
+    def counted(self, steps):
+        rows.append(len(steps.reward))
+        return target(self, steps)
+
+    monkeypatch.setattr(TD3, "_target", counted)
+    network = make_agent_network(OBS, ACTIONS, DeterministicPolicyConfig(hidden=(24,)), seed=1)
+    algorithm = TD3(network, TD3.config_class(capacity=100, batch_size=16, target_every=6), seed=2)
+    algorithm.replay.add(played())
+    for count in (5, 8):
+        algorithm._owed = Fraction(count)
+        algorithm.train()
+    # Of updates 0 to 5, 6 to 11 and 12, at most four at once, in rounds of five and eight.
+    assert rows == [4 * 16, 16, 16, 4 * 16, 2 * 16, 16]
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

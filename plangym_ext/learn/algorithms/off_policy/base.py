@@ -279,9 +279,13 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         if not self._draws_ahead():
             yield self._steps_of(self._sample(1))
             return
-        count, size = min(most, self._most_ahead()), self.config.batch_size
+        count = min(most, self._most_ahead())
         drawn = self._steps_of(self._sample(count))._replace(indices=None)
-        yield from parts(drawn, count, size)
+        yield from self._parts(drawn, count)
+
+    def _parts(self, drawn: Any, count: int) -> Iterator[Any]:
+        """Yield the steps of one update after the other, of those that were drawn at once."""
+        yield from parts(drawn, count, self.config.batch_size)
 
     def _draws_ahead(self) -> bool:
         """Return whether the steps of several updates are drawn at once."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import DeterministicConfig
 from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import DenseActorCritic
-from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, part, parts
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions
@@ -19,6 +20,10 @@ from plangym_ext.learn.losses.critics import (
 )
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
+
+# Updates whose targets are worked out in one pass: of more, what lies between products leaves the
+# caches.
+_TOGETHER = 4
 
 
 class DeterministicActorCritic(ReplayActorCritic):
@@ -51,6 +56,26 @@ class DeterministicActorCritic(ReplayActorCritic):
         """Set the deviation of the agent's noise; see `Algorithm.prepare`."""
         super().prepare(agent)
         agent.exploration = at(self.config.exploration, self.steps)
+
+    def _parts(self, drawn: Steps, count: int) -> Iterator[Steps]:
+        """Yield the steps of each update, with targets where one pass makes those of several.
+
+        Targets are of the target networks alone, which hold still between two changes; products
+        of more rows are faster ones.
+        """
+        if self._graphs is not None:
+            # An update that was recorded works its targets out itself.
+            yield from super()._parts(drawn, count)
+            return
+        every, size, done = self.config.target_every, self.config.batch_size, 0
+        while done < count:
+            together = min(count - done, every - self.updates % every, _TOGETHER)
+            rows = part(drawn, done * size, together * size)
+            if together > 1:
+                with torch.no_grad():
+                    rows = rows._replace(target=self._target(rows))
+            yield from parts(rows, together, size)
+            done += together
 
     def _target(self, steps: Steps) -> Any:
         config, distribution = self.config, self.network.distribution

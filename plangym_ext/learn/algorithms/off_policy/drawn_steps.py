@@ -31,6 +31,7 @@ class Steps(NamedTuple):
     indices: Any = None  # int64 array, of the replay
     legal: Any = None  # bool [N, A], which actions could be played at obs; None: all
     next_legal: Any = None  # likewise at next_obs
+    target: Any = None  # float32 [N], what critics learn; None: not worked out yet
 
 
 class StepTensors:
@@ -99,6 +100,11 @@ def parts(drawn: Drawn, count: int, size: int) -> Iterator[Drawn]:
         size: of each.
     """
     for begin in range(0, count * size, size):
-        part = operator.itemgetter(slice(begin, begin + size))
-        fields = (None if field is None else mapped(part, field) for field in drawn)
-        yield drawn._make(fields)  # type: ignore[attr-defined]
+        yield part(drawn, begin, size)
+
+
+def part(drawn: Drawn, begin: int, size: int) -> Drawn:
+    """Return `size` rows, from `begin` on, of what was drawn at once; they are views of it."""
+    rows = operator.itemgetter(slice(begin, begin + size))
+    fields = (None if field is None else mapped(rows, field) for field in drawn)
+    return drawn._make(fields)  # type: ignore[attr-defined, no-any-return]

@@ -75,8 +75,10 @@ class ReplayActorCritic(OffPolicyAlgorithm):
 
     def _update(self, steps: Steps) -> Updated:
         config = self.config
-        with torch.no_grad():
-            target = self._target(steps)
+        target = steps.target
+        if target is None:
+            with torch.no_grad():
+                target = self._target(steps)
         q, loss = self._learn_critics(steps, target)
         norm = self._descend("critics", loss, config.critic_learning_rate)
         q = q.detach()
