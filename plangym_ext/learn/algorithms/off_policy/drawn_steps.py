@@ -107,4 +107,4 @@ def part(drawn: Drawn, begin: int, size: int) -> Drawn:
     """Return `size` rows, from `begin` on, of what was drawn at once; they are views of it."""
     rows = operator.itemgetter(slice(begin, begin + size))
     fields = (None if field is None else mapped(rows, field) for field in drawn)
-    return drawn._make(fields)  # type: ignore[attr-defined, no-any-return]
+    return drawn._make(fields)  # type: ignore[attr-defined]
