@@ -131,6 +131,7 @@ def main() -> None:
         "--page", type=Path, help="docs/benchmarks.md, to write its part; keeps other rows"
     )
     options = parser.parse_args()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
     for name, task in TASKS.items():
         if not options.only or any(text in name for text in options.only):

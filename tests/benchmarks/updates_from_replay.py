@@ -156,6 +156,7 @@ def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
 
 def main() -> None:
     options = parsed()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
     for algorithm in options.only:
         found = measured(algorithm, options)
