@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Mapping
@@ -57,4 +58,6 @@ class TorchSteps:
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
         """Go on from moments."""
         settings = self._optimizer.state_dict()["param_groups"]
+        # torch takes tensors over as they are: the state must not change with later steps.
+        state = copy.deepcopy(dict(state))
         self._optimizer.load_state_dict({"state": state, "param_groups": settings})

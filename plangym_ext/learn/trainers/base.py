@@ -6,6 +6,7 @@ A trainer says what an episode teaches, and takes a step of gradient descent on 
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -162,7 +163,9 @@ class Trainer(ABC):
         # Rates are functions of the count and come of the config, which may have been changed for
         # the rest of the run.
         settings = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": state["moments"], "param_groups": settings})
+        # torch takes tensors over as they are: the state must not change with later steps.
+        moments = copy.deepcopy(dict(state["moments"]))
+        self.optimizer.load_state_dict({"state": moments, "param_groups": settings})
         self.updates = int(state["updates"])
 
     def _check_state(self, state: Mapping[str, Any]) -> None:
