@@ -6,7 +6,7 @@ SBX is Stable-Baselines3 in JAX; it takes all processors, whatever `--threads` s
 rows of 17 observations and 6 actions, networks of 256-256; what is learned is noise. Each
 contestant runs in processes of its own, in turn; "x 2" are two processes at once, each with half
 of the threads, whose updates are added. "Products alone" are those of one update and nothing else,
-called as ours calls them. Medians over rounds.
+each called as for a single update. Medians over rounds.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
         "17 observations and 6 actions, networks of 256-256, each contestant in processes of its",
         "own, in turn; medians, least and greatest of the rounds. `x 2` are two runs at once, each",
         "with half of the threads, whose updates are added. SBX takes all processors. Products",
-        "alone are those of one update, called as ours calls them, with nothing between: no update",
-        "made of them is faster.",
+        "alone are those of one update, each called as ours calls it for a single update, with",
+        "nothing between them. (TD3's target networks are asked for two updates at once.)",
         "",
         f"({last['date']}; load {min(loads):.1f} to {max(loads):.1f}; {versions})",
         "",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from plangym_ext.learn.trainers.optimizers import OptimizerConfig, optimizer_of
+from plangym_ext.learn.trainers.optimizers import OptimizerConfig, load_moments, optimizer_of
 
 
 class TorchSteps:
@@ -57,7 +56,4 @@ class TorchSteps:
 
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
         """Go on from moments."""
-        settings = self._optimizer.state_dict()["param_groups"]
-        # torch takes tensors over as they are: the state must not change with later steps.
-        state = copy.deepcopy(dict(state))
-        self._optimizer.load_state_dict({"state": state, "param_groups": settings})
+        load_moments(self._optimizer, state)

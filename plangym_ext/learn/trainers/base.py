@@ -6,7 +6,6 @@ A trainer says what an episode teaches, and takes a step of gradient descent on 
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,7 @@ from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.trainers.config import TrainerConfig
-from plangym_ext.learn.trainers.optimizers import make_optimizer, set_rates
+from plangym_ext.learn.trainers.optimizers import load_moments, make_optimizer, set_rates
 
 
 class Part(NamedTuple):
@@ -160,12 +159,7 @@ class Trainer(ABC):
         """
         self._check_state(state)
         self.network.load_state_dict(state["network"])
-        # Rates are functions of the count and come of the config, which may have been changed for
-        # the rest of the run.
-        settings = self.optimizer.state_dict()["param_groups"]
-        # torch takes tensors over as they are: the state must not change with later steps.
-        moments = copy.deepcopy(dict(state["moments"]))
-        self.optimizer.load_state_dict({"state": moments, "param_groups": settings})
+        load_moments(self.optimizer, state["moments"])
         self.updates = int(state["updates"])
 
     def _check_state(self, state: Mapping[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from plangym_ext.learn.schedule import Number, at
@@ -63,3 +65,18 @@ def set_rates(optimizer: torch.optim.Optimizer, config: TrainerConfig, updates: 
         if group["params"][0].ndim > 1:
             group["weight_decay"] = at(config.l2, updates)
     return rate
+
+
+def load_moments(optimizer: torch.optim.Optimizer, moments: Mapping[Any, Any]) -> None:
+    """Go on from the moments of another optimiser, which are copied; settings stay.
+
+    Args:
+        optimizer: of parameters of the same shapes.
+        moments: the "state" of its `state_dict`.
+    """
+    # Rates are functions of the count and come of the config, which may have been changed for the
+    # rest of the run.
+    settings = optimizer.state_dict()["param_groups"]
+    # torch takes tensors over as they are: the state must not change with later steps.
+    state = copy.deepcopy(dict(moments))
+    optimizer.load_state_dict({"state": state, "param_groups": settings})

@@ -107,8 +107,8 @@ class Parts:
             frameskip=settings.frameskip,
             n_workers=settings.n_workers,
             trust=settings.trust,
-            timeout=self.config.collector.timeout,
-            **kwargs,
+            # An env's own argument of that name goes before, as in `vector_env`.
+            **{"timeout": self.config.collector.timeout, **kwargs},
         )
 
     def _plain_env(self, kwargs: Mapping[str, Any]) -> PlainEnv:

@@ -1,4 +1,4 @@
-"""Prints how often a second the products of one update alone are made: what no update exceeds.
+"""Prints how often a second the products of one update alone are made.
 
 They are called as ours calls them, on rows that lie there already: no optimiser, no targets, no
 replay, no rectifiers backwards.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -89,6 +90,22 @@ def test_compiled_steps_go_on_from_torchs_and_torchs_from_them(name, l2, monkeyp
         mine.step(loss_of(compiled, step), 0.02, 0.5)
         plain.step(loss_of(mixed, step), 0.02, 0.5)
         torch.testing.assert_close(numbers(compiled), numbers(mixed), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("small", [0, 10**9], ids=["torch", "compiled"])
+@pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd"])
+def test_moments_that_were_loaded_are_copies(name, small, monkeypatch):
+    monkeypatch.setattr(module, "_SMALL", small)
+    net, other = network(), network()
+    mine, theirs = (flat_optimizer(one, A2CConfig(optimizer=name)) for one in (net, other))
+    mine.step(loss_of(net, 0), 0.02, 0.5)
+    state = mine.state_dict()
+    theirs.load_state_dict(state)
+    before = copy.deepcopy(state)
+    theirs.step(loss_of(other, 1), 0.02, 0.5)
+    for number, moments in before.items():
+        for key, kept in moments.items():
+            assert np.array_equal(state[number][key], kept), (number, key)
 
 
 @pytest.mark.parametrize("name", ["adam", "rmsprop", "sgd"])

@@ -324,7 +324,11 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
     def _target_is_due(self) -> bool:
         """Return whether target networks follow after the update that is being made."""
-        return (self.updates + 1) % self.config.target_every == 0
+        return self._until_target() == 1
+
+    def _until_target(self) -> int:
+        """Return how many updates are made by the target networks as they are, at least 1."""
+        return self.config.target_every - self.updates % self.config.target_every
 
     # Saving ---------------------------------------------------------------------
 

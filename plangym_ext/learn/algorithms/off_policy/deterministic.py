@@ -21,8 +21,7 @@ from plangym_ext.learn.losses.critics import (
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
 
-# Updates whose targets are worked out in one pass: of more, what lies between products leaves the
-# caches.
+# The most updates whose targets are worked out in one pass, which bounds the memory of the pass.
 _TOGETHER = 4
 
 
@@ -63,13 +62,13 @@ class DeterministicActorCritic(ReplayActorCritic):
         Targets are of the target networks alone, which hold still between two changes; products
         of more rows are faster ones.
         """
-        if self._graphs is not None:
-            # An update that was recorded works its targets out itself.
+        # An update that was recorded works its targets out itself.
+        if self._graphs is not None or self.config.target_every == 1:
             yield from super()._parts(drawn, count)
             return
-        every, size, done = self.config.target_every, self.config.batch_size, 0
+        size, done = self.config.batch_size, 0
         while done < count:
-            together = min(count - done, every - self.updates % every, _TOGETHER)
+            together = min(count - done, self._until_target(), _TOGETHER)
             rows = part(drawn, done * size, together * size)
             if together > 1:
                 with torch.no_grad():

@@ -67,7 +67,7 @@ class DQN(QLearning):
         config = self.config
         count = 1
         if not config.prioritized and not config.double:
-            count = min(most, _BLOCK, config.target_every - self.updates % config.target_every)
+            count = min(most, _BLOCK, self._until_target())
         batch = self._sample(count)
         targets = self._targets_of(self._steps_of(batch), batch.weights)
         yield from parts(targets, count, config.batch_size)
