@@ -138,8 +138,10 @@ class StepRing:
         num = tree["reward"].shape[0]
         # T + 1: the last row is the observation that the next fragment begins with.
         slots = (self.count + np.arange(num + 1)) % self.slots
+        first = _array(tree["first"], num).copy()
         if self.count:
-            self._end_abandoned(_array(tree["first"], 1)[0])
+            first[0] |= ~self._continued(tree)
+            self._end_abandoned(first[0])
         # Before anything is written: it reads the flags of the steps that make room.
         left = self._drop(num)
         for store, leaf in zip(self._obs, leaves_of(tree["obs"]), strict=True):
@@ -152,7 +154,7 @@ class StepRing:
         self._terminated[written] = terminated = _array(tree["terminated"], num)
         self._truncated[written] = truncated = _array(tree["truncated"], num)
         self._valid[written] = valid = _array(tree["valid"], num)
-        self._first[written] = _array(tree["first"], num)
+        self._first[written] = first
         # Flags of rows that were not stepped say nothing.
         ended = (terminated | truncated) & valid
         if ended.any():
@@ -196,6 +198,17 @@ class StepRing:
         self._finals.drop_before(int(self._final[left].max(initial=-1)) + 1)
         self._final[left] = -1
         return left
+
+    def _continued(self, tree: ArrayDict) -> npt.NDArray[np.bool_]:
+        """Return `[B]` bool, whether a fragment begins with what followed the newest step.
+
+        It does not if another fragment was left out, or if several samplers take turns.
+        """
+        places = self.cursor * self.envs + np.arange(self.envs)
+        found = np.ones(self.envs, np.bool_)
+        for store, leaf in zip(self._obs, leaves_of(tree["obs"]), strict=True):
+            found &= _alike(store.take(places), _array(leaf, 1)[0])
+        return found
 
     def _end_abandoned(self, first: npt.NDArray[np.bool_]) -> None:
         """Truncate episodes that did not end, where another begins all the same.
@@ -325,6 +338,14 @@ class StepRing:
 def _array(leaf: Array, steps: int | None = None) -> Ndarray:
     """Return `[steps, B, ...]` of an array, a view; None: one more than T, from the padding."""
     return leaf[0 : leaf.shape[0] + 1 if steps is None else steps].to_ndarray(copy=False)
+
+
+def _alike(these: Ndarray, those: Ndarray) -> npt.NDArray[np.bool_]:
+    """Return `[B]` bool, which rows of two arrays `[B, ...]` are the same, byte by byte."""
+    # Bytes: NaN is like itself.
+    rows = [np.ascontiguousarray(one).reshape(len(one), -1).view(np.uint8) for one in (these, those)]
+    same: npt.NDArray[np.bool_] = (rows[0] == rows[1]).all(axis=1)
+    return same
 
 
 def _kind(part: Part, options: RingOptions) -> type[WholeObs | FrameObs]:

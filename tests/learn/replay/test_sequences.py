@@ -129,6 +129,29 @@ def check(batch, i, streams, burn_in, learned, n):
     return env, start
 
 
+def test_a_sequence_does_not_go_on_over_a_fragment_that_was_left_out():
+    streams = [Stream(0, [GOES_ON]), Stream(1, [GOES_ON])]
+    replay = SequenceReplay(40, burn_in=1, length=2, n_steps=2, discount=GAMMA, seed=0)
+    replay.add(played(streams, 3))
+    followed = [stream.shown for stream in streams]
+    played(streams, 3)
+    replay.add(played(streams, 3))
+    samples = replay.sample(40).samples
+    for i in range(40):
+        env = int(samples["obs"][0, i, 0] // 1000)
+        if samples["carry"]["h"][i, 0]:
+            continue  # begins with the second fragment
+        # Three steps, what followed them, and the fragment that came after the one left out.
+        assert samples["obs"][3, i, 0] == followed[env] == 1000 * env + 3
+        assert samples["obs"][4, i, 0] == 1000 * env + 6
+        assert samples["first"][:, i].tolist() == [True, False, False, False, True]
+        assert samples["prev_action"][4, i] == samples["prev_reward"][4, i] == 0
+        last = streams[env].steps[2]
+        assert samples["reward"][2, i] == np.float32(last.reward)
+        assert samples["discount"][2, i] == pytest.approx(GAMMA)
+        assert samples["following"][2, i] == 3
+
+
 def filled(fragments=5, **options):
     streams = [Stream(0, [0, 0, 0, 2, 0, 1]), Stream(1, [0, 0, 1])]
     options = {"burn_in": 2, "length": 3, "n_steps": 2, "seed": 3, **options}

@@ -121,6 +121,23 @@ def test_an_episode_that_is_given_up_is_truncated_where_it_was():
     assert found[7000.0] == pytest.approx((0, 8 + GAMMA * 8.125, GAMMA**2, 7002.0))
 
 
+@pytest.mark.parametrize("frames", [False, True])
+def test_a_fragment_that_does_not_follow_the_one_before_goes_on_with_nothing(frames):
+    streams = streams_of([GOES_ON], [GOES_ON])
+    shape = (2, 3, 3) if frames else (2,)
+    replay = StepReplay(40, n_steps=3, discount=GAMMA, seed=0, frames=frames)
+    replay.add(fragment(streams, 3, shape=shape))
+    first = [stream.shown for stream in streams]
+    fragment(streams, 2, shape=shape)  # is left out
+    second = [stream.shown for stream in streams]
+    replay.add(fragment(streams, 3, shape=shape))
+    found = drawn(replay.sample(400))
+    for stream, left, begun in zip(streams, first, second, strict=True):
+        last = stream.steps[2]
+        assert found[last.obs] == pytest.approx((last.action, last.reward, GAMMA, left))
+        assert begun in found
+
+
 def test_nested_observations_and_actions_come_back_as_they_were():
     streams = streams_of(LONG)
     replay = StepReplay(8, seed=0)

@@ -158,6 +158,41 @@ def test_a_mask_that_does_not_fit_is_refused():
         sampler.collect()
 
 
+class Late(Masked):
+    """Tells masks in steps alone."""
+
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0], {}
+
+    def step(self, action):
+        self.count += 1
+        obs, info = self._told()
+        return obs, 0.0, False, False, info
+
+
+@pytest.mark.parametrize("sampler", [SerialSampler, AlternatingSampler])
+def test_masks_that_come_in_steps_alone_are_not_left_out(sampler):
+    def rows():
+        return make_vec([lambda: Late(0)] * 2, backend="serial", autoreset_mode="same_step")
+
+    with sampler(rows(), agent(), T) as one, pytest.raises(InvalidObservation, match="Tell it in"):
+        one.collect()
+    with sampler(rows(), agent(), T, action_mask=False) as one:
+        assert "action_mask" not in one.collect().data
+
+
+def test_masks_that_come_in_steps_of_workers_alone_are_not_left_out():
+    def late_rows(rows):
+        makes = [lambda: Late(0)] * len(rows)
+        return make_vec(makes, backend="serial", autoreset_mode="same_step")
+
+    with (
+        WorkerSampler(late_rows, agent(), T, 2, n_workers=1) as one,
+        pytest.raises(InvalidObservation, match="Tell it in"),
+    ):
+        one.collect()
+
+
 # What learns ---------------------------------------------------------------------------
 
 

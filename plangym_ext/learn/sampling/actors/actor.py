@@ -11,13 +11,13 @@ import numpy.typing as npt
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.nested import leaves
 from plangym_ext.core.compiling.jit import kernel
-from plangym_ext.errors import IncompleteState, InvalidAnswer
+from plangym_ext.errors import IncompleteState, InvalidAnswer, InvalidObservation
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.sampling.actors.beginning import begin_episodes
 from plangym_ext.learn.sampling.actors.columns import Columns, Following
 from plangym_ext.learn.sampling.actors.endings import Endings
-from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
+from plangym_ext.learn.sampling.actors.legal_actions import MASK, legal_actions
 from plangym_ext.learn.sampling.actors.nest import Nest
 from plangym_ext.learn.sampling.actors.restarts import STREAM, Restarts
 from plangym_ext.learn.sampling.actors.stepping import EnvSteps, Stepped
@@ -164,6 +164,8 @@ class Actor:
         stepped = self._steps.finish(t)
         if columns.legal is not None:
             self._show_legal(columns.legal[t + 1], stepped)
+        elif MASK in stepped.infos and self._options.action_mask:
+            self._check_late_mask(stepped)
         if not self._late:
             show_after(columns.following[t])
         if self._endings.needs(stepped):
@@ -181,6 +183,17 @@ class Actor:
         count = len(legal) if stepped.rows is None else len(stepped.rows)
         told = legal_actions(stepped.infos, self._spaces.single_action_space, count)
         legal[rows] = True if told is None else told
+
+    def _check_late_mask(self, stepped: Stepped) -> None:
+        """Refuse a mask that comes when the tree was made without room for any."""
+        count = len(self._rows) if stepped.rows is None else len(stepped.rows)
+        if legal_actions(stepped.infos, self._spaces.single_action_space, count) is not None:
+            raise InvalidObservation(
+                f"sampler: envs must tell the info {MASK!r} in their first reset if they do in "
+                f"steps, since room is made for it then; it first came in a step. Tell it in "
+                f"reset, also where every action may be played, or leave masks out: "
+                f"action_mask=False."
+            )
 
     def end_fragment(self) -> dict[str, Ndarray]:
         """Return the table of the episodes that ended, in the order of (step, row)."""
