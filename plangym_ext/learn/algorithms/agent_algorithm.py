@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, WrongKind
@@ -171,11 +171,15 @@ class AgentAlgorithm(ABC):
         """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
 
         Raises:
-            ForeignNetwork: it is of another network, algorithm or optimiser; nothing was
-                changed.
+            ForeignNetwork: it is of another network, algorithm or optimiser, or no state; nothing
+                was changed.
             InvalidSamples: its replay is of another capacity; nothing was changed.
         """
-        theirs, where = state["trainer"], f"{type(self).__name__}.load_state_dict"
+        where = f"{type(self).__name__}.load_state_dict"
+        parts = ("trainer", "torch_random") + ("replay",) * (self.replay is not None)
+        _check_names(where, "a state", state, parts)
+        theirs = state["trainer"]
+        _check_names(where, "its trainer", theirs, ("trainer", "optimizer"))
         for name, mine in (("trainer", type(self).__name__), ("optimizer", self.config.optimizer)):
             if theirs[name] != mine:
                 raise ForeignNetwork(
@@ -183,6 +187,7 @@ class AgentAlgorithm(ABC):
                     f"Make the algorithm with the same config."
                 )
         # All that may refuse the state comes before the first change.
+        _check_names(where, "its trainer", theirs, self.trainer_dict())
         check_network_state(self.network, theirs["network"], where)
         self._check_own_state(theirs, where)
         if self.replay is not None:
@@ -202,3 +207,14 @@ class AgentAlgorithm(ABC):
 
     def _load_own_state(self, theirs: Mapping[str, Any]) -> None:  # noqa: B027
         """Go on from what `_own_state` returned, and forget what was taken in and not learned."""
+
+
+def _check_names(where: str, what: str, state: Any, names: Iterable[str]) -> None:
+    """Refuse what is no mapping, or lacks one of some names."""
+    missing = [name for name in names if not isinstance(state, Mapping) or name not in state]
+    if missing:
+        found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
+        raise ForeignNetwork(
+            f"{where}: {what} must have {', '.join(map(repr, missing))}; got {found}. Load what "
+            f"state_dict of such an algorithm returns."
+        )

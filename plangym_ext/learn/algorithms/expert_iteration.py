@@ -177,6 +177,9 @@ class ExpertIteration(AgentAlgorithm):
     def _own_state(self) -> dict[str, Any]:
         return {"moments": self.optimizer.state_dict()}
 
+    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
+        self.optimizer.check_state(theirs["moments"], where)
+
     def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
         self.optimizer.load_state_dict(theirs["moments"])
         self._seen.clear()

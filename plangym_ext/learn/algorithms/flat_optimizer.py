@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from plangym_ext.errors import ForeignNetwork
 from plangym_ext.learn.algorithms.device_steps import HELD_BACK, DeviceSteps
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.algorithms.torch_steps import TorchSteps
@@ -192,9 +193,48 @@ class FlatOptimizer:
         """Return the moments: tensors and plain values by number of the vector."""
         return self._steps.state_dict()
 
+    def check_state(self, state: Any, where: str) -> None:
+        """Refuse moments that are not of as many weights as there are here.
+
+        torch's optimisers take them, and write beyond their ends with the next step.
+
+        Args:
+            state: of a `state_dict`; empty before the first step.
+            where: how the message begins.
+
+        Raises:
+            ForeignNetwork: they are of other weights, or no moments at all.
+        """
+        here = {number: part.vector.numel() for number, part in enumerate(self._parts)}
+        theirs = _sizes(state)
+        if theirs is None or (theirs and theirs != here):
+            found = repr(state)[:80] if theirs is None else str(list(theirs.values()))
+            raise ForeignNetwork(
+                f"{where}: the moments of the optimiser must be of {list(here.values())} weights, "
+                f"with and without decay; got {found}. Make the algorithm with the same network "
+                f"and l2."
+            )
+
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
-        """Go on from moments; rates remain those of the config."""
+        """Go on from moments; rates remain those of the config. See `check_state`."""
         self._steps.load_state_dict(state)
+
+
+def _sizes(state: Any) -> dict[Any, int] | None:
+    """Return how many weights there are moments of, by number of the vector; None: unlike any."""
+    if not isinstance(state, Mapping):
+        return None
+    found = {}
+    for number, moments in state.items():
+        if not isinstance(moments, Mapping):
+            return None
+        # Of the counter of steps there is one for all weights.
+        kept = [moment for name, moment in moments.items() if name != "step"]
+        sizes = {math.prod(getattr(moment, "shape", ())) for moment in kept}
+        if len(sizes) != 1:
+            return None
+        found[number] = sizes.pop()
+    return found
 
 
 def _is_on_gpu(parts: Sequence[_Part]) -> bool:

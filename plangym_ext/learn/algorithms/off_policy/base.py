@@ -340,14 +340,17 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         }
 
     def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
-        saved, mine = sorted(theirs["modules"]), sorted(self.modules)
-        if saved != mine:
-            raise ForeignNetwork(
-                f"{where}: the state has the modules {saved!r}; here they are {mine!r}. Make the "
-                f"algorithm with the same config."
-            )
+        for what, here in (("modules", self.modules), ("moments", self.optimizers)):
+            saved, mine = sorted(theirs[what]), sorted(here)
+            if saved != mine:
+                raise ForeignNetwork(
+                    f"{where}: the state has the {what} {saved!r}; here they are {mine!r}. Make "
+                    f"the algorithm with the same config."
+                )
         for name, module in self.modules.items():
             check_network_state(module, theirs["modules"][name], where)
+        for name, optimizer in self.optimizers.items():
+            optimizer.check_state(theirs["moments"][name], where)
 
     def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
         for name, module in self.modules.items():

@@ -197,7 +197,8 @@ class RolloutAlgorithm(AgentAlgorithm):
         }
 
     def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
-        rewards = theirs.get("rewards")
+        self.optimizer.check_state(theirs["moments"], where)
+        rewards = theirs["rewards"]
         if (rewards is None) != (self._rewards is None):
             raise ForeignNetwork(
                 f"{where}: the state {'lacks' if rewards is None else 'has'} moments of rewards. "
