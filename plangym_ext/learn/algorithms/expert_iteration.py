@@ -99,8 +99,13 @@ class ExpertIteration(AgentAlgorithm):
         found = {"policy": again.policy}
         if self.config.value_target == "root":
             found["value"] = again.value
-        # The n-th state that was ever added lies at n modulo the capacity.
-        self.replay.replace(again.number % self.config.capacity, found)
+        # Counted from the newest one: the sampler may store other numbers of states than the
+        # replay, and an algorithm may begin later.
+        back = again.taught - again.number
+        kept = back <= len(self.replay)
+        if kept.any():
+            rows = {name: array[kept] for name, array in found.items()}
+            self.replay.replace(self.replay.counted_back(back[kept]), rows)
 
     # Learning -------------------------------------------------------------------
 

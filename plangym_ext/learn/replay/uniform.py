@@ -42,6 +42,10 @@ class Ring:
         # end.
         return (self._cursor - self._size + np.arange(self._size)) % self.capacity
 
+    def counted_back(self, back: Positions) -> Positions:
+        """Return the positions `[N]` of rows by how new they are: 1 is the newest."""
+        return (self._cursor - back) % self.capacity
+
     def check(self, samples: Mapping[str, Any]) -> int:
         """Return the number of rows in `samples`, or say why they cannot be added."""
         arrays = dict(leaves(samples))
@@ -156,12 +160,19 @@ class ReplayBuffer(Replay):
         """Write some of the arrays of some rows anew, such as targets that are known better.
 
         Args:
-            indices: `[N]` int64 of a `Batch`. The n-th row that was ever added has the index
-                n modulo the capacity, until it is overwritten.
+            indices: `[N]` int64 of a `Batch`, or of `counted_back`.
             samples: arrays `[N, ...]` by name, of those that were added; not nested.
         """
         self._ring.check_filled()
         self._ring.replace(indices, samples)
+
+    def counted_back(self, back: Positions) -> Positions:
+        """Return the indices of rows by how new they are, a fresh array.
+
+        Args:
+            back: `[N]` int64 from 1, the newest row, to `len`, the oldest one.
+        """
+        return self._ring.counted_back(back)
 
     def all(self) -> dict[str, Any]:
         """Return copies of all rows; see `Replay.all`."""

@@ -39,6 +39,7 @@ class Again(NamedTuple):
     number: npt.NDArray[np.int64]  # [M]
     policy: npt.NDArray[np.float32]  # [M, P]
     value: npt.NDArray[np.float32]  # [M], NaN where unknown
+    taught: int  # states that were taught before this fragment; the newest is number taught - 1
 
 
 class Taught(NamedTuple):
@@ -154,7 +155,7 @@ class ExpertSampler(LocalSampler):
         lessons = self._teacher.lessons(rows["state"], *shown, seeds)
         # What is drawn are ages: 0 is the oldest that is stored, which came as number count - len.
         number = self._count - len(self._stored) + drawn
-        return Again(number, lessons.policy, lessons.value), cost_of(lessons.cost)
+        return Again(number, lessons.policy, lessons.value, self._count), cost_of(lessons.cost)
 
     def _nested(self, obs: Any) -> Any:
         """Return stored observations as the space nests them."""

@@ -171,10 +171,12 @@ def test_a_fragment_whose_searches_failed_is_played_again(number):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("target", ["root", "return"])
-def test_states_that_are_searched_again_have_new_targets(target):
+@pytest.mark.parametrize(
+    ("target", "stored"), [("root", 20), ("root", 7), ("root", 60), ("return", 20)]
+)
+def test_states_that_are_searched_again_have_new_targets(target, stored):
     config = ExpertConfig(capacity=20, learning_starts=1, value_target=target)
-    made = built(Numbered(), learner=config, reanalyze=0.5, capacity=20)
+    made = built(Numbered(), learner=config, reanalyze=0.5, capacity=stored)
     seen = []
     with made.sampler:
         for _ in range(5):
@@ -188,7 +190,7 @@ def test_states_that_are_searched_again_have_new_targets(target):
             if again is not None:
                 assert len(set(again.number)) == len(again.number) == 6
                 assert again.number.max() < 12 * (len(seen) - 1)
-                assert again.number.min() >= 12 * (len(seen) - 1) - 20
+                assert again.number.min() >= 12 * (len(seen) - 1) - stored
             made.algorithm.take(found)
             rows = made.algorithm.replay.all()
             np.testing.assert_array_equal(rows["obs"], np.concatenate(seen)[-20:])
