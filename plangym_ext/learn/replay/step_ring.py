@@ -343,7 +343,9 @@ def _array(leaf: Array, steps: int | None = None) -> Ndarray:
 def _alike(these: Ndarray, those: Ndarray) -> npt.NDArray[np.bool_]:
     """Return `[B]` bool, which rows of two arrays `[B, ...]` are the same, byte by byte."""
     # Bytes: NaN is like itself.
-    rows = [np.ascontiguousarray(one).reshape(len(one), -1).view(np.uint8) for one in (these, those)]
+    rows = [
+        np.ascontiguousarray(one).reshape(len(one), -1).view(np.uint8) for one in (these, those)
+    ]
     same: npt.NDArray[np.bool_] = (rows[0] == rows[1]).all(axis=1)
     return same
 

@@ -33,24 +33,27 @@ class Table(torch.nn.Module):
     inputs_used = ("obs", "first")
     distribution = Categorical(2)
 
-    def __init__(self):
+    def __init__(self, *, has_value=False):
         super().__init__()
         self.scale = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+        self.has_value = has_value
 
     def initial_carry(self, num_rows):
         return None
 
     def forward(self, inputs, carry=None):
-        return NetworkOutput(None, None, inputs.obs * self.scale), None
+        value = 100 + inputs.obs[..., 0] if self.has_value else None  # nothing teaches it
+        return NetworkOutput(None, value, inputs.obs * self.scale), None
 
 
 def played(**changed):
     return fragment({"q": OBS[:T, :, None] * [1.0, 2.0]}, **changed)
 
 
+@pytest.mark.parametrize("has_value", [False, True])
 @pytest.mark.parametrize("trace", [0.0, 0.5, 1.0])
-def test_targets_are_returns_of_the_best_values(trace):
-    algorithm = PQN(Table(), PQNConfig(discount=GAMMA, trace=trace))
+def test_targets_are_returns_of_the_best_values(trace, has_value):
+    algorithm = PQN(Table(has_value=has_value), PQNConfig(discount=GAMMA, trace=trace))
     algorithm.take(played())
     best = 2 * OBS
     wanted = best[:T] + advantages(trace, GAMMA, value=best, final=2 * FINAL)

@@ -173,7 +173,7 @@ def rollout_of(
         raise InvalidOption(
             f"rollout_of: agent_info must have {needed!r}, as {agent} gives it; got {sorted(info)}."
         )
-    read = _Reader(tree, network)
+    read = _Reader(tree, network, by_q=needed == "q")
     shown = read.shown()
     # Likelihoods are of what was drawn, and not of what the bounds made of it.
     played = tree["action"] if "raw_action" not in info else info["raw_action"]
@@ -197,10 +197,17 @@ def rollout_of(
     )
 
 
-def value_of(network: Any, inputs: Inputs, carry: Any) -> Any:
-    """Return values `[...]` of a network, or its best Q values; zeros if it estimates none."""
+def value_of(network: Any, inputs: Inputs, carry: Any, *, by_q: bool) -> Any:
+    """Return values `[...]` of a network, or its best Q values; zeros if it estimates none.
+
+    Args:
+        network: may have both, of which one is learned.
+        inputs: see there.
+        carry: see there.
+        by_q: whether Q values go first.
+    """
     out, _ = network(inputs, carry)
-    if out.value is None and out.q is not None:
+    if out.q is not None and (by_q or out.value is None):
         return masked(out.q, inputs.legal).amax(dim=-1)
     if out.value is None:
         return torch.zeros(inputs.first.shape, device=inputs.first.device)
@@ -210,7 +217,8 @@ def value_of(network: Any, inputs: Inputs, carry: Any) -> Any:
 def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> tuple[Any, Any]:
     """Return `[B]`, values of obs[T], and `[T, B]`, those of final_obs where one is truncated."""
     last = _changed_inputs(lambda leaf: leaf[-1], shown)
-    bootstrap = value_of(network, last, read.carry("next_carry"))
+    worth = functools.partial(value_of, network, by_q=read.by_q)
+    bootstrap = worth(last, read.carry("next_carry"))
     tree = read.tree
     truncated = read.tensor(tree["truncated"])
     final = torch.zeros(truncated.shape, dtype=bootstrap.dtype, device=bootstrap.device)
@@ -224,7 +232,7 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
     carry = read.carry("carry")
     if carry is None:
         index = wanted.nonzero(as_tuple=True)
-        final[index] = value_of(network, _at(after, index), None)
+        final[index] = worth(_at(after, index), None)
         return bootstrap, final
     # Recurrent: the carry of each ending is that of its own step, so the fragment is gone through
     # up to there, from one such step to the next.
@@ -234,7 +242,7 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
         span = slice(begin, t + 1)
         part = _changed_inputs(lambda leaf, s=span: leaf[s], shown)
         _, carry = network(part, carry)
-        final[t] = torch.where(wanted[t], value_of(network, _at(after, t), carry), 0.0)
+        final[t] = torch.where(wanted[t], worth(_at(after, t), carry), 0.0)
         begin = t + 1
     return bootstrap, final
 
@@ -258,8 +266,8 @@ def _or_none(change: Any, value: Any) -> Any:
 class _Reader:
     """Reads tensors from the tree, on the network's device, nested as its spaces."""
 
-    def __init__(self, tree: ArrayDict, network: Any) -> None:
-        self.tree = tree
+    def __init__(self, tree: ArrayDict, network: Any, *, by_q: bool) -> None:
+        self.tree, self.by_q = tree, by_q
         self._steps = tree["reward"].shape[0]
         self._device = device_of(network)
         self._used = frozenset(network.inputs_used)
@@ -307,7 +315,7 @@ class _Reader:
 
     def value(self, info: Any) -> Any:
         """Return `[T, B]` what the agent thought of the rows; None if it did not say."""
-        if "value" in info:
+        if "value" in info and not self.by_q:
             return self.tensor(info["value"])
         return masked(self.tensor(info["q"]), self.legal()).amax(dim=-1) if "q" in info else None
 
