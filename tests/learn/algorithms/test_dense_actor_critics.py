@@ -67,7 +67,11 @@ def learned(kind, num_updates, *, compiled, normalize_obs=False, **options):
     given = {"batch_size": 16, "critic_hidden": (20, 11), "learning_rate": 3e-3, **options}
     algorithm = kind(network, kind.config_class(capacity=100, compiled=compiled, **given), seed=2)
     assert (algorithm._dense is not None) == compiled
-    algorithm.replay.add(played())
+    tree = played()
+    algorithm.replay.add(tree)
+    if normalize_obs:
+        # As after a round that was played before there was enough to learn from.
+        network.normalizer.add(network.normalizer.moments(tree))
     algorithm._owed = Fraction(num_updates)
     logged = algorithm.train()
     modules = [network, *algorithm.modules.values()]

@@ -6,6 +6,7 @@ import copy
 from typing import Any, final
 
 from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.transforms.observations import ObservationNormalizer
 
 
 @final
@@ -16,18 +17,21 @@ class TargetNetwork:
         network: that is followed; its tensors may change, but not be replaced.
 
     Attributes:
-        module: the copy, in evaluation mode.
+        module: the copy, with the normaliser of observations that the network has, in evaluation mode.
     """
 
     def __init__(self, network: nn.Module) -> None:
-        self.module: Any = copy.deepcopy(network).requires_grad_(False).eval()
+        # Observations are normalised as they are for the network that is followed, from the first
+        # update on; a normaliser has no weights that could hold still.
+        shared = {id(m): m for m in network.modules() if isinstance(m, ObservationNormalizer)}
+        self.module: Any = copy.deepcopy(network, dict(shared)).requires_grad_(False).eval()
         for part in self.module.modules():
             if isinstance(part, nn.RNNBase):
                 # A copy's weights lie apart, and on a GPU would be joined anew at each call.
                 part.flatten_parameters()
         self._mine: list[Any] = list(self.module.parameters())
         self._theirs = [parameter.detach() for parameter in network.parameters()]
-        # What is no weight, such as the moments of a normaliser, is never averaged.
+        # What is no weight is never averaged.
         self._my_rest, self._their_rest = list(self.module.buffers()), list(network.buffers())
 
     @torch.no_grad()
