@@ -33,6 +33,7 @@ class AgentNetwork(nn.Module):
     Attributes:
         observation_space: of one row.
         action_space: of one row.
+        config: that it was made of.
         distribution: what `policy_logits` are numbers of.
         value_scale: see `NetworkConfig`.
         inputs_used: names of the fields of `Inputs` that it looks at.
@@ -49,6 +50,7 @@ class AgentNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.observation_space, self.action_space = observation_space, action_space
+        self.config = config
         self.distribution: Distribution = distribution_of(
             action_space, squash=config.squash, deterministic=config.deterministic
         )

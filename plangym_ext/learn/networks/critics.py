@@ -32,6 +32,7 @@ class Critics(nn.Module):
         precision: see `dense_layers_product`.
         normalizer: of observations, a part of the policy's network; None: they are taken as
             they are.
+        images: what convolutions of images are made of; None: as they are by default.
 
     Attributes:
         weights: of each layer, `[E, out, in]`.
@@ -51,10 +52,11 @@ class Critics(nn.Module):
         layer_norm: bool = False,
         precision: str = "float32",
         normalizer: ObservationNormalizer | None = None,
+        images: AgentConfig | None = None,
     ) -> None:
         super().__init__()
         self.precision, self.normalizer = precision, normalizer
-        self.parts = ObservationParts(observation_space, AgentConfig())
+        self.parts = ObservationParts(observation_space, images or AgentConfig())
         self.by_action = isinstance(action_space, spaces.Discrete)
         width, out = self.parts.width, 1
         self.action: ActionEncoder | None = None
@@ -116,7 +118,7 @@ def make_critics(
 ) -> Critics:
     """Return critics of the actions of a policy network, with weights that torch draws.
 
-    If it normalises observations, they see the same ones.
+    If it normalises observations, they see the same ones; convolutions of images are like its own.
 
     Args:
         network: such as `make_agent_network` makes.
@@ -144,4 +146,6 @@ def make_critics(
         layer_norm=layer_norm,
         precision=precision,
         normalizer=normalizer,
+        # A network of one's own does not say.
+        images=getattr(network, "config", None),
     )

@@ -342,6 +342,19 @@ def test_normalised_observations_are_what_all_networks_see(name):
     torch.testing.assert_close(critics(normalizer(seen), action), found)
 
 
+@pytest.mark.parametrize("options", [{"image_channels": "last"}, {"kind": "mlp"}])
+def test_critics_see_images_as_the_policy_does(options):
+    image = spaces.Box(0, 255, (10, 10, 10), np.uint8)  # of which every axis may be the channels
+    policy = SoftPolicyConfig(**options)
+    network = make_agent_network(image, spaces.Discrete(4), policy, seed=0)
+    critics = SAC(network, seed=0).modules["critics"].parts
+    mine = network.body.parts
+    assert (critics.kind, critics.width) == (mine.kind, mine.width)
+    rows = torch.from_numpy(np.random.default_rng(0).integers(256, size=(2, *image.shape)))
+    encoded = [(parts[0][0] if len(parts[0]) else parts[0])(rows) for parts in (critics, mine)]
+    assert torch.equal(*encoded)
+
+
 # What cannot be ---------------------------------------------------------------------------
 
 
