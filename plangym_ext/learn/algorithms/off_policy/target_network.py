@@ -17,7 +17,7 @@ class TargetNetwork:
         network: that is followed; its tensors may change, but not be replaced.
 
     Attributes:
-        module: the copy, with the normaliser of observations that the network has, in evaluation mode.
+        module: the copy, in evaluation mode, with the network's own normaliser of observations.
     """
 
     def __init__(self, network: nn.Module) -> None:
