@@ -11,6 +11,7 @@ from typing import Any, Union
 
 from plangym_ext.core.own_modules import load_own
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.field_kinds import take_kinds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,7 @@ class Schedule:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
+        take_kinds(self)
         if not (isinstance(self.over, int) and self.over >= 1):
             raise InvalidOption(f"Schedule: over must be at least 1 update; got {self.over}.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.agents.modes import Mode
 from plangym_ext.learn.devices import check_device
 from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.checked_network import check_network
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.quick_forward import QuickForward, is_simple
 from plangym_ext.learn.networks.state import load_network_state
@@ -43,10 +44,18 @@ class NetworkAgent(Agent):
             with the attributes `distribution` and `inputs_used`. It is shared, not copied: what a
             learner changes is played at once.
         device: where it runs; it is moved there.
+
+    Raises:
+        InvalidOption: the network is no module, or lacks an attribute that is read of it, or the
+            device is not there.
     """
+
+    #: Attributes of the network that are read, besides its methods.
+    _read: ClassVar[tuple[str, ...]] = ("distribution", "inputs_used")
 
     def __init__(self, network: AgentNetwork, *, device: str = "cpu") -> None:
         check_device(device, type(self).__name__)
+        check_network(type(self).__name__, network, self._read)
         self.network: Any = network.to(device).eval()
         self.device = torch.device(device)
         self.distribution = network.distribution

@@ -25,7 +25,8 @@ class PolicyAgent(NetworkAgent):
     that begins to learn after so many steps has that many random ones to begin with.
 
     Args:
-        network: with a policy head.
+        network: with a policy head, and the attribute `action_space` besides those of a
+            `NetworkAgent`'s.
         exploration: how many times as large as the policy's own the deviations are of what is
             drawn; those of deterministic policies are 1, half the range of the actions. A learner
             sets the attribute by its config; it travels with the weights.
@@ -34,6 +35,8 @@ class PolicyAgent(NetworkAgent):
     Raises:
         InvalidOption: the network has no policy head, or the device is not there.
     """
+
+    _read = (*NetworkAgent._read, "action_space")
 
     def __init__(
         self, network: AgentNetwork, *, exploration: float = 1.0, device: str = "cpu"

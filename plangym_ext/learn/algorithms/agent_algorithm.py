@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, WrongKind
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.devices import device_of
+from plangym_ext.learn.networks.checked_network import check_network
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.repeatable import TorchRandom
@@ -37,13 +39,16 @@ class AgentAlgorithm(ABC):
         group: those that learn together; see `join`.
 
     Raises:
-        InvalidOption: the config is of another algorithm.
+        InvalidOption: the config is of another algorithm, the network is no module, or the seed
+            no integer from 0 on.
     """
 
     config_class: ClassVar[type[Any]]
     replay: Any = None
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        check_network(type(self).__name__, network)
+        at_least(f"{type(self).__name__}: seed", seed, 0)
         self.network: Any = network
         self.config = config or self.config_class()
         if not isinstance(self.config, self.config_class):

@@ -35,6 +35,7 @@ class LearnerConfig(CheckedConfig):
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         self._choice("optimizer", OPTIMIZERS)
         for name in ("epsilon", "l2"):
             self._number(name, 0.0)

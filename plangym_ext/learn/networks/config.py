@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.field_kinds import take_kinds
 
 KINDS = ("auto", "mlp", "conv", "residual", "nature", "impala")
 ACTIVATIONS = ("relu", "tanh", "gelu", "silu")
@@ -48,6 +49,7 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""
+        take_kinds(self)
         for name, value, known in (
             ("kind", self.kind, KINDS),
             ("activation", self.activation, ACTIVATIONS),

@@ -6,11 +6,16 @@ import math
 from typing import Any
 
 from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.field_kinds import take_kinds
 from plangym_ext.learn.schedule import Number, OwnSchedule, Schedule
 
 
 class CheckedConfig:
-    """Abstract; messages name the class and the field."""
+    """Abstract; a dataclass whose messages name the class and the field."""
+
+    def __post_init__(self) -> None:
+        """Check the kinds of the settings."""
+        take_kinds(self)
 
     def _option(self, name: str) -> str:
         return f"{type(self).__name__}: {name}"

@@ -67,6 +67,7 @@ class TrainerConfig(CheckedConfig):
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         if self.augment is not None:
             # Loaded now: a name that is wrong is found before anything is played.
             self.augmentation()

@@ -32,6 +32,7 @@ class AdvantageConfig(CheckedConfig):
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        super().__post_init__()
         self._choice("name", ADVANTAGES)
         for name, least in (("branches", 2), ("horizon", 1), ("every", 1)):
             self._number(name, least, whole=True)
