@@ -225,6 +225,19 @@ def test_rows_that_wait_change_no_sum():
     np.testing.assert_allclose(some.seen.variance, all_of_them.seen.variance, rtol=1e-12)
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+def test_a_reward_that_is_not_finite_spoils_no_later_one(wrong):
+    reward, ended = played()
+    spoiled, left_out = reward.copy(), np.ones((40, 3), bool)
+    spoiled[7, 1], left_out[7, 1] = wrong, False
+    some, rest = RewardNormalizer(0.9), RewardNormalizer(0.9)
+    found = some.scaled(spoiled, ended)
+    wanted = rest.scaled(reward, ended, left_out)
+    assert some.state_dict()["squares"] == rest.state_dict()["squares"] > 0
+    assert not np.isfinite(found[7, 1])
+    np.testing.assert_array_equal(found[left_out], wanted[left_out])
+
+
 def test_rewards_are_clipped_after_they_are_scaled():
     reward, ended = played()
     agent = agent_of("Pendulum-v1", AgentConfig(hidden=(8,)))

@@ -53,8 +53,12 @@ class RewardNormalizer:
             valid: `[T, B]` bool: only these steps count; None: all.
 
         Returns:
-            `[T, B]` float32, fresh.
+            `[T, B]` float32, fresh; what is not finite stays so, and does not count.
         """
+        finite = np.isfinite(reward)
+        if not finite.all():
+            # Learning refuses such a fragment; those after it are to be learned from.
+            valid = finite if valid is None else valid & finite
         sums = np.zeros(reward.shape)
         running = self._sums if len(self._sums) == reward.shape[1] else np.zeros(reward.shape[1])
         for t in range(len(reward)):

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gymnasium import spaces  # noqa: E402
 from off_policy_tasks import Corridor, goes_on_bit_for_bit, rounds  # noqa: E402
 from sampling_envs import oracle_venv  # noqa: E402
 
@@ -33,7 +34,12 @@ from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
 from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
-from plangym_ext.learn.networks.noisy import NoisyLinear, num_factors, row_noise  # noqa: E402
+from plangym_ext.learn.networks.noisy import (  # noqa: E402
+    NoisyLinear,
+    num_factors,
+    reset_noise,
+    row_noise,
+)
 from plangym_ext.learn.networks.of_observations import shown  # noqa: E402
 from plangym_ext.learn.sampling.noise import RowNoise  # noqa: E402
 
@@ -297,6 +303,18 @@ def test_each_env_has_a_share_of_random_actions_of_its_own():
         DQN.config_class(exploration=Schedule(start=1.0, end=0.0, over=1), exploration_least=0.1)
 
 
+def test_one_env_alone_has_the_share_of_the_last():
+    venv = make_vec("CartPole-v1", 1, backend="kernel", autoreset_mode="same_step")
+    most = Schedule(start=1.0, end=0.5, over=4)
+    agent, algorithm = made(venv, exploration=most, exploration_least=0.01)
+    with SerialSampler(venv, agent, 2, seed=0) as sampler:
+        seen = []
+        for _ in range(3):
+            rounds(sampler, agent, algorithm, 1)
+            seen.append(float(agent.epsilon))
+    assert seen == [1.0, 0.75, 0.5]
+
+
 def test_epsilons_are_spread_over_the_rows_of_all_learners():
     venv = rows_of_cartpole(range(3))
     agent, algorithm = made(venv, exploration=0.64, exploration_least=0.02)
@@ -505,6 +523,18 @@ def test_what_is_learned_without_an_error_can_be_drawn_again(kind):
         assert algorithm.updates > 40
         masses = algorithm.replay.state_dict()["priorities"]["masses"]
         assert (masses[: len(algorithm.replay)] > 0).all()
+
+
+def test_the_target_has_noise_also_if_the_agent_was_evaluated_before():
+    space = spaces.Box(-1, 1, (4,), np.float32), spaces.Discrete(2)
+    network = make_agent_network(*space, QAgentConfig(**ATOMS, dueling=True, noisy=True), seed=0)
+    agent = QAgent(network)
+    agent.set_mode("eval")
+    target = Rainbow(network, seed=0).modules["target"]
+    obs = torch.zeros(1, 4)
+    before = target(shown(obs))[0].q.clone()
+    reset_noise(target)
+    assert not torch.equal(target(shown(obs))[0].q, before)
 
 
 def test_rainbow_without_noise_has_to_explore():

@@ -85,7 +85,7 @@ class DQNConfig(OffPolicyConfig):
             and not by updates.
         exploration_least: that of the first env; `exploration` is then that of the last, and
             those between are evenly spaced in their logarithms. None: all envs have the same.
-            Until the first steps were taken in, they have it in any case.
+            Until the first steps were taken in, and of one env alone, it is `exploration`.
     """
 
     learning_rate: Number = 1e-4

@@ -47,6 +47,8 @@ class QLearning(OffPolicyAlgorithm):
         self._check_head()
         self._target = TargetNetwork(self.network)
         self._noisy = has_noise(self.network)
+        # A copy of a network whose agent was being evaluated has left its noise off.
+        use_noise(self._target.module, True)
         self.modules["target"] = self._target.module
         self.optimizers["q"] = self._make_optimizer(self.network)
         self._reset_noise()
@@ -56,10 +58,10 @@ class QLearning(OffPolicyAlgorithm):
         super().prepare(agent)
         most, least = self.config.exploration, self.config.exploration_least
         agent.epsilon = at(most, self.steps)
-        if least is not None and self.replay.num_envs:
+        # Of the rows of all learners, by whose numbers the agent finds them.
+        rows = self.replay.num_envs * self.group.size
+        if least is not None and rows > 1:
             low = at(least, self.steps)
-            # Of the rows of all learners, by whose numbers the agent finds them.
-            rows = self.replay.num_envs * self.group.size
             agent.epsilon = log_spaced(rows, low, at(most, self.steps))
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
