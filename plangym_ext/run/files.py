@@ -49,6 +49,19 @@ def check_file(path: Path, option: str = "--out") -> None:
         )
 
 
+def check_new_file(path: Path, *, overwrite: bool, option: str = "--out") -> None:
+    """Refuse a file with results that are to be kept; it stays until a new one replaces it.
+
+    Raises:
+        FolderTaken: there is one.
+    """
+    if path.exists() and not overwrite:
+        raise FolderTaken(
+            f"{path} is there already. Name another place with {option}, or write over it with "
+            f"--overwrite."
+        )
+
+
 def make_folder_of(path: Path, option: str = "--out") -> None:
     """Make the folder of the file that an option names.
 
