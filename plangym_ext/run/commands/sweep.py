@@ -26,7 +26,7 @@ from plangym_ext.errors import (
 )
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.files import check_kind, make_folder, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.setting_options import (
@@ -141,6 +141,7 @@ def run(options: argparse.Namespace) -> int:
         raise MissingExtra(
             "sweep: training needs torch; it is not installed. " + installing("learn")
         )
+    check_kind(options.out, _PLAN)
     make_folder(options.out)
     # Two sweeps in one folder would start each run twice.
     with FolderLock(options.out):

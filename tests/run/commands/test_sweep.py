@@ -339,6 +339,13 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_like_the_runs_alone(tmp_path, 
     assert progress[0] == progress[1]
 
 
+def test_a_folder_with_other_results_is_refused(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["sweep", PRESET, "--out", str(tmp_path), "--rounds", "1"]) == 2
+    assert f"{tmp_path} holds a training run. Name another" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
 def test_a_folder_with_another_sweep_is_refused(tmp_path, monkeypatch, capsys):
     from plangym_ext.run.commands import sweep
 
