@@ -332,6 +332,16 @@ def test_progress_tells_step_return_and_rate(plan_cartpole, capsys):
     assert last.endswith("model steps/s")
 
 
+def test_time_that_goes_into_loading_is_not_called_compiling_alone(tmp_path):
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", *SHORT, "--overwrite"]
+    # A process of its own for each: the first one leaves nothing for the second to compile.
+    for _ in range(2):
+        done = subprocess.run(
+            [*command, "--out", str(tmp_path)], capture_output=True, text=True, check=True
+        )
+    assert "s of it compiling, or loading what was compiled\n" in done.stdout
+
+
 def test_interrupt_stops_cleanly_and_keeps_what_was_played(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "plan", "CartPole-v1"]
