@@ -7,6 +7,7 @@ is known here is tested always.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -209,6 +210,16 @@ def test_published_commands_begin_results_in_places_of_their_own(folder, monkeyp
     assert not {place: found for place, found in begun.items() if len(found) > 1}
     # What is resumed is there, or begins: either way it is of one kind.
     assert not {place: found for place, found in kinds.items() if len(found) > 1}
+
+
+def test_the_extra_all_brings_all_that_the_page_lists_above_it():
+    rows = (ROOT / "docs/getting_started.md").read_text().partition("| extra |")[2].splitlines()
+    names = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows[2:10]]
+    above = names[: names.index(["all"])]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (brought,) = extras["optional-dependencies"]["all"]
+    found = re.fullmatch(r"plangym-ext\[(.+)\]", brought)[1].split(",")
+    assert sorted(found) == sorted(name for row in above for name in row)
 
 
 # Running them -----------------------------------------------------------------------------
