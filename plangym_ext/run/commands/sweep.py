@@ -37,6 +37,7 @@ from plangym_ext.run.setting_options import (
 
 if TYPE_CHECKING:
     from plangym_ext.run.experiments.plan import Job, Sweep
+    from plangym_ext.run.experiments.queue import JobQueue
     from plangym_ext.run.experiments.ray_jobs import RayJobs
 
 #: Exit status of a sweep of which a run failed.
@@ -259,11 +260,8 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
         queue.run(look, ended, interrupted)
     except KeyboardInterrupt:
         line.leave()
-        # Not saved: a second Ctrl-C killed them, and their last checkpoints are what is left.
-        where = "have saved where they are" if queue.saved else "are stopped; checkpoints are kept"
         print(
-            f"interrupted: the runs {where}, in {options.out}. Go on with the same command and "
-            f"--resume.",
+            f"interrupted: {_left(queue, options.out)}. Go on with the same command and --resume.",
             file=sys.stderr,
         )
         # No return, after which the caller would go on to scores.
@@ -274,6 +272,19 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
             cluster.close()
     line.leave()
     return failed
+
+
+def _left(queue: JobQueue, folder: Path) -> str:
+    """Return what an interrupt has left of the runs."""
+    from plangym_ext.run.training.checkpoints import Checkpoints
+
+    # A second Ctrl-C killed them, and their last checkpoints are what is left.
+    if not queue.saved:
+        return f"the runs are stopped; their last checkpoints are kept, in {folder}"
+    # Those whose first round had not begun: they end at once, and have nothing to save.
+    new = sum(not Checkpoints(folder / one.job.name).begun for one in queue.running)
+    but = f", but for {new} that had not begun" if new else ""
+    return f"the runs have saved where they are, in {folder}{but}"
 
 
 def _cluster(options: argparse.Namespace) -> RayJobs | None:
