@@ -155,6 +155,21 @@ def test_a_mistake_is_one_line_with_a_close_match_and_status_2(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("env", "planner", "expected"),
+    [
+        ("Pendulum-v1", "mcts", "such as CEM ('cem' on the command line)"),
+        ("CartPole-v1", "icem", "such as MCTS ('mcts' on the command line)"),
+    ],
+)
+def test_a_planner_for_other_actions_is_named_as_it_is_typed(
+    env, planner, expected, tmp_path, capsys
+):
+    typed = ["plan", env, "--planner", planner, "--n-workers", "0", "--out", str(tmp_path)]
+    assert main(typed) == 2
+    assert expected in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_full_or_read_only_disk_is_one_line_that_names_the_file(
     number, tmp_path, monkeypatch, capsys
