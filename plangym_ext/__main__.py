@@ -2,7 +2,18 @@
 
 import sys
 
-from plangym_ext.run.cli import main
+
+def main() -> int:
+    """Run one command; return the exit status."""
+    try:
+        # In here: what it imports takes a moment, in which Ctrl-C is no fault of the program.
+        from plangym_ext.run.cli import main as run
+
+        return run()
+    except KeyboardInterrupt:
+        print(f"\n{' '.join(['plangym-ext', *sys.argv[1:2]])}: interrupted", file=sys.stderr)
+        return 130  # by number, as the module with its name may not be loaded yet
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,8 +20,8 @@ def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
     if not (hasattr(space, "n") and hasattr(space, "start")):
         raise InvalidOption(
             f"{planner}: plans over discrete actions; got the action space {space}. "
-            f"Use a planner for continuous actions, such as CEM, or wrap the env so that its "
-            f"actions are Discrete."
+            f"Use a planner for continuous actions, such as CEM ('cem' on the command line), or "
+            f"wrap the env so that its actions are Discrete."
         )
     return int(space.n), int(space.start)
 
@@ -59,7 +59,7 @@ def box_actions(space: Any, planner: str) -> Box:
     if low is None or high is None or np.asarray(low).dtype.kind != "f":
         raise InvalidOption(
             f"{planner}: plans over continuous actions; got the action space {space}. "
-            f"Use a planner for discrete actions, such as MCTS."
+            f"Use a planner for discrete actions, such as MCTS ('mcts' on the command line)."
         )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidOption(

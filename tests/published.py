@@ -44,12 +44,26 @@ def console_commands(fence: Fence) -> Iterator[tuple[int, list[str]]]:
             words = words[end + 1 :]
 
 
+def shell_commands(fence: Fence) -> Iterator[tuple[int, list[str]]]:
+    """Yield `(line, words)` of the library's own commands in a fence without prompts.
+
+    Those of benchmarks are in the programs' docstrings too, and are taken from there.
+    """
+    for offset, line in enumerate(fence.code.splitlines()):
+        if line.startswith(("plangym-ext ", "pip install ")):
+            yield fence.line + offset, shlex.split(line)
+
+
+#: By the tag of a fence, what reads it.
+_READERS = {"console": console_commands, "sh": shell_commands}
+
+
 def _on_pages() -> Iterator[Command]:
     for page in pages():
         place = str(page.relative_to(ROOT))
         for fence in read_fences(page):
-            if fence.tag == "console":
-                for line, words in console_commands(fence):
+            if fence.tag in _READERS:
+                for line, words in _READERS[fence.tag](fence):
                     yield Command(f"{place}:{line}", words)
         if page.name == "command_line.md":
             continue  # its commands are forms: `plangym-ext eval CHECKPOINT`

@@ -37,12 +37,38 @@ def make_folder(path: Path) -> None:
         ) from error
 
 
+def check_file(path: Path, option: str = "--out") -> None:
+    """Refuse a folder where an option names the file to write.
+
+    Raises:
+        InvalidOption: there is a folder of this name.
+    """
+    if path.is_dir():
+        raise InvalidOption(
+            f"{option} must be the file to write; got the folder {path}. Name a file in it."
+        )
+
+
+def check_new_file(path: Path, *, overwrite: bool, option: str = "--out") -> None:
+    """Refuse a file with results that are to be kept; it stays until a new one replaces it.
+
+    Raises:
+        FolderTaken: there is one.
+    """
+    if path.exists() and not overwrite:
+        raise FolderTaken(
+            f"{path} is there already. Name another place with {option}, or write over it with "
+            f"--overwrite."
+        )
+
+
 def make_folder_of(path: Path, option: str = "--out") -> None:
     """Make the folder of the file that an option names.
 
     Raises:
-        InvalidOption: it cannot be made, or written to.
+        InvalidOption: it cannot be made, or written to, or the file is a folder.
     """
+    check_file(path, option)
     try:
         _make_writable(path.parent)
     except OSError as error:
@@ -74,26 +100,31 @@ def check_kind(folder: Path, own: str) -> None:
             raise FolderTaken(f"{folder} holds {what}. Name another folder with --out.")
 
 
-def make_vacant(folder: Path, own: Sequence[str], *, overwrite: bool) -> None:
-    """Refuse a folder with the results of another run, or remove those of the same kind.
+def check_vacant(folder: Path, own: str, *, overwrite: bool) -> None:
+    """Refuse a folder with results that are to be kept.
+
+    Nothing is removed here: old results stay until there are new ones in their place.
 
     Args:
         folder: where results will be written.
-        own: names of the files that this run writes; the first of them tells its kind.
-        overwrite: remove them, if the results are of the same kind.
+        own: name of the file that tells their kind.
+        overwrite: whether results of the same kind may be replaced.
 
     Raises:
         FolderTaken: there are results, and they are to be kept.
     """
-    check_kind(folder, own[0])
-    if (folder / own[0]).exists() and not overwrite:
+    check_kind(folder, own)
+    if (folder / own).exists() and not overwrite:
         raise FolderTaken(
-            f"{folder} holds {_RESULTS[own[0]]} already. Name another folder with --out, or write "
+            f"{folder} holds {_RESULTS[own]} already. Name another folder with --out, or write "
             "over it with --overwrite."
         )
-    # After all kinds were looked at: a folder that is refused stays as it was.
-    for name in own:
-        # Also without the first: a run that failed may have left a film and no more.
+
+
+def remove_stale(folder: Path, names: Sequence[str]) -> None:
+    """Remove what is beside results that were just replaced, and is of the old ones."""
+    for name in names:
+        # A run that failed may have left one of them and no more.
         (folder / name).unlink(missing_ok=True)
 
 

@@ -33,6 +33,7 @@ class VideoWriter:
         # The same ending, by which ffmpeg chooses the format.
         self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
         self._process: subprocess.Popen[bytes] | None = None
+        self._finished = False
 
     def _start(self, height: int, width: int) -> subprocess.Popen[bytes]:
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
@@ -72,18 +73,28 @@ class VideoWriter:
             # It has stopped by itself; its status says how.
             raise self._stopped(self._process.wait()) from error
 
+    def finish(self) -> None:
+        """Write the file to its end, beside its place; what is there stays until `close`.
+
+        Raises:
+            PlangymExtError: it could not be written.
+        """
+        if self._finished:
+            return
+        status = self._end()
+        if status:
+            raise self._stopped(status)
+        self._finished = True
+
     def close(self) -> None:
         """Finish the file and put it in place; nothing is written if there was no frame.
 
         Raises:
             PlangymExtError: it could not be written.
         """
-        status = self._end()
-        if status is None:
-            return
-        if status:
-            raise self._stopped(status)
-        self._partial.replace(self._path)
+        self.finish()
+        if self._process is not None:
+            self._partial.replace(self._path)
 
     def discard(self) -> None:
         """Drop what was written."""

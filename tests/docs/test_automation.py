@@ -47,6 +47,18 @@ def test_figures_beside_others_are_those_of_the_benchmarks(root):
         assert f"| {figure} |" in measured or f"| {figure}\n" in measured, figure
 
 
+def test_what_the_first_command_is_said_to_score_is_measured(root):
+    readme, measured = ((root / name).read_text() for name in ("README.md", "docs/benchmarks.md"))
+    text = readme.partition("## Run it")[2].partition("```")[0]
+    (said,) = re.findall(r"makes ([\d.,]+) points, where random play makes ([\d.,]+)\n", text)
+    # No other figure of points is on the page: each has to be one of a program.
+    assert readme.count(" points") == 1
+    table = measured.partition("## Rollout-IW in 49 Atari games")[2].partition("\n## ")[0]
+    (row,) = (line for line in table.splitlines() if line.startswith("| MsPacman | 307"))
+    random, *_, planned, _ = (cell.strip(" *").split("*")[0] for cell in row.split("|")[2:-1])
+    assert said == (planned, random)
+
+
 def test_the_picture_of_ratios_is_that_of_the_table(root):
     """If not: `python tests/benchmarks/ratios.py`."""
     page, picture = (root / "docs" / name for name in ("benchmarks.md", "_static/ratios.svg"))

@@ -7,6 +7,7 @@ is known here is tested always.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from docs_fences import read_fences
 from published import ROOT, Command, published, tox_environments
 
 from plangym_ext.run.cli import build_parser
@@ -66,12 +68,12 @@ REDUCED: dict[str, str] = {
 }
 #: The same for the command line, by subcommand.
 REDUCED_CLI: dict[str, str] = {
-    "plan": "--max-steps 2 --overwrite",
+    "plan": "--max-steps 2",
     "compare": "--model-steps 100 --seeds 1 --max-steps 3",
     "train": "--rounds 2",
     "sweep": "--rounds 1 --seeds 1",
     "eval": "--episodes 2 --max-steps 20",
-    "explore": "--max-steps 2000 --overwrite",
+    "explore": "--max-steps 2000",
     "states": "--count 10",
     "audit": "--rollouts 1 --max-steps 20",
     "doctor": "--steps 5",
@@ -174,6 +176,52 @@ def test_extras_of_an_install_exist(command):
             assert set(word.partition("[")[2].rstrip("]").split(",")) <= extras
 
 
+#: Commands that refuse a place with results of another call.
+BEGINNING = {"plan", "compare", "train", "sweep", "explore", "states"}
+#: What keeps a command from beginning anything.
+_NO_BEGIN = {"--help", "--list", "--dry-run", "..."}
+
+
+def places(command: Command) -> list[str]:
+    """Return where a command puts new results; none if it begins none, or is a form to fill in."""
+    words = cli_words(command)
+    if len(words) < 2 or (_NO_BEGIN | set(PLACEHOLDERS)) & set(words):
+        return []
+    options = build_parser(words).parse_args(words)
+    if words[0] == "eval" and len(options.players) > 1:
+        return [str(options.out or "runs/eval")]
+    if words[0] not in BEGINNING:
+        return []
+    # A page of trees too: it is written over without a question.
+    return [str(place) for place in (options.out, getattr(options, "tree", None)) if place]
+
+
+def test_published_commands_begin_results_in_places_of_their_own(folder, monkeypatch):
+    monkeypatch.chdir(folder)  # where the files lie that settings are read from
+    begun: dict[str, list[str]] = {}
+    kinds: dict[str, set[str]] = {}
+    for command in COMMANDS:
+        for place in places(command):
+            kinds.setdefault(place, set()).add(cli_words(command)[0])
+            if "--resume" not in command.words:
+                begun.setdefault(place, []).append(ids(command))
+    assert len(begun) > 20
+    # A reader follows the pages from the first to the last in one folder: none may be refused.
+    assert not {place: found for place, found in begun.items() if len(found) > 1}
+    # What is resumed is there, or begins: either way it is of one kind.
+    assert not {place: found for place, found in kinds.items() if len(found) > 1}
+
+
+def test_the_extra_all_brings_all_that_the_page_lists_above_it():
+    rows = (ROOT / "docs/getting_started.md").read_text().partition("| extra |")[2].splitlines()
+    names = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows[2:10]]
+    above = names[: names.index(["all"])]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (brought,) = extras["optional-dependencies"]["all"]
+    found = re.fullmatch(r"plangym-ext\[(.+)\]", brought)[1].split(",")
+    assert sorted(found) == sorted(name for row in above for name in row)
+
+
 # Running them -----------------------------------------------------------------------------
 
 
@@ -187,6 +235,8 @@ def folder(tmp_path_factory):
     (found / "my_package").mkdir()
     (found / "my_package" / "envs.py").write_text(OWN_ENVS)
     (found / "my_package" / "agents.py").write_text(OWN_AGENTS)
+    shown = (fence for fence in read_fences(ROOT / "docs/learning.md") if fence.tag == "toml")
+    (found / "mine.toml").write_text(next(shown).code)
     return found
 
 
@@ -199,7 +249,7 @@ def reduced(command: Command) -> list[str]:
             return [*run, cli[0], "--help"]
         less = [] if "--help" in cli else REDUCED_CLI[cli[0]].split()
         if cli[0] == "watch":  # ends with Ctrl-C alone
-            run = ["timeout", "--preserve-status", "-s", "INT", "5", *run]
+            run = ["timeout", "--preserve-status", "-s", "INT", "10", *run]
         return [*run, *filled_in(cli, PLACEHOLDERS), *less]
     start = command.words.index(f"tests/benchmarks/{program}")
     path = PATHS.get(program, sys.executable)

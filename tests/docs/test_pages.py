@@ -107,6 +107,19 @@ def test_console_fences_mark_commands_with_a_dollar(page, fences):
             assert fence.code.startswith("$ "), f"{page.name}, line {fence.line}"
 
 
+def test_the_page_names_all_planners_whose_plans_have_trees(root):
+    from plangym_ext.planners import PLANNERS, load_planner, options_of
+
+    page = (root / "docs" / "planners.md").read_text()
+    said = re.search(r"that have the option `return_tree`\s+\((.+?)\)", page)[1]
+    having = [
+        name
+        for name in PLANNERS
+        if any(option.name == "return_tree" for option in options_of(load_planner(name)))
+    ]
+    assert re.findall(r"`([\w-]+)`", said) == having
+
+
 # The tools above, on pages that are wrong ------------------------------------
 
 

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import plangym_ext
 from plangym_ext.core import whole_file
 from plangym_ext.run import cli
+from plangym_ext.run.arguments import INTERRUPTED
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import COMMANDS, load_command
 
@@ -152,6 +155,21 @@ def test_a_mistake_is_one_line_with_a_close_match_and_status_2(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("env", "planner", "expected"),
+    [
+        ("Pendulum-v1", "mcts", "such as CEM ('cem' on the command line)"),
+        ("CartPole-v1", "icem", "such as MCTS ('mcts' on the command line)"),
+    ],
+)
+def test_a_planner_for_other_actions_is_named_as_it_is_typed(
+    env, planner, expected, tmp_path, capsys
+):
+    typed = ["plan", env, "--planner", planner, "--n-workers", "0", "--out", str(tmp_path)]
+    assert main(typed) == 2
+    assert expected in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_full_or_read_only_disk_is_one_line_that_names_the_file(
     number, tmp_path, monkeypatch, capsys
@@ -210,6 +228,28 @@ def test_the_list_of_commands_loads_none_of_them():
         "plangym_ext.run.commands.plan",
         "plangym_ext.run.settings.config",
     }
+
+
+def test_ctrl_c_while_the_program_is_imported_ends_it_in_a_line():
+    script = (
+        "import os, signal, sys\n"
+        "class Interrupts:\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name == 'plangym_ext.run.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupts)\n"
+        "from importlib.metadata import EntryPoint\n"
+        f"sys.exit(EntryPoint('plangym-ext', {entry_point()!r}, 'console_scripts').load()())\n"
+    )
+    command = [sys.executable, "-P", "-c", script, "list", "envs"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (INTERRUPTED, "")
+    assert done.stderr == "\nplangym-ext list: interrupted\n"
+
+
+def entry_point() -> str:
+    """Return what the command `plangym-ext` calls, as pyproject.toml has it."""
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    return tomllib.loads(text)["project"]["scripts"]["plangym-ext"]
 
 
 def test_output_that_is_not_read_ends_the_command_quietly():

@@ -111,6 +111,11 @@ def test_a_report_is_one_file_that_needs_no_network(runs, capsys):
     assert "must be a folder with a progress.csv" in capsys.readouterr().err
 
 
+def test_a_folder_as_the_page_is_refused_before_runs_are_read(tmp_path, capsys):
+    assert main(["report", str(tmp_path), "--out", str(tmp_path)]) == 2
+    assert f"--out must be the file to write; got the folder {tmp_path}" in capsys.readouterr().err
+
+
 @pytest.fixture
 def served(runs):
     """Return a function that asks the live page for an address: its status and body."""

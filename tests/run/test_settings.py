@@ -36,6 +36,8 @@ def test_presets_are_valid_and_survive_json(name):
             {"collector": {"num_env": 4}},
             "'collector.num_env' is not known; did you mean 'num_envs'",
         ),
+        ({"evaluation": {"evry": 1}}, "; the section 'evaluation' has every, "),
+        ({"roundz": 4}, "; the settings have env, "),
         ({"trainer": {"learning_rat": 1.0}}, "did you mean 'learning_rate'"),
         ({"planner": {"num_simulation": 4}}, "did you mean 'num_simulations'"),
         ({"trainer": {"name": "alphazer"}}, "did you mean 'alphazero'"),

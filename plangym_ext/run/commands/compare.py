@@ -19,9 +19,11 @@ from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.figures import load_pyplot, save, styled
-from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.files import check_kind, make_folder, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
+
+_FILE = "compare.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -71,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
     options.envs = list(dict.fromkeys(options.envs))
     options.planners = list(dict.fromkeys(options.planners))
     planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
+    check_kind(options.out, _FILE)
     make_folder(options.out)
     # Each of two commands in one folder would write the file without the other's episodes.
     with FolderLock(options.out):
@@ -116,7 +119,7 @@ class _Results:
         import plangym_ext
 
         self._options = options
-        self.path: Path = options.out / "compare.json"
+        self.path: Path = options.out / _FILE
         # What an episode depends on. Envs, planners and seeds are left out, as they are in the keys
         # of episodes and may be added later, and so are workers, which change no result.
         keys = ("model_steps", "max_steps", "frameskip")

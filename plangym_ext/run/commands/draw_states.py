@@ -14,7 +14,7 @@ from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import make_folder_of
+from plangym_ext.run.files import check_file, check_new_file, make_folder_of
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -26,7 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     """
     parser.add_argument("who", metavar="PLAYER", help="a file, a run, or a planner")
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="where to write, such as s.npz"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="where to write, such as s.npz; .npz is added to a name without an ending",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="write over the FILE that is there"
     )
     parser.add_argument(
         "--count", type=at_least(1), default=100, metavar="N", help="how many states are drawn"
@@ -54,8 +61,12 @@ def run(options: argparse.Namespace) -> int:
     # A checkpoint may name an env of a module there, of which the command line says nothing.
     search_current_folder()
     import_modules(options)
+    check_file(options.out)  # "." and "/" have no name to which an ending could be added
+    # As `save` adds it: what is looked for and told is the name of the file that is written.
+    out = options.out if options.out.suffix else options.out.with_suffix(".npz")
     # First of all: what cannot be written need not be played.
-    make_folder_of(options.out)
+    make_folder_of(out)
+    check_new_file(out, overwrite=options.overwrite)
     # A contest of one: it opens a checkpoint or makes a planner, and brings the env of either.
     with Contest(
         [options.who],
@@ -71,6 +82,6 @@ def run(options: argparse.Namespace) -> int:
             max_steps=contest.max_steps,
             num_episodes=options.episodes,
         )
-        found.save(options.out, contest.env)
-        print(f"wrote {len(found)} states of {contest.env.name} to {options.out}")
+        found.save(out, contest.env)
+        print(f"wrote {len(found)} states of {contest.env.name} to {out}")
     return 0

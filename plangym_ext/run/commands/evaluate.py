@@ -20,7 +20,7 @@ from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import DamagedCheckpoint, InvalidOption
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.files import check_new_file, make_folder, write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.video import recorded
@@ -75,6 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         help="where to write (default: the folder of the run, or that of the file; of several "
         "players, runs/eval)",
     )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="of several players: write over the comparison that is in DIR",
+    )
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
     parser.add_argument(
         "--max-steps",
@@ -118,6 +123,8 @@ def run(options: argparse.Namespace) -> int:
     else:
         _check_several(options)
         out = options.out or Path("runs/eval")
+        # Before the players are made; that of one player is of its run, and renewed with it.
+        check_new_file(out / "paired.json", overwrite=options.overwrite)
     with Contest(
         options.players, env_id=options.env_id, changed=changed, max_steps=options.max_steps
     ) as contest:

@@ -17,7 +17,7 @@ from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
-from plangym_ext.run.files import make_folder, make_vacant, write_json
+from plangym_ext.run.files import check_vacant, make_folder, remove_stale, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     with closing_when_terminated(), FolderLock(options.out):
         # Under the lock: else two that begin at once would both find the folder vacant.
         if not options.resume:
-            make_vacant(options.out, _FILES, overwrite=options.overwrite)
+            check_vacant(options.out, _FILES[0], overwrite=options.overwrite)
         line = ProgressLine()
         with (
             made_env(options, line, draws=options.video) as env,
@@ -144,6 +144,8 @@ class _Kept:
         self._before = float(self._rows[-1]["seconds"]) if self._rows else 0.0
         # The rate is of this call: steps before it had seconds of their own.
         self._steps_before = explorer.steps_taken
+        # Those of an exploration that is written over: kept until there is one in its place.
+        self._stale = () if options.resume else _FILES[1:]
         self._began = time.monotonic()
         self._saved = self._began
 
@@ -168,6 +170,8 @@ class _Kept:
         # The archive first: a full disk refuses the larger file, and the log is still that of
         # the archive which is there.
         self.explorer.save(self._options.out / "archive.npz")
+        remove_stale(self._options.out, self._stale)
+        self._stale = ()
         with replacing(self._options.out / "log.csv") as file:
             writer = csv.DictWriter(file, _COLUMNS, lineterminator="\n")
             writer.writeheader()

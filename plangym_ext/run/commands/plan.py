@@ -16,7 +16,7 @@ from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, import_modules, made_env
-from plangym_ext.run.files import make_folder, make_folder_of, make_vacant
+from plangym_ext.run.files import check_vacant, make_folder, make_folder_of, remove_stale
 from plangym_ext.run.own_player import is_own, make_own
 from plangym_ext.run.planned_episode.shown import Shown, Stopped
 from plangym_ext.run.planned_episode.told import (
@@ -122,11 +122,7 @@ def run(options: argparse.Namespace) -> int:
     # Before the env is made: that and compiling are a part of what the user waits for.
     started = time.monotonic()
     target = options.out / "episode.mp4" if options.video else None
-    make_folder(options.out)
-    if options.tree:
-        make_folder_of(options.tree, "--tree")
-    # Refused before the env is made: nothing is played that could not be written.
-    make_vacant(options.out, ("episode.json", "episode.mp4"), overwrite=options.overwrite)
+    _check_places(options)
     line = ProgressLine()
     draws = bool(options.video or (options.tree and _renders(options.env)))
     with (
@@ -137,15 +133,7 @@ def run(options: argparse.Namespace) -> int:
         # Last, so that the film is closed and whole before workers end.
         recorded(target, env, options.seed) as video,
     ):
-        # One of the user's own is made for the env, so after it.
-        if planner is None:
-            planner = make_own(options.planner, env)
-        if options.network:
-            from plangym_ext.run.training.trained import asking
-
-            # Only now, as the network is checked against the spaces of the env.
-            planner = asking(type(planner), options.network, env, chosen)
-            tell_trained(options)
+        planner = _made_for(env, options, chosen, planner)
         if options.opponent and opponent is None:
             opponent = make_own(options.opponent, env, "--opponent")
         page = recorder_of(options, env, planner)
@@ -160,14 +148,28 @@ def run(options: argparse.Namespace) -> int:
                 max_steps=options.max_steps,
                 callback=shown.step,
             )
-        line.end(shown.text(time.monotonic() - started))
-    # Pages, too, hold what was played until an interrupt.
+        seconds = time.monotonic() - started
+        line.end(shown.text(seconds))
+        # Whole by now: the film takes its place when the block ends, after the episode that it
+        # shows. Until then both of an episode that was there are kept.
+        if video is not None:
+            video.finish()
+        write_episode(options, chosen, planner, shown, seconds)
+        if video is None:
+            remove_stale(options.out, ["episode.mp4"])
+    # Pages, too, hold what was played until an interrupt; last, as the episode is worth more.
     if page is not None:
         page.write(options.tree)
-    seconds = time.monotonic() - started
-    write_episode(options, chosen, planner, shown, seconds)
     tell_played(options, shown, seconds)
     return INTERRUPTED if shown.interrupted else 0
+
+
+def _check_places(options: argparse.Namespace) -> None:
+    """Refuse, before the env is made, to play what could not be written."""
+    make_folder(options.out)
+    if options.tree:
+        make_folder_of(options.tree, "--tree")
+    check_vacant(options.out, "episode.json", overwrite=options.overwrite)
 
 
 def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
@@ -189,6 +191,19 @@ def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
         # Before the planner is made: by default trees are dropped after each plan.
         chosen["return_tree"] = True
     return chosen, planner(**chosen)
+
+
+def _made_for(env: Any, options: argparse.Namespace, chosen: dict[str, Any], planner: Any) -> Any:
+    """Return the planner, of which what the env decides on is settled now."""
+    if planner is None:  # one of the user's own
+        planner = make_own(options.planner, env)
+    if options.network:
+        from plangym_ext.run.training.trained import asking
+
+        # Only now, as the network is checked against the spaces of the env.
+        planner = asking(type(planner), options.network, env, chosen)
+        tell_trained(options)
+    return planner
 
 
 def _named_opponent(options: argparse.Namespace) -> Any:

@@ -20,7 +20,7 @@ from plangym_ext.run.arguments import at_least
 from plangym_ext.run.bootstrap import STATISTICS
 from plangym_ext.run.curves import BANDS, aggregated
 from plangym_ext.run.figures import SUFFIXES, WIDTHS, load_pyplot, save, styled
-from plangym_ext.run.files import make_folder_of
+from plangym_ext.run.files import check_file, make_folder_of
 
 if TYPE_CHECKING:
     from plangym_ext.run.logs.runs import Group
@@ -94,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
     out = options.folders[0] / "curves.png" if options.out is None else options.out
     if out.suffix not in SUFFIXES:
         raise InvalidOption(f"--out must end in {' or '.join(SUFFIXES)}; got {out}.")
+    check_file(out)
     # Before the logs are read, which may take long.
     load_pyplot("plot")
     groups = find_groups(options.folders)

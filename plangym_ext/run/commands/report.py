@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plangym_ext.core.whole_file import replacing
-from plangym_ext.run.files import make_folder_of
+from plangym_ext.run.files import check_file, make_folder_of
 
 _KINDS = {".mp4": "video/mp4", ".html": "text/html"}
 
@@ -33,6 +33,8 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.run_page.content import content, page
 
     out = options.out or options.folders[0] / "report.html"
+    # Before the runs are read, which may take long.
+    check_file(out)
     # Read first: folders without runs are refused before anything is made.
     found = content(options.folders, _inlined)
     make_folder_of(out)

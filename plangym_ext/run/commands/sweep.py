@@ -26,7 +26,7 @@ from plangym_ext.errors import (
 )
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.files import check_kind, make_folder, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.setting_options import (
@@ -37,6 +37,7 @@ from plangym_ext.run.setting_options import (
 
 if TYPE_CHECKING:
     from plangym_ext.run.experiments.plan import Job, Sweep
+    from plangym_ext.run.experiments.queue import JobQueue
     from plangym_ext.run.experiments.ray_jobs import RayJobs
 
 #: Exit status of a sweep of which a run failed.
@@ -141,6 +142,7 @@ def run(options: argparse.Namespace) -> int:
         raise MissingExtra(
             "sweep: training needs torch; it is not installed. " + installing("learn")
         )
+    check_kind(options.out, _PLAN)
     make_folder(options.out)
     # Two sweeps in one folder would start each run twice.
     with FolderLock(options.out):
@@ -258,11 +260,8 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
         queue.run(look, ended, interrupted)
     except KeyboardInterrupt:
         line.leave()
-        # Not saved: a second Ctrl-C killed them, and their last checkpoints are what is left.
-        where = "have saved where they are" if queue.saved else "are stopped; checkpoints are kept"
         print(
-            f"interrupted: the runs {where}, in {options.out}. Go on with the same command and "
-            f"--resume.",
+            f"interrupted: {_left(queue, options.out)}. Go on with the same command and --resume.",
             file=sys.stderr,
         )
         # No return, after which the caller would go on to scores.
@@ -273,6 +272,19 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
             cluster.close()
     line.leave()
     return failed
+
+
+def _left(queue: JobQueue, folder: Path) -> str:
+    """Return what an interrupt has left of the runs."""
+    from plangym_ext.run.training.checkpoints import Checkpoints
+
+    # A second Ctrl-C killed them, and their last checkpoints are what is left.
+    if not queue.saved:
+        return f"the runs are stopped; their last checkpoints are kept, in {folder}"
+    # Those whose first round had not begun: they end at once, and have nothing to save.
+    new = sum(not Checkpoints(folder / one.job.name).begun for one in queue.running)
+    but = f", but for {new} that had not begun" if new else ""
+    return f"the runs have saved where they are, in {folder}{but}"
 
 
 def _cluster(options: argparse.Namespace) -> RayJobs | None:

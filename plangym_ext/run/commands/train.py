@@ -137,6 +137,7 @@ def _actors(options: argparse.Namespace, stack: ExitStack) -> Actors | None:
 
 def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None) -> int:
     """Train; return the exit status."""
+    from plangym_ext.run.training.checkpoints import Checkpoints
     from plangym_ext.run.training.runner import Runner
 
     try:
@@ -147,6 +148,9 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
     except FolderBusy:
         raise
     except FolderTaken:
+        # Else there is no run to go on with: what is in the way is said already.
+        if options.resume or not Checkpoints(options.out).begun:
+            raise
         raise FolderTaken(
             f"there is a run in {options.out}: go on with it by --resume, or name another "
             f"folder with --out"

@@ -40,8 +40,9 @@ def tell_played(options: argparse.Namespace, shown: Shown, seconds: float) -> No
     """Say what was played and written."""
     if shown.interrupted:
         print(f"interrupted after {shown.moves} moves, which are kept")
-    compiling = f", {shown.compile_seconds:.1f} s of it compiling"
-    # Said where it explains the time; a second run loads what this one has compiled.
+    compiling = f", {shown.compile_seconds:.1f} s of it compiling, or loading what was compiled"
+    # Said where it explains the time; a second run loads what this one has compiled, which the
+    # clock counts too.
     if shown.compile_seconds < 0.1 * seconds:
         compiling = ""
     print(

@@ -75,9 +75,10 @@ def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None
                 f"Write it in quotes, if it is one."
             )
         if key not in known:
+            having = f"the section {where!r} has" if where else "the settings have"
             raise UnknownName(
                 f"settings: {dotted(where, key)!r} is not known{suggestion(key, known)}; "
-                f"{where or 'the settings'} have {', '.join(known)}."
+                f"{having} {', '.join(known)}."
             )
 
 

@@ -74,16 +74,20 @@ class Checkpoints:
         """Return where that of a round is, or would be."""
         return self.folder / f"checkpoint-{round_number:08}.pt"
 
+    @property
+    def begun(self) -> bool:
+        """Whether a run can go on from here; one from before the first round says nothing yet."""
+        latest = self.latest()
+        return latest is not None and latest > self.path(0)
+
     def check_unused(self) -> None:
         """Refuse a folder that holds what a run that begins here would lose.
-
-        A checkpoint from before the first round says nothing yet.
 
         Raises:
             FolderTaken: there are checkpoints or a log of another run, or other results.
         """
         run, latest = self.folder.parent, self.latest()
-        if latest is not None and latest > self.path(0):
+        if latest is not None and self.begun:
             raise FolderTaken(
                 f"{self.folder} must have no checkpoints of another run; there is {latest.name}. "
                 "Resume that run, or choose another folder."

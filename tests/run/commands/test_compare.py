@@ -45,6 +45,13 @@ def test_two_commands_do_not_share_a_folder(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_with_other_results_is_refused(tmp_path, capsys):
+    (tmp_path / "episode.json").write_text("{}")
+    assert main(["compare", "CartPole-v1", "--planners", "mcts", "--out", str(tmp_path)]) == 2
+    assert f"{tmp_path} holds an episode of `plan`. Name another" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["episode.json"]
+
+
 @pytest.mark.slow
 def _interrupt(*_):
     raise KeyboardInterrupt

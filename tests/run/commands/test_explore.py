@@ -182,3 +182,15 @@ def test_what_is_in_the_folder_is_not_lost(tmp_path, capsys):
     assert explored(tmp_path, "--max-steps", "160", "--overwrite") == 0
     assert explored(tmp_path, "--cells", "rooms", "--overwrite") == 2
     assert "cells must be 'frames'" in capsys.readouterr().err
+
+
+def test_an_exploration_is_kept_until_another_takes_its_place(tmp_path, capsys):
+    words = ["--max-steps", "160", "--demonstration"]
+    assert explored(tmp_path, *words) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.*")}
+    assert explored(tmp_path, "--cells", "rooms", "--overwrite") == 2
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.*")} == before
+    assert explored(tmp_path, "--max-steps", "80", "--seed", "1", "--overwrite") == 0
+    # No states stay beside an exploration that did not find them.
+    assert not (tmp_path / "demonstration.npz").exists()
+    assert json.loads((tmp_path / "explore.json").read_text())["steps"] == 80

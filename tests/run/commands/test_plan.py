@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -13,12 +14,14 @@ import numpy as np
 import pytest
 
 import plangym_ext
+from plangym_ext.core import whole_file
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.planners import PLANNERS, Planner, load_planner, options_of
 from plangym_ext.planners.continuous.base import Shooting
 from plangym_ext.run import termination
 from plangym_ext.run.cli import main
 from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.tree_page.recorder import TreeRecorder
 from plangym_ext.run.video import VideoWriter, recorded
 
 pytestmark = pytest.mark.slow
@@ -204,6 +207,69 @@ def test_an_episode_is_not_written_over_unasked(tmp_path, capsys):
     assert "holds a comparison. Name another folder" in capsys.readouterr().err
 
 
+SHORT = ["plan", "CartPole-v1", "--num-simulations", "2", "--max-steps", "1", "--n-workers", "0"]
+
+
+@pytest.fixture
+def filmed(tmp_path):
+    """Return a folder with an episode and its film, and what is in there."""
+    pytest.importorskip("imageio_ffmpeg")
+    assert main([*SHORT, "--video", "--out", str(tmp_path)]) == 0
+    return tmp_path, contents(tmp_path)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_refusal_keeps_the_episode_that_was_to_be_written_over(filmed, capsys):
+    folder, before = filmed
+    # Told only once the env is made: it has one player.
+    again = ["--overwrite", "--opponent", "mcts", "--out", str(folder)]
+    assert main([*SHORT, *again]) == 2
+    assert "opponent needs an env with two players" in capsys.readouterr().err
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("video", [[], ["--video"]], ids=["alone", "filmed"])
+def test_a_full_disk_keeps_the_episode_that_was_to_be_written_over(
+    video, filmed, monkeypatch, capsys
+):
+    folder, before = filmed
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(whole_file.os, "fsync", full)
+    assert main([*SHORT, "--overwrite", *video, "--out", str(folder)]) == 2
+    assert f"{folder / 'episode.json'}: No space left" in capsys.readouterr().err
+    assert contents(folder) == before
+    monkeypatch.undo()
+    assert main([*SHORT, "--seed", "1", "--overwrite", *video, "--out", str(folder)]) == 0
+    after = contents(folder)
+    assert set(after) == ({"episode.json", "episode.mp4"} if video else {"episode.json"})
+    assert all(after[name] != before[name] for name in after)
+
+
+def test_a_page_that_cannot_be_written_leaves_the_new_episode(tmp_path, monkeypatch, capsys):
+    def full(self, path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(TreeRecorder, "write", full)
+    tree = ["--tree", str(tmp_path / "tree.html")]
+    assert main([*SHORT, *tree, "--out", str(tmp_path)]) == 2
+    assert json.loads((tmp_path / "episode.json").read_text())["length"] == 1
+
+
+def test_a_folder_as_the_page_of_trees_is_refused_before_the_episode(tmp_path, capsys):
+    assert main([*SHORT, "--tree", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == (
+        f"plangym-ext plan: --tree must be the file to write; got the folder {tmp_path}. Name a "
+        f"file in it.\n"
+    )
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_a_film_that_is_given_up_leaves_nothing_and_says_nothing(tmp_path, capfd):
     pytest.importorskip("imageio_ffmpeg")
     writer = VideoWriter(tmp_path / "episode.mp4", 30)
@@ -264,6 +330,16 @@ def test_progress_tells_step_return_and_rate(plan_cartpole, capsys):
     assert any(line.endswith("searching the first move") for line in lines)
     assert last.startswith("step 6/6  return 6  ")
     assert last.endswith("model steps/s")
+
+
+def test_time_that_goes_into_loading_is_not_called_compiling_alone(tmp_path):
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", *SHORT, "--overwrite"]
+    # A process of its own for each: the first one leaves nothing for the second to compile.
+    for _ in range(2):
+        done = subprocess.run(
+            [*command, "--out", str(tmp_path)], capture_output=True, text=True, check=True
+        )
+    assert "s of it compiling, or loading what was compiled\n" in done.stdout
 
 
 def test_interrupt_stops_cleanly_and_keeps_what_was_played(tmp_path):

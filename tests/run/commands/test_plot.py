@@ -45,6 +45,13 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group(runs):
     assert alone.label == "rate-0.1"
 
 
+def test_a_folder_as_the_figure_is_refused_before_runs_are_read(tmp_path, capsys):
+    folder = tmp_path / "curves.png"
+    folder.mkdir()
+    assert main(["plot", str(tmp_path), "--out", str(folder)]) == 2
+    assert f"--out must be the file to write; got the folder {folder}" in capsys.readouterr().err
+
+
 def test_runs_without_params_belong_to_the_folder_that_was_named(tmp_path):
     for name in ("one/a", "one/b", "two"):
         write_run(tmp_path / name, [1.0])

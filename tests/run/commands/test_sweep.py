@@ -6,7 +6,9 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -278,6 +280,34 @@ def test_a_second_interrupt_stops_the_runs_at_once(tmp_path, pretended):
     assert not queue.saved
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_interrupted_sweep_tells_what_its_runs_have_saved(begun, tmp_path):
+    command = [sys.executable, "-P", "-m", "plangym_ext", "sweep", PRESET, "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [*command, "--rounds=100000", "--evaluation.every=0", "--checkpoint_every=1"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    # The log is there when the process of the run is, which then imports torch.
+    awaited = "checkpoint-*[1-9].pt" if begun else "train.log"
+    try:
+        while not list(tmp_path.rglob(awaited)):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    but = "" if begun else ", but for 1 that had not begun"
+    told = f"the runs have saved where they are, in {tmp_path}{but}. Go on with the same command"
+    assert told in said
+    assert bool(list(tmp_path.rglob("checkpoint-*.pt"))) == begun
+
+
 def test_a_sweep_without_torch_begins_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sweep, "find_spec", lambda _: None)
     assert main(["sweep", PRESET, "--out", str(tmp_path / "out")]) == 2
@@ -337,6 +367,13 @@ def test_a_sweep_that_was_killed_goes_on_and_ends_like_the_runs_alone(tmp_path, 
     assert all(torch.equal(found[name], want[name]) for name in want)
     progress = [(tmp_path / name / "progress.csv").read_bytes() for name in ("seed-0", "alone")]
     assert progress[0] == progress[1]
+
+
+def test_a_folder_with_other_results_is_refused(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["sweep", PRESET, "--out", str(tmp_path), "--rounds", "1"]) == 2
+    assert f"{tmp_path} holds a training run. Name another" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_a_folder_with_another_sweep_is_refused(tmp_path, monkeypatch, capsys):

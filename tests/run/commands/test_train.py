@@ -42,6 +42,17 @@ def test_train_resume_and_eval(tmp_path, capsys):
     assert f"there is a run in {out}: go on with it by --resume" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("resume", [[], ["--resume"]], ids=["begun", "resumed"])
+def test_resuming_is_no_answer_where_there_is_no_run(resume, tmp_path, capsys):
+    (tmp_path / "sweep.json").write_text("{}")
+    words = ["train", "narrow_path", "--out", str(tmp_path), *SMALL, *resume]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        f"plangym-ext train: {tmp_path} holds a sweep. Name another folder with --out.\n"
+    )
+
+
 def test_an_interrupt_ends_the_round_saves_and_says_how_to_go_on(tmp_path):
     command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "train", "narrow_path"]
     settings = ["--rounds=100000", "--evaluation.every=0", "--checkpoint_every=0"]

@@ -79,10 +79,52 @@ def test_players_are_compared_from_the_same_states(runs, capsys):
     how = {key: alone[key] for key in ("checkpoint", "player", "sample")}
     assert how == found["trained"]["b"]
     assert (how["player"], how["sample"]) == ("network", False)
-    assert main(["eval", "a", "b", "--sample", "--episodes=2", "--max-steps", "5"]) == 0
+    again = ["eval", "a", "b", "--sample", "--episodes=2", "--max-steps", "5"]
+    assert main([*again, "--overwrite"]) == 0
     found = json.loads((runs / "runs" / "eval" / "paired.json").read_text())
     assert [one["sample"] for one in found["trained"].values()] == [True, True]
     assert alone["starts"] == "s.npz"
+
+
+@pytest.mark.slow
+def test_a_comparison_is_not_written_over_unasked(tmp_path, capsys):
+    typed = ["eval", "mcts:num_simulations=2", "mcts:num_simulations=1"]
+    typed += ["--env-id", "CartPole-v1", "--episodes=2", "--max-steps=2", "--out", str(tmp_path)]
+    assert main(typed) == 0
+    before = (tmp_path / "paired.json").read_bytes()
+    capsys.readouterr()
+    assert main([*typed, "--seed=1"]) == 2
+    assert capsys.readouterr().err == (
+        f"plangym-ext eval: {tmp_path / 'paired.json'} is there already. Name another place with "
+        f"--out, or write over it with --overwrite.\n"
+    )
+    assert (tmp_path / "paired.json").read_bytes() == before
+    assert main([*typed, "--seed=1", "--overwrite"]) == 0
+    assert (tmp_path / "paired.json").read_bytes() != before
+
+
+@pytest.mark.slow
+def test_states_are_not_written_over_unasked(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    typed = ["states", "mcts:num_simulations=1", "--env-id", "CartPole-v1", "--count=2"]
+    typed += ["--episodes=1", "--max-steps=4", "--out", "s"]
+    assert main(typed) == 0
+    # The name that the file has.
+    assert "wrote 2 states of CartPole-v1 to s.npz" in capsys.readouterr().out
+    before = (tmp_path / "s.npz").read_bytes()
+    assert main([*typed, "--seed=1"]) == 2
+    assert "s.npz is there already. Name another place with --out" in capsys.readouterr().err
+    assert (tmp_path / "s.npz").read_bytes() == before
+    assert main([*typed, "--seed=1", "--overwrite"]) == 0
+    assert (tmp_path / "s.npz").read_bytes() != before
+
+
+@pytest.mark.parametrize("name", [".", "/", "folder"])
+def test_a_folder_for_the_file_of_states_is_refused(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    assert main(["states", "mcts", "--env-id", "CartPole-v1", "--out", name]) == 2
+    assert f"--out must be the file to write; got the folder {name}" in capsys.readouterr().err
 
 
 @pytest.mark.slow
