@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from plangym_ext.core.whole_file import replacing
 from plangym_ext.errors import InvalidOption
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         help="what rows go on from: cells of the archive, or where they were themselves",
     )
     for name, least, default, metavar, text in (
-        ("--max-steps", 1, 100_000, "M", "steps of all rows after which to stop"),
+        ("--max-steps", 1, 100_000, "M", "steps of all rows after which to stop, in whole rounds"),
         ("--rows", 1, 64, "B", "explored side by side"),
         ("--horizon", 1, 100, "H", "steps from one return to the next"),
         ("--seed", 0, 0, "SEED", "of the episode and of what is drawn"),
@@ -94,6 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         help="also write DIR/demonstration.npz, states on the way there, for train --starts.file",
     )
     add_env_options(parser, given)
+    from plangym_ext.run.setting_options import typed_settings
+
+    # Of an exploration that goes on, what was typed is told from defaults.
+    parser.set_defaults(typed=frozenset(typed_settings(given)))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -104,7 +109,9 @@ def run(options: argparse.Namespace) -> int:
     make_folder(options.out)
     with closing_when_terminated(), FolderLock(options.out):
         # Under the lock: else two that begin at once would both find the folder vacant.
-        if not options.resume:
+        if options.resume:
+            _take_frameskip(options)
+        else:
             check_vacant(options.out, _FILES[0], overwrite=options.overwrite)
         line = ProgressLine()
         with (
@@ -154,6 +161,14 @@ class _Kept:
         """Seconds of this exploration, those before it was resumed counted in."""
         return self._before + time.monotonic() - self._began
 
+    @property
+    def why_more(self) -> str:
+        """Why more steps were taken than were asked for."""
+        if self._steps_before >= self._options.max_steps:
+            return "as many were taken before"
+        explorer = self.explorer
+        return f"rounds of {explorer.num_rows} x {explorer.horizon} steps are played to their ends"
+
     def note(self, progress: Any) -> bool:
         """Take in a round; true to stop."""
         row = {**progress._asdict(), "seconds": round(self.seconds, 3)}
@@ -182,10 +197,13 @@ class _Kept:
         """Return the progress line."""
         explorer = self.explorer
         archive, steps = explorer.archive, explorer.steps_taken
+        # Rounds are played to their ends.
+        per_round = explorer.num_rows * explorer.horizon
+        last = -(-self._options.max_steps // per_round) * per_round
         rate = (steps - self._steps_before) / max(time.monotonic() - self._began, 1e-9)
         score, length = archive.scores[archive.best], archive.steps[archive.best]
         return (
-            f"step {steps:,}/{self._options.max_steps:,}  {len(archive):,} cells  "
+            f"step {steps:,}/{last:,}  {len(archive):,} cells  "
             f"best {score:g} after {length:,} steps  {rate:,.0f} steps/s"
         )
 
@@ -200,9 +218,9 @@ def _explorer(options: argparse.Namespace, env: Any) -> Any:
             raise InvalidOption(
                 f"--resume: there is no exploration in {options.out}. Leave it out to begin one."
             )
-        # Rows, horizon and cells are those of the file: with others it would be another
-        # exploration.
-        return GoExplore.load(file, env)
+        explorer = GoExplore.load(file, env)
+        _check_same(options, explorer)
+        return explorer
     return GoExplore(
         env,
         options.cells,
@@ -211,6 +229,46 @@ def _explorer(options: argparse.Namespace, env: Any) -> Any:
         horizon=options.horizon,
         repeat=options.repeat,
         seed=options.seed,
+    )
+
+
+def _check_same(options: argparse.Namespace, explorer: Any) -> None:
+    """Refuse settings that are typed and not those of the file: it would be another exploration."""
+    from plangym_ext.explore import cells_named
+
+    there = {
+        "cells": explorer.cell,
+        "kind": explorer.kind,
+        "rows": explorer.num_rows,
+        "horizon": explorer.horizon,
+        "repeat": explorer.repeat,
+        "seed": explorer.seed,
+    }
+    for name in there:
+        if name not in options.typed:
+            continue
+        asked = getattr(options, name)
+        if (cells_named(asked) if name == "cells" else asked) != there[name]:
+            _refuse(options, name, asked, there[name])
+
+
+def _take_frameskip(options: argparse.Namespace) -> None:
+    """Take the frameskip of the exploration that goes on; refuse another one."""
+    # States do not tell it, so that the archive would be of both.
+    path = options.out / "explore.json"
+    if not path.exists():
+        return
+    there = json.loads(path.read_text()).get("frameskip")
+    if options.frameskip not in (None, there):
+        _refuse(options, "frameskip", options.frameskip, there)
+    options.frameskip = there
+
+
+def _refuse(options: argparse.Namespace, name: str, asked: Any, there: Any) -> NoReturn:
+    found = "none" if there is None else there
+    raise InvalidOption(
+        f"--resume: --{name} must be as in {options.out}, {found}; got {asked}. Leave it out, or "
+        f"begin another exploration in another folder, with --out and without --resume."
     )
 
 
@@ -278,6 +336,8 @@ def _tell(options: argparse.Namespace, kept: _Kept) -> None:
         f"{options.env}: {len(archive):,} cells in {explorer.steps_taken:,} steps, best score "
         f"{score:g} after {length:,} steps, played again from the reset bit for bit"
     )
+    if explorer.steps_taken > options.max_steps:
+        print(f"{options.max_steps:,} steps were asked for: {kept.why_more}")
     # A film or demonstration of an earlier call may be there, too, when one was resumed.
     asked = {"best.mp4": options.video, "demonstration.npz": options.demonstration}
     for name in _FILES:

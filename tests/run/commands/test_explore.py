@@ -184,6 +184,42 @@ def test_what_is_in_the_folder_is_not_lost(tmp_path, capsys):
     assert "cells must be 'frames'" in capsys.readouterr().err
 
 
+def test_rounds_are_told_that_take_more_steps_than_were_asked_for(tmp_path, capsys):
+    assert explored(tmp_path, "--max-steps", "100") == 0
+    said = capsys.readouterr()
+    assert "100 steps were asked for: rounds of 8 x 10 steps are played to their ends" in said.out
+    # Of the steps that there will be.
+    assert "step 160/160  " in said.err
+    assert explored(tmp_path, "--max-steps", "80", "--resume") == 0
+    assert "80 steps were asked for: as many were taken before" in capsys.readouterr().out
+    assert explored(tmp_path, "--max-steps", "240", "--resume") == 0
+    assert "asked for" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("option", "asked", "there"),
+    [
+        ("cells", "obs:0.5", "ObsCells(resolution=1.0)"),
+        ("kind", "particles", "archive"),
+        ("rows", "4", "8"),
+        ("horizon", "20", "10"),
+        ("repeat", "0.9", "0.5"),
+        ("seed", "1", "0"),
+        ("frameskip", "3", "2"),
+    ],
+)
+def test_what_is_typed_may_not_contradict_what_goes_on(option, asked, there, tmp_path, capsys):
+    assert explored(tmp_path, "--max-steps", "160", "--frameskip", "2") == 0
+    before = (tmp_path / "archive.npz").read_bytes()
+    assert explored(tmp_path, "--max-steps", "320", "--resume", f"--{option}", asked) == 2
+    told = f"--resume: --{option} must be as in {tmp_path}, {there}; got {asked}. Leave it out"
+    assert told in capsys.readouterr().err
+    assert (tmp_path / "archive.npz").read_bytes() == before
+    # What is not typed is that of the exploration.
+    assert explored(tmp_path, "--max-steps", "320", "--resume", "--cells", "obs") == 0
+    assert json.loads((tmp_path / "explore.json").read_text())["frameskip"] == 2
+
+
 def test_an_exploration_is_kept_until_another_takes_its_place(tmp_path, capsys):
     words = ["--max-steps", "160", "--demonstration"]
     assert explored(tmp_path, *words) == 0
