@@ -30,11 +30,14 @@ class ContinuedRows:
         if new <= 0:
             return
         state = root()
-        # [new, S], one row shown several times; the concatenation copies it.
-        fresh = np.broadcast_to(state, (new, len(state)))
         # The env may have widened its rows since the older ones were last stepped.
-        width = max(self.states.shape[1], fresh.shape[1])
-        self.states = np.concatenate([as_wide(self.states, width), as_wide(fresh, width)])
+        width = max(self.states.shape[1], len(state))
+        # Not by a concatenation with one row shown several times: it can come out in Fortran's
+        # order, and what steps rows takes each of them for bytes side by side.
+        states = np.empty((count, width), np.uint8)
+        states[: len(self.states)] = as_wide(self.states, width)
+        states[len(self.states) :] = as_wide(state[None], width)
+        self.states = states
         self.ended = np.concatenate([self.ended, np.zeros(new, bool)])
 
     def keep(self, states: np.ndarray, ended: np.ndarray) -> None:

@@ -164,6 +164,33 @@ def test_a_batch_that_grows_and_shrinks():
             assert_equal(env.rollout_batch(actions, mine), want, f"B={size}")
 
 
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("count", [3, 4, 7])
+def test_rows_that_come_later_are_as_those_of_the_env_alone(first, count):
+    actions = np.zeros((count, 3), np.float32)
+    found = []
+    for backend in ("mujoco", "serial"):
+        with plangym_ext.make("Hopper-v5", backend=backend) as env:
+            env.reset(seed=0)
+            env.step_batch(actions[:first])
+            assert env._continued.states.flags.c_contiguous
+            more = env.step_batch(actions, return_state=True)
+            assert env._continued.states.flags.c_contiguous
+            found.append([more.obs, more.states])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("backend", ["mujoco", "serial"])
+def test_rows_that_come_later_may_be_held_and_cut(backend):
+    actions = np.zeros((4, 3), np.float32)
+    with plangym_ext.make("Hopper-v5", backend=backend, max_episode_steps=5, frameskip=2) as env:
+        env.reset(seed=0)
+        env.step_batch(actions[:1])
+        found = env.step_batch(actions)
+    assert len(np.unique(found.obs[1:], axis=0)) == 1
+
+
 def test_given_states_are_left_alone():
     with _cheetah() as env:
         states = _states(env, 5)

@@ -103,7 +103,9 @@ class Tag(IntEnum):
 _DRAWING_MODULES = ("pygame", "pyglet", "OpenGL", "glfw", "matplotlib", "moviepy", "cv2")
 # Rectangles and vectors of such a module are data: a game may keep its players in them.
 _DATA_MODULES = ("pygame.rect", "pygame.math", "pygame.color", "pygame.mask")
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: not of a fixed place in an extension
+#: Of an instance with attributes and weak references, and nothing else.
+_PLAIN_SIZE = object.__basicsize__ + 16
 
 
 @functools.cache
@@ -116,11 +118,23 @@ def is_drawing(kind: Any) -> bool:
 @functools.cache
 def is_simple(kind: Any) -> bool:
     """Return whether an instance's attributes are all there is to it."""
-    above = kind.__mro__[:-1]
     return bool(
-        all(cls.__flags__ & _HEAP_TYPE and cls.__module__ != "builtins" for cls in above)
+        all(_is_of_python(cls) for cls in kind.__mro__[:-1])
         and kind.__dictoffset__ != 0
+        # What an extension keeps beside the attributes, such as the numbers of a `random.Random`.
+        and kind.__basicsize__ <= _PLAIN_SIZE
+        and not kind.__itemsize__
         and not copyreg._slotnames(kind)  # type: ignore[attr-defined]
+    )
+
+
+def _is_of_python(cls: Any) -> bool:
+    """Return whether a class was made by a class statement; extensions make such types, too."""
+    made = vars(cls).get("__new__")
+    return (
+        bool(cls.__flags__ & _HEAP_TYPE)
+        and cls.__module__ != "builtins"
+        and (made is None or isinstance(made, staticmethod | types.FunctionType))
     )
 
 
