@@ -28,7 +28,7 @@ def dumps(attributes: Any, names: dict[int, Name]) -> bytes:
         names: of the objects that are named, by their `id`.
 
     Raises:
-        IncompleteState: one of them would come back as a fresh, unplayed env.
+        IncompleteState: one of them would come back as something else, such as an unplayed env.
         Exception: whatever an attribute's own reduction raises.
     """
     file = io.BytesIO()
@@ -73,6 +73,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             raise IncompleteState(
                 f"{type(obj).__qualname__}: its pickle is a fresh, unplayed one (EzPickle)"
             )
+        if isinstance(obj, memoryview):
+            # cloudpickle writes its bytes, which come back as bytes.
+            raise IncompleteState("a memoryview, whose pickle is a copy of what it shows")
         owner = self.ties.owner(obj) if type(obj) is np.ndarray else None
         if owner is not None:
             return view_at, (owner, obj.dtype, place_of(obj, owner))

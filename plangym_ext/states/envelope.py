@@ -159,7 +159,8 @@ class Envelope:
             where: method name, for messages.
 
         Returns:
-            The same rows, each contiguous (a copy only if they were not).
+            The same rows, each contiguous (a copy only if they were not), without zeros that were
+            put after what was captured: rows that are kept would all have them.
 
         Raises:
             DamagedState: a row is not what was once captured.
@@ -170,6 +171,9 @@ class Envelope:
         rows = self.shaped(states, where)
         if not self.holds_own(rows):
             self._refuse(rows, where)
+            # Whole words, whatever a forged row says.
+            own = -(-int(rows[:, _WIDTH].view("<u4").max(initial=0)) // _WORD) * _WORD
+            rows = np.ascontiguousarray(rows[:, : max(self.width, own)])
         return rows
 
     def shaped(self, states: Any, where: str) -> np.ndarray:

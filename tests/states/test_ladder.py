@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import array
+import functools
+import random
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -177,6 +181,110 @@ def test_the_first_way_that_is_exact_is_chosen(make, expected):
         assert report.exact, report
         # Two instances, three save points, thirty steps.
         assert report.round_trip.transitions == 2 * 3 * 30
+
+
+class Rolling(Counter):
+    """Counts by what an object of an extension says, which it makes in the fourth step."""
+
+    def __init__(self, make, roll):
+        self.made, self.roll = make, roll
+
+    def reset(self, *, seed=None, options=None):
+        self.held, self.steps = None, 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 4:
+            self.held = self.made()
+        elif self.steps > 4:
+            self.count += self.roll(self.held) % 2
+        return super().step(action)
+
+
+@pytest.mark.parametrize("n_workers", [0, 1])
+@pytest.mark.parametrize(
+    ("make", "roll"),
+    [
+        (lambda: random.Random(3), lambda held: held.getrandbits(8)),
+        (lambda: functools.partial(max, 3), lambda held: held(5)),
+        (lambda: array.array("i", [1, 2]), lambda held: held.append(len(held)) or len(held)),
+    ],
+    ids=["random.Random", "partial", "array"],
+)
+def test_objects_of_extensions_are_captured_whole_also_if_they_come_late(make, roll, n_workers):
+    with plangym_ext.make(lambda: Rolling(make, roll), n_workers=n_workers) as env:
+        env.reset(seed=1)
+        for _ in range(5):
+            env.step(0)
+        state = env.get_state()
+        futures = []
+        for _ in range(2):
+            env.set_state(state)
+            futures.append([float(env.step(0).obs[0]) for _ in range(2)])
+        assert futures[0] == futures[1]
+        assert env.step_batch(np.zeros(1, int), state[None]).obs[0, 0] == futures[0][0]
+
+
+class Memory(Counter):
+    """Writes through a view, which no pickle brings back."""
+
+    def __init__(self):
+        self.view = memoryview(bytearray(4))
+
+    def step(self, action):
+        self.view[0] = 1
+        return super().step(action)
+
+
+class Loses(np.ndarray):
+    """An array whose pickle leaves out its attribute."""
+
+
+class Lossy(Counter):
+    """Cannot step on once it was restored by its attributes."""
+
+    def reset(self, *, seed=None, options=None):
+        self.held = np.zeros(2).view(Loses)
+        self.held.more = 1
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.count += self.held.more
+        return super().step(action)
+
+
+@pytest.mark.parametrize("kind", [Memory, Lossy])
+def test_a_way_after_which_the_env_cannot_step_is_passed_over(kind):
+    with plangym_ext.make(kind, backend="serial") as env:
+        assert methods(env) == ["replay"]
+        assert plangym_ext.check_env(env, num_steps=10).exact
+    with pytest.raises((IncompleteState, AttributeError)):
+        plangym_ext.make(kind, backend="serial", state="snapshot")
+
+
+class Broken(Counter):
+    """Raises in its first step, whatever was restored."""
+
+    def step(self, action):
+        raise ZeroDivisionError("no step")
+
+
+def test_what_an_env_raises_by_itself_is_told_as_it_is():
+    with pytest.raises(ZeroDivisionError, match="no step"):
+        GymEnv(Broken)
+
+
+def test_zeros_after_a_row_widen_nothing():
+    for backend in ("serial", "kernel"):
+        with plangym_ext.make("CartPole-v1", backend=backend) as env:
+            state, *_ = env.reset(seed=0)
+            width = env.state_width
+            padded = np.pad(state, (0, 80_000))
+            found = env.step_batch([0], padded[None])
+            assert found.obs.tolist() == env.step_batch([0], state[None]).obs.tolist()
+            env.set_state(padded)
+            assert env.state_width == len(env.get_state()) == width
 
 
 def test_an_env_that_cannot_be_restored_is_refused_with_the_difference():

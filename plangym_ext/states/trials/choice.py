@@ -52,7 +52,7 @@ def choose_codec(
         UnknownName: `state` is none of the above.
     """
     check_way(state)
-    failures = []
+    failures, raised = [], []
     until = time.monotonic() + _CHECK_SECONDS
     for method in candidate_methods(env) if state == "auto" else (state,):
         if method in ("replay", "approximate"):
@@ -68,12 +68,20 @@ def choose_codec(
         except IncompleteState as error:
             failures.append(f"{method}: {error}")
             continue
+        # An env that was restored wrongly may not be able to step on.
+        except Exception as error:
+            failures.append(f"{method}: {type(error).__name__}: {error}")
+            raised.append(error)
+            continue
         if outcome.exact:
             codec.step_seconds = outcome.step_seconds
             if not outcome.complete:
                 codec.check_note = _stopped(outcome)
             return env, codec
         failures.append(f"{method}: {outcome.difference}")
+    if len(raised) == len(failures):
+        # The same with each way: it is the env that cannot be stepped.
+        raise raised[0]
     name = env.spec.id if env.spec else type(env.unwrapped).__qualname__
     tried = "\n  ".join(failures)
     raise IncompleteState(
