@@ -64,6 +64,19 @@ def _is_value(kind: Any) -> bool:
     return kind.__module__ in ("builtins", "numpy", "collections")
 
 
+def named_as_drawing(layer: Any) -> dict[str, Any]:
+    """Return the objects that are left out for their names alone: a game may call its own so."""
+    found = vars(layer)
+    return {
+        name: found[name]
+        for name in sorted(_DRAWING_NAMES & found.keys())
+        if found[name] is not None
+        and not _is_value(type(found[name]))
+        and not is_drawing(type(found[name]))
+        and hasattr(found[name], "__dict__")
+    }
+
+
 def _constant_names(layer: Any, ignored: Iterable[str]) -> set[str]:
     names = _CONSTANT_NAMES | set(_CLOCKS.get(type(layer), ())) | set(ignored)
     # A simulator may well call a part of itself `env`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import ast
 import functools
 import random
 
@@ -261,6 +262,72 @@ def test_a_way_after_which_the_env_cannot_step_is_passed_over(kind):
         assert plangym_ext.check_env(env, num_steps=10).exact
     with pytest.raises((IncompleteState, AttributeError)):
         plangym_ext.make(kind, backend="serial", state="snapshot")
+
+
+class ChessClock:
+    """A clock that is no picture of anything."""
+
+    left = 20
+
+
+class Timed(Counter):
+    """Pays less once its clock has run down; by its name the clock might be one that draws."""
+
+    def reset(self, *, seed=None, options=None):
+        self.clock = ChessClock()
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.clock.left -= 1
+        obs, reward, over, cut, info = super().step(action)
+        return obs, reward - (self.clock.left < 0), over, cut, info
+
+
+def test_an_object_that_only_sounds_like_a_picture_is_not_lost():
+    with GymEnv(Timed) as env:
+        assert methods(env) == ["replay"]
+    with pytest.raises(IncompleteState, match=r"snapshot: what Timed\.clock holds, which by its"):
+        GymEnv(Timed, state="snapshot")
+
+
+class Slips(Counter):
+    """Slips by a generator that is not its own, too seldom to be seen in a few steps."""
+
+    def step(self, action):
+        return super().step(action if self.draw() < 0.999_999 else 0)
+
+    def draw(self):
+        return random.random()
+
+
+class SlipsByArrays(Slips):
+    def draw(self):
+        return np.random.random()
+
+
+class SlipsAndKnows(Slips):
+    """Has that generator in its state."""
+
+    def get_state(self):
+        return [self.count, repr(random.getstate()), repr(self.np_random.bit_generator.state)]
+
+    def set_state(self, state):
+        self.count = state[0]
+        random.setstate(ast.literal_eval(state[1]))
+        self.np_random.bit_generator.state = ast.literal_eval(state[2])
+
+
+@pytest.mark.parametrize(("kind", "name"), [(Slips, "random"), (SlipsByArrays, "numpy.random")])
+def test_an_env_that_draws_from_a_generator_of_the_process_has_no_exact_states(kind, name):
+    with pytest.raises(IncompleteState) as raised:
+        GymEnv(kind)
+    for way in ("snapshot", "replay"):
+        assert f"{way}: the generator of `{name}`, which no state holds" in str(raised.value)
+
+
+def test_an_own_state_may_hold_the_generators_of_the_process():
+    with GymEnv(SlipsAndKnows) as env:
+        assert methods(env) == ["own"]
 
 
 class Broken(Counter):

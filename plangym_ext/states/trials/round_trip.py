@@ -24,6 +24,7 @@ from plangym_ext.errors import WrongKind
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.trials.left_out import left_out
 from plangym_ext.states.trials.sampling import info_of, sampled
 
 #: What Python says where four values of a step are unpacked as five.
@@ -113,7 +114,7 @@ class Subject:
 
     def _left(self) -> dict[str, Any]:
         """Return what a transition leaves, beside what it shows."""
-        left: dict[str, Any] = {RANDOM: self.random_state()}
+        left: dict[str, Any] = {RANDOM: self.random_state(), **left_out(self.env)}
         # Finds what no observation has shown yet, within the few steps that are compared.
         if self.codec.canonical:
             left["next state"] = self.save()
@@ -240,6 +241,7 @@ class _Trip:
         space = copy.deepcopy(subject.env.action_space)
         space.seed(seed)
         subject.info = info_of(subject.env.reset(seed=seed))
+        first = left_out(subject.env)
         self.saved: dict[int, bytes] = {}
         self._randoms: dict[int, bytes] = {}
         self._played: list[dict[str, Any]] = []
@@ -260,7 +262,14 @@ class _Trip:
         self._played.append(subject.play_reset())
         # A generator that is not drawn from is no part of the state.
         randoms = {*self._randoms.values(), *(played[RANDOM] for played in self._played)}
-        self._draws = len(randoms) > 1
+        #: Fields that no step has changed, which may differ from instance to instance.
+        self._fixed = {
+            name
+            for name, value in first.items()
+            if all(played.get(name, value) == value for played in self._played)
+        }
+        if len(randoms) == 1:
+            self._fixed.add(RANDOM)
 
     def again(self, instance: Subject, point: int, which: str, until: float) -> str:
         """Restore the state of step `point` and play on; return the first difference, or ""."""
@@ -280,7 +289,7 @@ class _Trip:
             if not is_reset:
                 self.compared += 1
                 self._step_done()
-            field = _first_difference(self._played[step], got, random=self._draws)
+            field = _first_difference(self._played[step], got, self._fixed)
             if field:
                 when = "reset" if is_reset else "step"
                 return (
@@ -291,12 +300,15 @@ class _Trip:
         return ""
 
 
-def _first_difference(expected: dict[str, Any], got: dict[str, Any], *, random: bool) -> str:
-    if not random:
-        expected, got = ({**fields, RANDOM: b""} for fields in (expected, got))
+def _first_difference(expected: dict[str, Any], got: dict[str, Any], passed: set[str]) -> str:
     if "next state" not in got:
         # Equal states need not be equal bytes, or need no longer: see `StatePart`.
-        expected = {key: value for key, value in expected.items() if key != "next state"}
+        passed = {*passed, "next state"}
+    expected, got = (_without(passed, fields) for fields in (expected, got))
     if expected.keys() != got.keys():
         return f"the set of fields {sorted(expected.keys() ^ got.keys())}"
     return next((key for key in expected if expected[key] != got[key]), "")
+
+
+def _without(names: set[str], fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
