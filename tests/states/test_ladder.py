@@ -302,7 +302,7 @@ class Slips(Counter):
 
 class SlipsByArrays(Slips):
     def draw(self):
-        return np.random.random()
+        return np.random.random()  # noqa: NPY002 - of the process, on purpose
 
 
 class SlipsAndKnows(Slips):

@@ -38,7 +38,7 @@ def left_out(env: gym.Env[Any, Any]) -> dict[str, bytes]:
 def _generators() -> Iterator[tuple[str, bytes]]:
     tail = "which no state holds (draw from self.np_random),"
     yield f"the generator of `random`, {tail}", repr(random.getstate()).encode()
-    _, numbers, place, *rest = np.random.get_state()
+    _, numbers, place, *rest = np.random.get_state()  # noqa: NPY002 - of the process, on purpose
     yield f"the generator of `numpy.random`, {tail}", repr((place, rest)).encode() + bytes(numbers)
 
 
