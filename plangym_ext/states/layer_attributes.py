@@ -66,15 +66,14 @@ def _is_value(kind: Any) -> bool:
 
 def named_as_drawing(layer: Any) -> dict[str, Any]:
     """Return the objects that are left out for their names alone: a game may call its own so."""
-    found = vars(layer)
-    return {
-        name: found[name]
-        for name in sorted(_DRAWING_NAMES & found.keys())
-        if found[name] is not None
-        and not _is_value(type(found[name]))
-        and not is_drawing(type(found[name]))
-        and hasattr(found[name], "__dict__")
-    }
+    shown = {}
+    for name in sorted(_DRAWING_NAMES & vars(layer).keys()):
+        value = vars(layer)[name]
+        kind: Any = type(value)
+        named = value is not None and not _is_value(kind) and not is_drawing(kind)
+        if named and hasattr(value, "__dict__"):
+            shown[name] = value
+    return shown
 
 
 def _constant_names(layer: Any, ignored: Iterable[str]) -> set[str]:

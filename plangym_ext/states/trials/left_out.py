@@ -38,8 +38,11 @@ def left_out(env: gym.Env[Any, Any]) -> dict[str, bytes]:
 def _generators() -> Iterator[tuple[str, bytes]]:
     tail = "which no state holds (draw from self.np_random),"
     yield f"the generator of `random`, {tail}", repr(random.getstate()).encode()
-    _, numbers, place, *rest = np.random.get_state()  # noqa: NPY002 - of the process, on purpose
-    yield f"the generator of `numpy.random`, {tail}", repr((place, rest)).encode() + bytes(numbers)
+    numbers: Any = np.random.get_state()  # noqa: NPY002 - of the process, on purpose
+    yield (
+        f"the generator of `numpy.random`, {tail}",
+        numbers[1].tobytes() + repr(numbers[2:]).encode(),
+    )
 
 
 def _plain_fields(shown: Any) -> dict[str, bytes]:
