@@ -56,6 +56,8 @@ _OPTIONAL = {"steps_beyond_terminated": "q", "last_u": "d"}
 class ClassicControlPart(StatePart):
     """Codec of gymnasium's five classic control envs."""
 
+    fixes_fields = True
+
     def __init__(self, env: Any) -> None:
         self._env = env
         self._optional = next((name for name in _OPTIONAL if hasattr(env, name)), None)
@@ -102,6 +104,10 @@ class ClassicControlPart(StatePart):
         else:
             env.state = tuple(self._vector.tolist())
         return self._rng.restore(env.np_random, buffer, offset + self._size)
+
+    def covers(self, name: str, value: Any) -> bool:
+        """Return whether it is the vector, the optional field or the generator."""
+        return name in ("_np_random", "state", self._optional)
 
     def identity(self) -> dict[str, Any]:
         """Return gymnasium's version, whose code is the dynamics, and the env's constants."""

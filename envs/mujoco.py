@@ -84,6 +84,8 @@ class MujocoPart(StatePart):
             to sleep, which is not part of MuJoCo's state vector.
     """
 
+    fixes_fields = True
+
     def __init__(
         self, env: Any, derived: tuple[str, ...] | None = None, *, thorough: bool = True
     ) -> None:

@@ -37,6 +37,8 @@ class SquarePart(StatePart):
         IncompleteState: the env has no such table.
     """
 
+    fixes_fields = True
+
     # Flags, last action, the way a drawn taxi faces, square.
     _layout = struct.Struct("<BbBq")
     width = _layout.size + RNG_BYTES
@@ -106,6 +108,8 @@ class BlackjackPart(StatePart):
 
     A hand that goes on past its end keeps growing, and the row with it.
     """
+
+    fixes_fields = True
 
     # Number of the player's and the dealer's cards, suit and face of the dealer's first.
     _layout = struct.Struct("<HHcc")

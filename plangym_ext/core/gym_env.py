@@ -223,6 +223,7 @@ class GymEnv(LocalStepper, PlanEnv):
     def _set_env_state(self, state: np.ndarray) -> None:
         self._check_open("set_state")
         self.codec.restore(state.data, HEADER)
+        self.codec.put_back_fields()
         self.is_reset = True
 
     def render(self) -> Any:

@@ -22,6 +22,7 @@ import gymnasium as gym
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.extra_fields import ExtraFieldsPart
 from plangym_ext.states.families import family_of, is_own_class
+from plangym_ext.states.fixed_fields import FixedFields
 from plangym_ext.states.own_state import OwnStatePart, offers_state
 from plangym_ext.states.part import StatePart
 from plangym_ext.states.replay import Recorder, ReplayPart, ResetRecorder
@@ -87,6 +88,11 @@ class StateCodec:
                 found.append((ResetSeedPart(stack[-1]), type(stack[-1]).__qualname__))
             # One snapshot for all of them: what two of them share stays shared.
             found.append((SnapshotPart(unknown, stack, trusted=trusted), names))
+        self._fixed: FixedFields | None = None
+        if base_part is not None and base_part.fixes_fields and is_own_class(stack[-1]):
+            self._fixed = FixedFields(stack[-1], base_part)
+        #: Looked at in every row: a wrapper of the user's may change them in any step.
+        self._watched = self._fixed if unknown else None
         self._found = found
         self.parts = tuple(part for part, _ in found)
         self.method = method
@@ -109,8 +115,11 @@ class StateCodec:
             Offset after the last byte written; what follows it stays as it is.
 
         Raises:
+            IncompleteState: what states do not hold was changed.
             StateTooWide: the state needs more than `width` bytes.
         """
+        if self._watched is not None:
+            self._watched.check()
         end = offset + self.width
         # Each begins where the one before it has ended: widths may differ from state to state.
         for part in self.parts:
@@ -121,10 +130,36 @@ class StateCodec:
         """Bring the env to the state that `capture` wrote at `offset`."""
         for part in self.parts:
             offset = part.restore(buffer, offset)
+        if self._watched is not None:
+            self._watched.put_back()
+
+    def check_fields(self) -> None:
+        """Refuse to capture what was set from outside and states do not hold.
+
+        Raises:
+            IncompleteState: something was.
+        """
+        if self._fixed is not None:
+            self._fixed.check()
+
+    def put_back_fields(self) -> None:
+        """Take back what was set from outside and states do not hold."""
+        if self._fixed is not None:
+            self._fixed.put_back()
+
+    def lost_fields(self) -> list[str]:
+        """Return the names of what was changed although states do not hold it."""
+        return [] if self._fixed is None else self._fixed.changed()
+
+    def rebase(self) -> None:
+        """Take what states do not hold as it is now: an attribute was set from outside."""
+        if self._fixed is not None:
+            self._fixed.rebase()
 
     def learned(self, before: Mapping[str, bytes]) -> tuple[Any, ...]:
-        """Return what each part learned; see `StatePart.learned`."""
-        return tuple(part.learned(before) for part in self.parts)
+        """Return what each part learned, see `StatePart.learned`, and the fields that are fixed."""
+        fixed = None if self._fixed is None else self._fixed.first
+        return (*(part.learned(before) for part in self.parts), fixed)
 
     def adopt(self, learned: tuple[Any, ...], before: Mapping[str, bytes]) -> None:
         """Write states as an equal env's codec does; see `StatePart.adopt`.
@@ -132,14 +167,17 @@ class StateCodec:
         Raises:
             IncompleteState: the other env is not equal: it has other parts.
         """
-        if len(learned) != len(self.parts):
+        *of_parts, fixed = learned
+        if len(of_parts) != len(self.parts):
             names = ", ".join(name for _, name in self._found)
             raise IncompleteState(
-                f"state: expected {len(learned)} parts, as an env of the same constructor has; "
+                f"state: expected {len(of_parts)} parts, as an env of the same constructor has; "
                 f"got {len(self.parts)} ({names}). Let the constructor make equal envs."
             )
-        for part, what in zip(self.parts, learned, strict=True):
+        for part, what in zip(self.parts, of_parts, strict=True):
             part.adopt(what, before)
+        if self._fixed is not None and fixed is not None:
+            self._fixed.adopt(fixed)
 
     def described(self) -> list[tuple[StatePart, str]]:
         """Return each part with the name of its layer, for reports."""

@@ -105,6 +105,7 @@ class LateState:
         self._binding, self._trusted = binding, trusted
         self.note = binding.note
         self._live: LiveState | None = None
+        self._was_set = False
 
     def _bound(self) -> LiveState:
         if self._live is None:
@@ -112,12 +113,15 @@ class LateState:
             codec.adopt(self._binding.learned, self._before)
             # Whatever this instance holds by now: rows of all equal envs are as wide as the twin's.
             codec.width = self._binding.width
+            if self._was_set:
+                codec.rebase()
             self._live = LiveState(self.env, codec)
         return self._live
 
     def identify(self) -> None:
         """Identify; see `LiveState.identify`."""
         # Before the first state there is no fingerprint that could be out of date.
+        self._was_set = True
         if self._live is not None:
             self._live.identify()
 

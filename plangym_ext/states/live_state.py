@@ -32,10 +32,14 @@ class LiveState:
     def __init__(self, env: gym.Env[Any, Any], codec: StateCodec, name: str = "") -> None:
         self._env, self.codec = env, codec
         self._name = name or type(env.unwrapped).__name__
-        self.identify()
+        self._seal_anew()
 
     def identify(self) -> None:
         """Look at what states belong to once more: an attribute of the env was set."""
+        self.codec.rebase()
+        self._seal_anew()
+
+    def _seal_anew(self) -> None:
         identity = state_identity(self._env, self.codec, self._name)
         self.envelope = Envelope(identity, self.codec.width)
         self.widen(self.envelope.width)
@@ -56,6 +60,7 @@ class LiveState:
         Raises:
             IncompleteState: the state cannot be captured exactly.
         """
+        self.codec.check_fields()
         while True:
             row = np.zeros((1, self.envelope.width), np.uint8)
             try:
@@ -81,6 +86,7 @@ class LiveState:
             self.widen(len(row))
         # Owned: what is restored may keep views of it.
         self.codec.restore(row.copy().data, HEADER)
+        self.codec.put_back_fields()
 
 
 def state_identity(env: gym.Env[Any, Any], codec: StateCodec, name: str) -> dict[str, Any]:

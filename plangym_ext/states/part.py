@@ -26,12 +26,15 @@ class StatePart(ABC):
         method: one word for reports: how the layer is captured.
         exact: whether a restored future equals the real one bit for bit.
         canonical: whether equal states are equal bytes; it may cease to be so.
+        fixes_fields: whether the numbers among the layer's attributes that it does not cover are
+            never changed by the layer itself; see `FixedFields`.
     """
 
     width: int
     method: str = "codec"
     exact: bool = True
     canonical: bool = True
+    fixes_fields: bool = False
 
     @abstractmethod
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
@@ -114,3 +115,79 @@ def test_objects_are_left_to_the_next_way():
     with GymEnv(Listening) as env:
         assert env.codec.method == "snapshot"
         assert plangym_ext.check_env(env, num_steps=20).exact
+
+
+class OtherPlanet(gym.Wrapper):
+    """Changes a number of the simulator from the tenth step of an episode on."""
+
+    def __init__(self, env, name, value):
+        super().__init__(env)
+        self.name, self.value = name, value
+        self.first = getattr(env.unwrapped, name)
+
+    def reset(self, **options):
+        self.count = 0
+        setattr(self.unwrapped, self.name, self.first)
+        return self.env.reset(**options)
+
+    def step(self, action):
+        self.count += 1
+        if self.count == 10:
+            setattr(self.unwrapped, self.name, self.value)
+        return self.env.step(action)
+
+
+def played(env, count):
+    for _ in range(count):
+        env.step(env.action_space.sample() * 0)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "name", "value"),
+    [("CartPole-v1", "gravity", 30.0), ("HalfCheetah-v5", "frame_skip", 1)],
+)
+def test_a_number_that_no_state_holds_is_not_changed_in_silence(env_id, name, value):
+    def make():
+        return OtherPlanet(gym.make(env_id), name, value)
+
+    with plangym_ext.make(make, backend="serial") as env:
+        env.reset(seed=0)
+        played(env, 3)
+        early = env.get_state()
+        rewards = [env.step(env.action_space.sample() * 0).reward for _ in range(3)]
+        played(env, 4)
+        with pytest.raises(IncompleteState, match=rf"\.{name} must be .*; it is {value}"):
+            env.get_state()
+        # What was captured before comes back as it was, with the number.
+        env.set_state(early)
+        assert getattr(env.gym_env.unwrapped, name) == env.gym_env.first
+        again = [env.step(env.action_space.sample() * 0).reward for _ in range(3)]
+        assert again == rewards
+    # A vector env steps on without states.
+    with plangym_ext.make_vec(make, 2, backend="serial", autoreset_mode="same_step") as venv:
+        venv.reset(seed=0)
+        for k in range(12):
+            venv.step(venv.action_space.sample() * 0 + k % 2)
+        with pytest.raises(IncompleteState):
+            venv.get_states()
+
+
+def test_a_number_that_every_reset_draws_is_captured_in_another_way():
+    class Drawn(gym.Wrapper):
+        def reset(self, **options):
+            found = self.env.reset(**options)
+            self.unwrapped.gravity = 5 + 10 * float(self.unwrapped.np_random.random())
+            return found
+
+    with plangym_ext.make(lambda: Drawn(gym.make("CartPole-v1")), backend="serial") as env:
+        assert "codec" not in [part.method for part, name in env.codec.described()][1:]
+        assert plangym_ext.check_env(env, num_steps=20).exact
+
+
+def test_a_number_that_is_set_from_outside_is_meant():
+    with plangym_ext.make_vec("CartPole-v1", 2, backend="serial") as venv:
+        venv.set_attr("gravity", 3.0)
+        venv.reset(seed=0)
+        states = venv.get_states()
+        venv.set_attr("gravity", 4.0)
+        assert len(venv.get_states()) == len(states) == 2

@@ -377,13 +377,15 @@ class StateBackend(VectorBackend):
         env = self._gym_env
         if not changed_attributes(env, before):
             return
-        state = self._env.get_state()
+        lost = set(self._env.codec.lost_fields())
+        state = None if lost else self._env.get_state()
         # What is not as it was now that the row is, states do not hold.
         self._visit(row)
-        lost = changed_attributes(env, before)
-        for name in lost.keys() & before.keys():
+        unheld = changed_attributes(env, before)
+        for name in unheld.keys() & before.keys():
             setattr(env.unwrapped, name, before[name])
-        if lost:
+        lost |= unheld.keys()
+        if state is None or lost:
             raise ValueError(
                 f"call: it has set {', '.join(sorted(lost))}, which is not part of a state, and "
                 f"the {self._env.backend} backend keeps nothing else for each row. Use "
@@ -417,9 +419,11 @@ class StateBackend(VectorBackend):
             self._visit(row)
             before = self._gym_env.get_wrapper_attr(name)
             self._gym_env.set_wrapper_attr(name, value)
-            state = self._env.get_state()
+            lost = bool(self._env.codec.lost_fields())
+            state = None if lost else self._env.get_state()
             # The state has not changed although the attribute has: so states do not hold it.
-            if np.array_equal(state, self._sealed([row])[0]) and not _equal(before, value):
+            same = state is not None and np.array_equal(state, self._sealed([row])[0])
+            if state is None or (same and not _equal(before, value)):
                 self._gym_env.set_wrapper_attr(name, before)
                 raise ValueError(
                     f"set_attr: {name!r} is not part of a state, and the {self._env.backend} "
