@@ -36,7 +36,7 @@ MALFORMED = (
     TypeError,
     AttributeError,
     OverflowError,
-    RecursionError,
+    RuntimeError,  # as is too deep a recursion, and an end of what is read in a generator
     MemoryError,
     struct.error,
 )

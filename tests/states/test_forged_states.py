@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import gymnasium as gym
 import numpy as np
 import ordinary_envs
 import pytest
@@ -284,6 +286,37 @@ def test_a_table_of_anything_else_is_damaged(maze, head):
     blocks.head = head or b"\0"
     with pytest.raises(DamagedState, match="object graph"):
         maze.set_state(sealed(maze, blocks.data()))
+
+
+class Views(gym.Env):
+    """Holds an array and views of it, which a state refers to by where they lie."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.whole = np.zeros((4, 4))
+        self.part, self.back = self.whole[::2, 1::2].T, self.whole.reshape(-1)[::-1]
+        return np.zeros(1), {}
+
+    def step(self, action):
+        self.part[0, 1] += action
+        self.back[0] += 1
+        return np.array([self.whole.sum()]), 0.0, False, False, {}
+
+
+def test_any_number_in_any_place_raises_nothing_but_state_errors():
+    with GymEnv(Views) as env:
+        env.reset(seed=0)
+        env.step(1)
+        count = len(blocks_of(env).ops)
+        for at in range(count):
+            for op in (0, 1, 2, 3, 5, 12, 24, 25, 26, 100):
+                changed = blocks_of(env)
+                changed.ops[at] = op
+                with contextlib.suppress(StateError):
+                    env.set_state(sealed(env, changed.data()))
 
 
 @pytest.mark.parametrize("op", [2**31 - 1, -(2**31), -1])
