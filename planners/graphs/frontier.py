@@ -285,6 +285,8 @@ class FrontierSearch(Planner):
         priority = self._priority(steps, log_policy, rated.to_go)
         for i, b in enumerate(new.rows):
             one = searches[b]
+            # Of what is left out next as well: it was asked about.
+            one.budget += Budget(evaluator_rows=int(rated.evaluator_rows[i]))
             # Another step of this wave may have come to the same state.
             if one.knows_better(new.keys[i], cost[i]):
                 continue
@@ -306,9 +308,7 @@ class FrontierSearch(Planner):
                 is_goal=bool(new.goal[i]),
             )
             is_new = one.add(node, float(priority[i]), float(cost[i]))
-            one.budget += Budget(
-                expansions=int(is_new), evaluator_rows=int(rated.evaluator_rows[i])
-            )
+            one.budget += Budget(expansions=int(is_new))
 
     def _ways(self, searches: dict[int, OpenList], new: Steps) -> tuple[Floats, Floats]:
         """Return the lengths of L ways, and the logarithms of their probabilities."""
