@@ -24,6 +24,10 @@ from plangym_ext.planners.trees.soft import (
 )
 from plangym_ext.planners.trees.tree import PENDING
 
+#: Largest temperature. Trees hold 32-bit floats, in which values with more
+#: entropy than that lose what returns differ by, and far above it overflow.
+_HOTTEST = 1e6
+
 
 @dataclass(eq=False, kw_only=True)
 class SoftSearch(TreeSearch):
@@ -34,7 +38,7 @@ class SoftSearch(TreeSearch):
     returns, but a value of those of their actions. The action of the highest value is played.
 
     Args:
-        policy_temperature: of the policy, on `value_scale`: small is greedy.
+        policy_temperature: of the policy, on `value_scale`: small is greedy; at most 1e6.
         epsilon: the prior's share in what is tried is epsilon * A / log(1 + n) in a node with
             A actions and n visits.
         value_scale: what returns are measured in: their spread in the "tree", or "none".
@@ -49,7 +53,7 @@ class SoftSearch(TreeSearch):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.policy_temperature = self._number("policy_temperature", 1e-6, math.inf)
+        self.policy_temperature = self._number("policy_temperature", 1e-6, _HOTTEST)
         self.epsilon = self._number("epsilon", 0.0, math.inf)
 
     def _selection(self) -> Selection:
