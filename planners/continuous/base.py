@@ -22,9 +22,12 @@ from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.model import Rng, Rollout, numbers_of
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, evaluate
-from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import bootstrapped
+
+#: Longest horizon: how steps hang on knots takes memory that grows with its square.
+_FARTHEST = 10_000
 
 
 class Population(NamedTuple):
@@ -94,7 +97,7 @@ class Shooting(Planner):
     state. Sequences live in units in which the action space is [-1, 1].
 
     Args:
-        horizon: control steps that a sequence looks ahead.
+        horizon: control steps that a sequence looks ahead, at most 10,000.
         action_repeat: steps for which a sequence holds each action, the last one perhaps
             for fewer; 1 leaves it to the spline.
         num_knots: points that a sequence is drawn through; fewer make it smoother.
@@ -133,7 +136,7 @@ class Shooting(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.horizon = self._integer("horizon", 1)
+        self.horizon = self._checked_horizon()
         self.iterations = self._integer("iterations", 1)
         self.novelty_bonus = self._number("novelty_bonus", 0.0, math.inf)
         self._check_function("evaluator")
@@ -141,8 +144,7 @@ class Shooting(Planner):
         repeat = self._integer("action_repeat", 1)
         knots = None if self.num_knots is None else self._integer("num_knots", 1)
         kind = self.spline
-        if kind not in SPLINES:
-            raise unknown(self._option("spline"), kind, list(SPLINES))
+        check_name(self._option("spline"), kind, SPLINES)
         if repeat > 1:
             if knots is not None:
                 raise InvalidOption(
@@ -162,6 +164,16 @@ class Shooting(Planner):
             self._check_pays(2 * self.horizon, "sequence and what the policy plays,")
         self._curve = Spline(self.horizon, knots, kind, repeat if repeat > 1 else None)
         self._kept: KeptRows[Row] = KeptRows()
+
+    def _checked_horizon(self) -> int:
+        """Return the horizon, or say that it is no integer that memory has room for."""
+        horizon = self._integer("horizon", 1)
+        if horizon > _FARTHEST:
+            raise InvalidOption(
+                f"{self._option('horizon')} must be at most {_FARTHEST}; got {horizon}. "
+                f"Shorten it, and let an evaluator value what follows."
+            )
+        return horizon
 
     def _memory_options(self) -> tuple[Any, ...]:
         """Return what the shape of the last plan depends on, from which the next one begins."""

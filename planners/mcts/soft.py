@@ -13,7 +13,7 @@ import numpy as np
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.base import SCALES, TreeSearch
-from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.trees.selection import PUCT, Selection
 from plangym_ext.planners.trees.soft import (
     Soft,
@@ -58,8 +58,7 @@ class SoftSearch(TreeSearch):
 
     def _selection(self) -> Selection:
         """Return the numbers of a rule, of which the scale alone is looked at."""
-        if self.value_scale not in ("tree", "none"):
-            raise unknown(self._option("value_scale"), self.value_scale, ["tree", "none"])
+        check_name(self._option("value_scale"), self.value_scale, ["tree", "none"])
         # Kernels take one tuple for all searches; a policy has no constants of PUCT to put there.
         return Selection(PUCT, 0.0, SCALES[self.value_scale], 0.0, 0.0, 0.0)
 
