@@ -112,7 +112,8 @@ class Planner(ABC):
 
     def _number(self, name: str, low: float, high: float) -> float:
         """Return an option as a float, or say that it is not a number in [low, high]."""
-        return finite_between(self._option(name), getattr(self, name), low, high)
+        # Adding 0 makes -0.0 the 0.0 that it equals: generators refuse it as a standard deviation.
+        return finite_between(self._option(name), getattr(self, name), low, high) + 0.0
 
     def _check_switches(self) -> None:
         """Refuse options of bool that are none: any text would be true."""

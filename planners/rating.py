@@ -204,12 +204,24 @@ def as_floats(what: str, given: npt.ArrayLike, dtype: type[Float]) -> npt.NDArra
     Raises:
         InvalidAnswer: it is no array of numbers.
     """
+    if np.ma.isMaskedArray(given):
+        # What its mask hides would be taken for what was said.
+        raise InvalidAnswer(
+            f"{what} must be an array of numbers; got one with a mask. Fill it: masked.filled(0.0)."
+        )
     try:
-        return np.asarray(given, dtype)
+        found = np.asarray(given)
+        # What is complex is refused below: numpy would drop its imaginary part.
+        floats = None if found.dtype.kind == "c" else found.astype(dtype, copy=False)
     except (TypeError, ValueError) as error:
         raise InvalidAnswer(
             f"{what} must be an array of numbers; got {type(given).__name__} ({error})."
         ) from None
+    if floats is None:
+        raise InvalidAnswer(
+            f"{what} must be an array of real numbers; got {found.dtype}. Return its .real."
+        )
+    return floats
 
 
 def check_prior(

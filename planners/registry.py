@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from plangym_ext.errors import UnknownName, suggestion
@@ -126,6 +127,22 @@ def unknown(where: str, name: object, known: list[str]) -> UnknownName:
     """Return the error for a name that is not in `known`, with a close match if any."""
     close = suggestion(str(name), known)
     return UnknownName(f"{where} must be one of {', '.join(known)}; got {name!r}{close}")
+
+
+def check_name(where: str, name: object, known: Sequence[str]) -> None:
+    """Refuse what is no name in `known`, of whatever kind it is.
+
+    Args:
+        where: begins the message.
+        name: what was given.
+        known: all names.
+
+    Raises:
+        UnknownName: it is none of them.
+    """
+    # By kind first: lists have no hash, and comparing an array makes another array.
+    if not isinstance(name, str) or name not in known:
+        raise unknown(where, name, list(known))
 
 
 def load_planner(name: str) -> type[Planner]:

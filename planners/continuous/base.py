@@ -22,9 +22,12 @@ from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.model import Rng, Rollout, numbers_of
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, evaluate
-from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import bootstrapped
+
+#: Longest horizon: how steps hang on knots takes memory that grows with its square.
+_FARTHEST = 10_000
 
 
 class Population(NamedTuple):
@@ -54,9 +57,11 @@ class Row:
         mean: `[K, D]`, where sequences are drawn around.
         std: `[K, D]`, how widely.
         best: `[K, D]`, the best sequence of this plan.
-        best_return: what it returned.
+        best_return: what it returned, with the bonus for novelty.
+        best_value: what it returned without that.
         answer: `[K, D]`, the best of the answers that were tried; see `plays_tried`.
-        answer_return: what it returned; -inf: none was.
+        answer_return: what it returned, with the bonus for novelty; -inf: none was tried.
+        answer_value: what it returned without that.
         elites: good sequences, best first; what they are is the planner's business.
         shown: what the episode has shown, for `novelty_bonus`.
         warm: whether `mean` comes from a policy, or it and `elites` from the last plan.
@@ -71,8 +76,10 @@ class Row:
     std: Floats
     best: Floats
     best_return: float = -np.inf
+    best_value: float = -np.inf
     answer: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     answer_return: float = -np.inf
+    answer_value: float = -np.inf
     elites: Population = field(default_factory=lambda: Population(np.zeros((0, 0, 0)), np.zeros(0)))
     shown: Shown = field(default_factory=Shown)
     warm: bool = False
@@ -90,7 +97,7 @@ class Shooting(Planner):
     state. Sequences live in units in which the action space is [-1, 1].
 
     Args:
-        horizon: control steps that a sequence looks ahead.
+        horizon: control steps that a sequence looks ahead, at most 10,000.
         action_repeat: steps for which a sequence holds each action, the last one perhaps
             for fewer; 1 leaves it to the spline.
         num_knots: points that a sequence is drawn through; fewer make it smoother.
@@ -107,7 +114,7 @@ class Shooting(Planner):
         novelty_bonus: what a sequence is worth more, at most, for an end where the episode has
             not been: this times d / (1 + d), where d is how far its last observation is from the
             nearest that a decision was made at, in standard deviations of such ends. Small
-            beside rewards, it decides where none are earned. A plan's value has it in.
+            beside rewards, it decides where none are earned. A plan's value is without it.
             0: none, and no observations are needed.
     """
 
@@ -129,7 +136,7 @@ class Shooting(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.horizon = self._integer("horizon", 1)
+        self.horizon = self._checked_horizon()
         self.iterations = self._integer("iterations", 1)
         self.novelty_bonus = self._number("novelty_bonus", 0.0, math.inf)
         self._check_function("evaluator")
@@ -137,8 +144,7 @@ class Shooting(Planner):
         repeat = self._integer("action_repeat", 1)
         knots = None if self.num_knots is None else self._integer("num_knots", 1)
         kind = self.spline
-        if kind not in SPLINES:
-            raise unknown(self._option("spline"), kind, list(SPLINES))
+        check_name(self._option("spline"), kind, SPLINES)
         if repeat > 1:
             if knots is not None:
                 raise InvalidOption(
@@ -158,6 +164,16 @@ class Shooting(Planner):
             self._check_pays(2 * self.horizon, "sequence and what the policy plays,")
         self._curve = Spline(self.horizon, knots, kind, repeat if repeat > 1 else None)
         self._kept: KeptRows[Row] = KeptRows()
+
+    def _checked_horizon(self) -> int:
+        """Return the horizon, or say that it is no integer that memory has room for."""
+        horizon = self._integer("horizon", 1)
+        if horizon > _FARTHEST:
+            raise InvalidOption(
+                f"{self._option('horizon')} must be at most {_FARTHEST}; got {horizon}. "
+                f"Shorten it, and let an evaluator value what follows."
+            )
+        return horizon
 
     def _memory_options(self) -> tuple[Any, ...]:
         """Return what the shape of the last plan depends on, from which the next one begins."""
@@ -265,8 +281,10 @@ class Shooting(Planner):
         knots = [np.clip(propose(row, turn), -1.0, 1.0) for row in rows]
         actions = np.concatenate([box.actions(self._curve.sequences(k)) for k in knots])
         out = request.env.rollout_batch(actions, np.repeat(request.states, count, axis=0))
-        returns = self._returns(out)
-        check_finite(f"{request.planner}: returns", returns)
+        values = self._returns(out)
+        check_finite(f"{request.planner}: returns", values)
+        # Sequences are compared with the bonus; a plan tells what its sequence returns.
+        returns = values.copy()
         ends = numbers_of(out.obs, len(actions)) if self.novelty_bonus > 0.0 else None
         for b, row in enumerate(rows):
             own = slice(b * count, (b + 1) * count)
@@ -277,13 +295,12 @@ class Shooting(Planner):
             row.steps += int(out.steps[own].sum())
             row.tried += count
             tried = Population(knots[b], returns[own])
-            top = int(np.argmax(tried.returns))
-            if tried.returns[top] > row.best_return:
-                row.best, row.best_return = tried.knots[top], float(tried.returns[top])
+            _note_best(row, tried, values[own])
             if not turn.judges:
                 self._learn(row, tried)
             elif tried.returns[0] > row.answer_return:
                 row.answer, row.answer_return = tried.knots[0], float(tried.returns[0])
+                row.answer_value = float(values[own][0])
 
     def _returns(self, out: Rollout) -> Floats:
         """Return `[n]`, what n sequences earn, and what the evaluator says of their ends."""
@@ -298,10 +315,10 @@ class Shooting(Planner):
 
     def _plan(self, row: Row, box: Box, seconds: float) -> Plan:
         """Read the plan off a row; the next one begins with what is played."""
-        answer, value = row.best, row.best_return
+        answer, value = row.best, row.best_value
         if np.isfinite(row.answer_return):
             answer = row.mean = row.answer
-            value = row.answer_return
+            value = row.answer_value
         actions = box.actions(self._curve.sequences(answer[None]))[0]
         rated = 0 if self.evaluator is None else row.tried
         budget = Budget(
@@ -311,6 +328,20 @@ class Shooting(Planner):
             seconds=seconds,
         )
         return Plan(action=actions[0].copy(), value=value, budget=budget, actions=actions)
+
+
+def _note_best(row: Row, tried: Population, values: Floats) -> None:
+    """Keep the best of the sequences that were tried, if it is the best of the plan.
+
+    Args:
+        row: of the plan.
+        tried: n sequences.
+        values: `[n]`, what they return without the bonus for novelty.
+    """
+    top = int(np.argmax(tried.returns))
+    if tried.returns[top] > row.best_return:
+        row.best, row.best_return = tried.knots[top], float(tried.returns[top])
+        row.best_value = float(values[top])
 
 
 def evenly(total: int, rounds: int) -> list[int]:

@@ -56,10 +56,11 @@ def proposed(request: PlanRequest, box: Box, policy: ActionPolicy, horizon: int)
 
 def _checked(answer: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
     actions = np.asarray(answer)
-    if actions.shape != shape or actions.dtype.kind != "f" or not np.isfinite(actions).all():
+    is_floats = actions.dtype.kind == "f" and not np.ma.isMaskedArray(answer)
+    if actions.shape != shape or not is_floats or not np.isfinite(actions).all():
         raise InvalidAnswer(
             f"policy: must return {shape} finite floats, an action per observation; got shape "
             f"{actions.shape} {actions.dtype}, {actions.ravel()[:8]}. Return all actions at once, "
-            f"without nan and inf."
+            f"without nan, inf and masks."
         )
     return actions

@@ -22,7 +22,7 @@ from plangym_ext.planners.graphs.state_keys import check_state_key, state_keys
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator, evaluate
+from plangym_ext.planners.rating import Evaluator, as_floats, evaluate
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.states.envelope import stacked_rows
 
@@ -285,6 +285,8 @@ class FrontierSearch(Planner):
         priority = self._priority(steps, log_policy, rated.to_go)
         for i, b in enumerate(new.rows):
             one = searches[b]
+            # Of what is left out next as well: it was asked about.
+            one.budget += Budget(evaluator_rows=int(rated.evaluator_rows[i]))
             # Another step of this wave may have come to the same state.
             if one.knows_better(new.keys[i], cost[i]):
                 continue
@@ -306,9 +308,7 @@ class FrontierSearch(Planner):
                 is_goal=bool(new.goal[i]),
             )
             is_new = one.add(node, float(priority[i]), float(cost[i]))
-            one.budget += Budget(
-                expansions=int(is_new), evaluator_rows=int(rated.evaluator_rows[i])
-            )
+            one.budget += Budget(expansions=int(is_new))
 
     def _ways(self, searches: dict[int, OpenList], new: Steps) -> tuple[Floats, Floats]:
         """Return the lengths of L ways, and the logarithms of their probabilities."""
@@ -357,7 +357,7 @@ class FrontierSearch(Planner):
 
 def _checked(said: npt.ArrayLike, count: int) -> Floats:
     """Return what a heuristic has said of so many states, if it may say so."""
-    found = np.asarray(said, np.float64)
+    found = as_floats("heuristic: what it returns", said, np.float64)
     if found.shape != (count,) or not (np.isfinite(found) & (found >= 0)).all():
         raise InvalidAnswer(
             f"heuristic: must return {(count,)} finite numbers >= 0, one per observation; "

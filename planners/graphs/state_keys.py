@@ -6,7 +6,7 @@ from typing import Any
 
 from plangym_ext.arrays.nested import content, num_rows, rows_of
 from plangym_ext.planners.model import States
-from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.registry import check_name
 from plangym_ext.states.envelope import state_content
 
 _KINDS = ["state", "obs"]
@@ -14,8 +14,7 @@ _KINDS = ["state", "obs"]
 
 def check_state_key(where: str, kind: str) -> None:
     """Refuse a kind of key that there is not; `where` is how the message names the option."""
-    if kind not in _KINDS:
-        raise unknown(where, kind, _KINDS)
+    check_name(where, kind, _KINDS)
 
 
 def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:

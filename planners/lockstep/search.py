@@ -71,6 +71,7 @@ class Search:
         costs: of the current plans.
         done: `[B]` int64, simulations run for the current plans.
         soft: what a `SoftSearch` knows of the nodes.
+        adapted: `[B]` int32, nodes of each tree when `ANTS` last set its temperature.
         full: `[B]` bool, trees that lacked room for a simulation.
         kept: for each tree `[n]` int, the old index of every node that `start` kept.
     """
@@ -88,6 +89,7 @@ class Search:
         self.rngs: Sequence[Rng] = ()
         self.halving = no_halving(batch) if settings.selection.rule == GUMBEL else None
         self.soft: Soft | None = None
+        self.adapted = np.ones(batch, np.int32)
         self.costs = Costs(batch)
         self.done = np.zeros(batch, np.int64)
         self.full = np.zeros(batch, np.bool_)

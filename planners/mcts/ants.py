@@ -36,15 +36,16 @@ class ANTS(MENTS):
 
     def _soft(self, search: Search) -> Soft:
         """Return what trees are searched with; none of them has its temperature yet."""
-        # `[B]` nodes at the last adaptation. Kept trees are larger: they are adapted first of all.
-        self._sizes = np.ones(len(search.done), np.int32)
+        # Kept trees are larger: they are adapted first of all. It is the search's, not this
+        # planner's: that may plan in several threads, in an env each.
+        search.adapted = np.ones(len(search.done), np.int32)
         return super()._soft(search)
 
     def _before_wave(self, search: Search, soft: Soft) -> None:
         """Set the temperatures of trees that have doubled."""
-        rows = np.flatnonzero(search.tree.size >= 2 * self._sizes)
+        rows = np.flatnonzero(search.tree.size >= 2 * search.adapted)
         if len(rows):
-            self._sizes[rows] = search.tree.size[rows]
+            search.adapted[rows] = search.tree.size[rows]
             adapt_temperature(search.tree, soft, rows, self.target_entropy)
             # The values of all nodes were made with the temperature before.
             revalue(search.tree, soft, rows)

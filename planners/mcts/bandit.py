@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.mcts.base import CHOICES, SCALES, TreeSearch
-from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.trees.selection import GUMBEL, PUCT, UCT, Selection
 
 RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
@@ -53,8 +53,7 @@ class BanditSearch(TreeSearch):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        if self.choice not in self.choices_allowed:
-            raise unknown(self._option("choice"), self.choice, list(self.choices_allowed))
+        check_name(self._option("choice"), self.choice, self.choices_allowed)
         if self.choice != "visits" and (self.temperature > 0.0 or self.selection == "gumbel"):
             raise InvalidOption(
                 f"{self._option('choice')} must be 'visits' with a temperature or selection "
@@ -72,10 +71,8 @@ class BanditSearch(TreeSearch):
 
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""
-        if self.value_scale not in SCALES:
-            raise unknown(self._option("value_scale"), self.value_scale, list(SCALES))
-        if self.selection not in self.rules_allowed:
-            raise unknown(self._option("selection"), self.selection, list(self.rules_allowed))
+        check_name(self._option("value_scale"), self.value_scale, list(SCALES))
+        check_name(self._option("selection"), self.selection, self.rules_allowed)
         return Selection(
             rule=RULES[self.selection],
             c=self._number("c_puct", 0.0, math.inf),

@@ -13,7 +13,7 @@ import numpy as np
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.base import SCALES, TreeSearch
-from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.trees.selection import PUCT, Selection
 from plangym_ext.planners.trees.soft import (
     Soft,
@@ -23,6 +23,10 @@ from plangym_ext.planners.trees.soft import (
     spread_of_best,
 )
 from plangym_ext.planners.trees.tree import PENDING
+
+#: Largest temperature. Trees hold 32-bit floats, in which values with more
+#: entropy than that lose what returns differ by, and far above it overflow.
+_HOTTEST = 1e6
 
 
 @dataclass(eq=False, kw_only=True)
@@ -34,7 +38,7 @@ class SoftSearch(TreeSearch):
     returns, but a value of those of their actions. The action of the highest value is played.
 
     Args:
-        policy_temperature: of the policy, on `value_scale`: small is greedy.
+        policy_temperature: of the policy, on `value_scale`: small is greedy; at most 1e6.
         epsilon: the prior's share in what is tried is epsilon * A / log(1 + n) in a node with
             A actions and n visits.
         value_scale: what returns are measured in: their spread in the "tree", or "none".
@@ -49,13 +53,12 @@ class SoftSearch(TreeSearch):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.policy_temperature = self._number("policy_temperature", 1e-6, math.inf)
+        self.policy_temperature = self._number("policy_temperature", 1e-6, _HOTTEST)
         self.epsilon = self._number("epsilon", 0.0, math.inf)
 
     def _selection(self) -> Selection:
         """Return the numbers of a rule, of which the scale alone is looked at."""
-        if self.value_scale not in ("tree", "none"):
-            raise unknown(self._option("value_scale"), self.value_scale, ["tree", "none"])
+        check_name(self._option("value_scale"), self.value_scale, ["tree", "none"])
         # Kernels take one tuple for all searches; a policy has no constants of PUCT to put there.
         return Selection(PUCT, 0.0, SCALES[self.value_scale], 0.0, 0.0, 0.0)
 

@@ -12,7 +12,7 @@ from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, Policy
-from plangym_ext.planners.registry import unknown
+from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import play_out, returns_of, starts_from
 
@@ -53,8 +53,7 @@ class DiscreteShooting(Planner):
         self._check_function("rollout_policy")
         self._check_function("evaluator")
         self.rollout_depth = self._integer("rollout_depth", 1)
-        if self.score not in ("mean", "max"):
-            raise unknown(self._option("score"), self.score, ["mean", "max"])
+        check_name(self._option("score"), self.score, ["mean", "max"])
         self._check_pays(self.rollout_depth, "rollout")
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:

@@ -71,6 +71,10 @@ class ParticleSearch(Planner):
             request.needed_obs("an evaluator")
         return self._rated(request.obs, request.batch, num_actions, request.legal)
 
+    def _root_rows(self) -> int:
+        """Return how many observations of a state itself the evaluator was given."""
+        return int(self.evaluator is not None)
+
     def _walk(
         self,
         request: PlanRequest,

@@ -55,7 +55,7 @@ class SPO(ParticleSearch):
             value=float(weights @ returns),
             budget=Budget(
                 model_steps=int(walkers.steps[b]),
-                evaluator_rows=int(walkers.asked[b]),
+                evaluator_rows=int(walkers.asked[b]) + self._root_rows(),
                 restores=int(walkers.steps[b]),
                 seconds=seconds,
             ),

@@ -92,7 +92,7 @@ class TSMCTS(ParticleSearch):
             value=float(q[best]),
             budget=Budget(
                 model_steps=int(tally.steps[b]),
-                evaluator_rows=int(tally.asked[b]),
+                evaluator_rows=int(tally.asked[b]) + self._root_rows(),
                 restores=int(tally.steps[b]),
                 seconds=seconds,
             ),

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+import plangym_ext
 from plangym_ext.errors import InvalidAnswer, InvalidObservation, InvalidOption
-from plangym_ext.planners import PLANNERS, load_planner, options_of
+from plangym_ext.planners import ICEM, PLANNERS, load_planner, options_of
 from plangym_ext.planners.continuous.base import Shooting
 from plangym_ext.planners.evaluators import from_prior, from_q
 
@@ -41,6 +42,11 @@ BROKEN = {
     "shape": (lambda n: (None, np.zeros((n, 2))), r"value must be .* got shape \(\d, 2\)"),
     "values alone": (np.zeros, r"must return \(prior, value\).* got ndarray.*from_value"),
     "texts": (lambda n: (None, ["a"] * n), r"value must be an array of numbers; got list"),
+    "complex": (
+        lambda n: (None, np.ones(n, complex)),
+        r"value must be an array of real numbers; got complex128",
+    ),
+    "masked": (lambda n: (None, np.ma.masked_all(n)), r"value must be .* got one with a mask"),
     "too large": (lambda n: (None, np.full(n, 1e31)), r"value must be .* beyond 1e30"),
     "prior": (lambda n: (np.ones((n, 9)), np.zeros(n)), r"prior must be \(\d, 1\).* got \(\d, 9\)"),
 }
@@ -147,6 +153,42 @@ def test_steps_that_are_used_up_are_no_lack_of_room(models, name):
         .plan(model, model.state(0), rng=0)
         .full
     )
+
+
+def complex_ones(shape):
+    return np.ones(shape, complex)
+
+
+NO_REALS = {"complex": complex_ones, "masked": np.ma.masked_all}
+
+
+@pytest.mark.parametrize("kind", NO_REALS)
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_a_policy_of_other_numbers_is_refused(models, name, kind):
+    planner = load_planner(name)(2, rollout_policy=lambda obs: NO_REALS[kind]((len(obs), 1)))
+    model = models.chain(6)
+    with pytest.raises(
+        InvalidAnswer, match=r"must be an array of .*numbers; got (complex|one with)"
+    ):
+        planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+
+
+@pytest.mark.parametrize("kind", NO_REALS)
+@pytest.mark.parametrize("name", planners_with("heuristic"))
+def test_a_heuristic_of_other_numbers_is_refused(models, name, kind):
+    planner = load_planner(name)(2, heuristic=lambda obs: NO_REALS[kind](len(obs)))
+    model = models.chain(6)
+    with pytest.raises(InvalidAnswer, match=r"heuristic: .* got (complex|one with)"):
+        planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+
+
+@pytest.mark.parametrize("kind", NO_REALS)
+def test_a_policy_of_sequences_returns_no_other_numbers(kind):
+    with plangym_ext.make("Pendulum-v1") as env:
+        state, obs, _ = env.reset(seed=0)
+        planner = ICEM(8, horizon=3, policy=lambda obs: NO_REALS[kind]((len(obs), 1)))
+        with pytest.raises(InvalidAnswer, match=r"policy: must return .* masks"):
+            planner.plan(env, state, rng=0, obs=obs)
 
 
 @pytest.mark.parametrize("answer", [None, "text", [[1.0], [0.5, 0.5]]])

@@ -112,7 +112,21 @@ def test_where_nothing_is_earned_an_episode_goes_where_it_has_not_been(cls):
             farthest = max(farthest, abs(float(obs["at"][0])))
     # Without, the mean step is 0; with, it goes one way, at most one a move.
     assert farthest > 5.0
-    assert all(0.0 < value < 0.1 for value in values)
+    # What is played earns nothing: the bonus is no part of its value.
+    assert all(value == 0.0 for value in values)
+
+
+@pytest.mark.parametrize("cls", ALL)
+def test_a_plan_is_worth_what_its_actions_return(cls):
+    planner = cls(30, horizon=5, discount=0.9, novelty_bonus=10.0)
+    with plangym_ext.make("Pendulum-v1") as env:
+        state, obs, _ = env.reset(seed=1)
+        for move in range(3):
+            plan = planner.plan(env, state, rng=move, obs=obs)
+            played = env.rollout_batch(plan.actions[None], state[None])
+            value = played.rewards[0] @ 0.9 ** np.arange(5)
+            assert plan.value == pytest.approx(value, rel=1e-9)
+            state, obs, *_ = env.step(plan.action, state=state)
 
 
 def test_rows_plan_together_as_they_plan_alone():

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.planners import (
     CEM,
     DIAL,
@@ -50,6 +50,43 @@ def test_no_planner_takes_an_empty_budget(name, options, message):
     planner = load_planner(name)
     with pytest.raises(InvalidOption, match=f"{planner.__name__}: {message}"):
         planner(**options)
+
+
+def named_options():
+    """Every option that is one of some names, by planner."""
+    names = {"value_scale", "selection", "choice", "spline", "score", "state_key"}
+    return [
+        (planner, option.name)
+        for planner in PLANNERS
+        for option in options_of(load_planner(planner))
+        if option.name in names
+    ]
+
+
+@pytest.mark.parametrize(("name", "option"), named_options())
+@pytest.mark.parametrize("wrong", [[], {}, np.array([1, 2]), np.array(3), np.array("tree"), 7])
+def test_what_is_no_name_is_refused_as_an_unknown_one(name, option, wrong):
+    with pytest.raises(UnknownName, match=f"{option} must be one of .*; got "):
+        load_planner(name)(8, **{option: wrong})
+
+
+CONTINUOUS = [name for name in PLANNERS if issubclass(load_planner(name), Shooting)]
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("steps", [10_001, 10**12])
+def test_horizons_that_no_memory_holds_are_refused(name, steps):
+    with pytest.raises(InvalidOption, match=f"horizon must be at most 10000; got {steps}"):
+        load_planner(name)(8, horizon=steps)
+
+
+@pytest.mark.parametrize("cls", [PredictiveSampling, MPPI, DIAL])
+def test_minus_zero_is_zero(models, cls):
+    model = models.Integrator()
+    plans = [
+        cls(8, horizon=3, noise_std=std).plan(model, model.state(0.6), rng=0) for std in (0.0, -0.0)
+    ]
+    assert plans[0].actions.tobytes() == plans[1].actions.tobytes()
 
 
 def test_options_know_their_kind():

@@ -208,11 +208,40 @@ def test_visits_are_no_policy_to_learn(models, planner):
     assert not plan.chosen_by_visits
 
 
+@pytest.mark.parametrize("planner", [MENTS, TENTS, BTS, DENTS, ANTS])
+def test_the_largest_temperature_gives_numbers(models, planner):
+    plan, _ = search(planner, full_tree(models, 0), 50, policy_temperature=1e6)
+    assert np.isfinite(plan.value)
+    assert plan.weights.sum() == pytest.approx(1)
+
+
+def test_a_search_knows_its_own_temperatures(models):
+    """Threads that share a planner plan in turns: here a plan is made within another's steps."""
+    model, other = full_tree(models, 0), full_tree(models, 1)
+    alone, planner = search(ANTS, model, 100)
+    step = model.step_batch
+
+    def stepped(actions, states):
+        model.step_batch = step
+        planner.plan(other, other.state(0), rng=1)
+        out = step(actions, states)
+        model.step_batch = stepped
+        return out
+
+    model.step_batch = stepped
+    beside = planner.plan(model, model.state(0), rng=0)
+    assert beside.weights.tobytes() == alone.weights.tobytes()
+    assert beside.value == alone.value
+
+
 def test_options_are_checked():
     with pytest.raises(UnknownName, match="value_scale must be one of tree, none; got 'siblings'"):
         MENTS(8, value_scale="siblings")
     with pytest.raises(InvalidOption, match="policy_temperature"):
         TENTS(8, policy_temperature=0)
+    for planner in (MENTS, TENTS, BTS, DENTS, ANTS):
+        with pytest.raises(InvalidOption, match=r"policy_temperature .*1000000.0\]; got 1e\+38"):
+            planner(8, policy_temperature=1e38)
     with pytest.raises(InvalidOption, match="target_entropy"):
         ANTS(8, target_entropy=1.0)
     assert BTS.rule == DENTS.rule == LARGEST

@@ -64,8 +64,8 @@ def test_an_ending_is_worth_its_reward_and_a_limit_what_follows(models):
     whole = planned(SPO(4, **options), models.chain(6))
     assert whole.value == 1 + 0.5 + 0.25 + 0.125 * 8
     assert (ended.budget.model_steps, whole.budget.model_steps) == (8, 12)
-    # What has ended is not rated.
-    assert (ended.budget.evaluator_rows, whole.budget.evaluator_rows) == (4, 12)
+    # The state itself is rated; what has ended is not.
+    assert (ended.budget.evaluator_rows, whole.budget.evaluator_rows) == (1 + 4, 1 + 12)
 
 
 def test_the_policy_draws_the_actions(models):

@@ -85,7 +85,7 @@ def test_an_ending_is_worth_its_reward_and_a_limit_what_follows(models):
     assert ended.value == 1 + 0.5
     cut = planned(TSMCTS(4, **options), models.chain(6, truncated=[2]))
     assert cut.value == 1 + 0.5 + 0.25 * 8
-    assert (ended.budget.model_steps, ended.budget.evaluator_rows) == (8, 4)
+    assert (ended.budget.model_steps, ended.budget.evaluator_rows) == (8, 1 + 4)
 
 
 def test_rows_of_a_batch_are_those_alone(models):
