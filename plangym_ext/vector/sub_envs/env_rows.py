@@ -22,6 +22,7 @@ from plangym_ext.states.late_state import LateState
 from plangym_ext.states.trials.round_trip import FOUR_VALUES, wrong_step
 from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.memory.step_out import OutRows
+from plangym_ext.vector.own_infos import own_info
 from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.sub_envs.checksum import ResultChecksum
@@ -141,6 +142,7 @@ class EnvRows:
         shown: list[Any] = []
         rewards, terminations, truncations = self._cells
         put, first = self._obs.put, self._first
+        is_array, obs_rows = self._obs.is_array, self._obs.rows
         for k, row in enumerate(self._moved(rows)):
             seed = seeds[k]
             try:
@@ -152,8 +154,9 @@ class EnvRows:
                 raise
             rewards[row], terminations[row], truncations[row] = 0.0, False, False
             if info:
-                infos.append((k, info))
-            shown.append(obs)
+                infos.append((k, own_info(info)))
+            if not is_array:
+                shown.extend(obs_rows((first + row,)))
         return self._reply(rows, infos, [], shown, capture)
 
     def step(
@@ -183,7 +186,7 @@ class EnvRows:
         rewards, terminations, truncations = self._cells
         # Local names: an attribute would be looked up for every row.
         put, first, envs, progress = self._obs.put, self._first, self.envs, self._progress
-        is_array = self._obs.is_array
+        is_array, obs_rows = self._obs.is_array, self._obs.rows
         if self._any_fresh:
             self._note_ahead(rows, resets)
         # Before the first row: the parent sees that this call has begun, and not the one before it.
@@ -216,10 +219,10 @@ class EnvRows:
                 self._explain(error, rows[k:], action)
                 raise
             if info:
-                infos.append((k, info))
-            # Else it lies in memory already.
+                infos.append((k, own_info(info)))
+            # Else it lies in memory already. As it was put there: the next row may write to `obs`.
             if not is_array:
-                shown.append(obs)
+                shown.extend(obs_rows((first + row,)))
         progress[0] = NO_ROW
         if out is not None:
             infos, finals = out.write(*self._results_of(rows), infos, finals)

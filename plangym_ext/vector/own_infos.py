@@ -1,0 +1,28 @@
+"""Infos as an env gave them, kept apart from what the env may write to next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+def own_info(info: dict[str, Any]) -> dict[str, Any]:
+    """Return an info that stays as it is, whatever its env, or another one, writes to later.
+
+    Envs give away a dict or an array that they fill anew in each step, and sub-envs may share it.
+    Values that cannot be written to cost nothing; objects of other classes are the same ones.
+    """
+    return {key: _own(value) for key, value in info.items()}
+
+
+def _own(value: Any) -> Any:
+    # By exact type: a class of the env's own may mean something else by its copy.
+    kind = type(value)
+    if kind is np.ndarray:
+        return value.copy()
+    if kind is dict:
+        return own_info(value)
+    if kind is list or kind is tuple:
+        return kind(map(_own, value))
+    return value
