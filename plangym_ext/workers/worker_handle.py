@@ -66,6 +66,7 @@ class WorkerHandle(Closing):
 
     Attributes:
         process: that it runs in now; there is none before `build`.
+        constructor: as it is sent to a process that is started.
 
     Raises:
         TypeError: the constructor is not callable or cannot be pickled.
@@ -83,7 +84,7 @@ class WorkerHandle(Closing):
         self.send_timeout: float | None = _SEND_TIMEOUT
         #: Seconds that building what it serves may take.
         self.start_timeout: float | None = START_TIMEOUT
-        self._constructor = pickled_constructor(constructor, index)
+        self.constructor = pickled_constructor(constructor, index)
         self._imports = constructor.imports if isinstance(constructor, Service) else ()
         self._description: dict[str, Any] | None = None
         #: Answers that have come and were not taken yet, also those of workers that
@@ -105,7 +106,7 @@ class WorkerHandle(Closing):
             self._begin()
 
     def _begin(self) -> None:
-        process = WorkerProcess(self._constructor, self.index, self._imports)
+        process = WorkerProcess(self.constructor, self.index, self._imports)
         self.process, self._built = process, True
         self._description = None
         self._last_command = "start"

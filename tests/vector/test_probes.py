@@ -562,3 +562,30 @@ def test_envs_that_their_constructor_makes_by_chance_have_rows_of_their_own():
         plangym_ext.make_vec("FrozenLake-v1", 6, backend="kernel", **chance)
     with plangym_ext.make_vec("FrozenLake-v1", 1, backend="kernel", **chance) as venv:
         assert venv.backend == "kernel"
+
+
+class Told(Counted):
+    """Tells a file of each instance that is made."""
+
+    def __init__(self, path):
+        super().__init__()
+        with open(path, "a") as file:
+            file.write("made\n")
+
+
+def test_a_replaced_worker_proves_nothing_anew(tmp_path):
+    path = tmp_path / "made"
+    with plangym_ext.make_vec(lambda: Told(path), 2, n_workers=1) as venv:
+        venv.reset(seed=0)
+        assert path.read_text().count("made") == 3, "two and their twin"
+        # The one after the next is no different.
+        for made in (5, 7):
+            os.kill(venv.worker_pids[0], signal.SIGKILL)
+            before = venv.observations()
+            obs = venv.step(np.array([1, 2]))[0]
+            assert (obs - before).tolist() == [[1.0], [2.0]]
+            assert path.read_text().count("made") == made
+        states = venv.get_states()
+        venv.step(np.array([1, 2]))
+        venv.set_states(states)
+        assert (venv.step(np.array([0, 0]))[0] == obs).all()

@@ -27,7 +27,13 @@ from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.sub_envs.checksum import ResultChecksum
 from plangym_ext.vector.sub_envs.plain_attributes import PlainChanges
-from plangym_ext.vector.sub_envs.row_states import CapturePace, RowState, check_distinct, row_states
+from plangym_ext.vector.sub_envs.row_states import (
+    CapturePace,
+    ProvedRow,
+    RowState,
+    check_distinct,
+    proved_rows,
+)
 from plangym_ext.vector.sub_envs.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
 
@@ -49,6 +55,7 @@ class EnvRows:
         state: how states are captured: as for `GymEnv`, or "off" for no states.
         check, trust: as for `GymEnv`.
         why_off: why there are no states, if they are off.
+        proved: what `description` said of it in the process that this one replaces.
 
     Attributes:
         envs: of the rows.
@@ -63,6 +70,7 @@ class EnvRows:
         check: bool = True,
         trust: bool = False,
         why_off: str = "states are off; leave out state='off' to have them",
+        proved: Sequence[ProvedRow] = (),
     ) -> None:
         self._first = first
         self.envs: list[gym.Env[Any, Any]] = []
@@ -78,11 +86,16 @@ class EnvRows:
             for make in makes:
                 self.envs.append(made_env(make))
             check_distinct(self.envs, first)
+            #: What was learned of each row's env; none if states are off.
+            self._proved: Sequence[ProvedRow] = ()
             #: How each row's state is captured, or why it cannot be.
-            if state == "off":
-                self._states: list[RowState] = [IncompleteState(why_off)] * len(makes)
-            else:
-                self._states = row_states(makes, self.envs, state=state, check=check, trust=trust)
+            self._states: list[RowState] = [IncompleteState(why_off)] * len(makes)
+            if state != "off":
+                self._proved = proved_rows(
+                    makes, self.envs, state=state, check=check, trust=trust, earlier=proved
+                )
+                pairs = zip(self._proved, self.envs, strict=True)
+                self._states = [found.state_of(env, trust=trust) for found, env in pairs]
             for row, found in enumerate(self._states):
                 if isinstance(found, LateState):
                     self.envs[row] = found.env
@@ -102,6 +115,7 @@ class EnvRows:
             "name": first.spec.id if first.spec else type(first.unwrapped).__name__,
             "captures": [isinstance(state, LateState) for state in self._states],
             "notes": [s.note if isinstance(s, LateState) else str(s) for s in self._states],
+            "proved": self._proved,
         }
 
     def use(self, memory: RowMemory, index: int) -> None:

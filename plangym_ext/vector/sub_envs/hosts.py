@@ -17,8 +17,10 @@ from plangym_ext.vector.memory.shared_outs import OWN_BLOCK, OutLayout, OutShare
 from plangym_ext.vector.memory.step_out import OutArrays, OutRows, Places
 from plangym_ext.vector.sub_envs.checkpoint import RowCall
 from plangym_ext.vector.sub_envs.env_rows import EnvRows
+from plangym_ext.vector.sub_envs.row_states import ProvedRow
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.channel import Plain
+from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import (
     Call,
     ForgetBlock,
@@ -45,9 +47,9 @@ class HostedRows:
     first: int
     settings: dict[str, Any]
 
-    def build(self) -> EnvRows:
-        """Return the rows, in this process."""
-        return EnvRows(self.makes, first=self.first, **self.settings)
+    def build(self, proved: Sequence[ProvedRow] = ()) -> EnvRows:
+        """Return the rows, in this process; `proved` as for `EnvRows`."""
+        return EnvRows(self.makes, first=self.first, proved=proved, **self.settings)
 
     def without_states(self, reason: str) -> HostedRows:
         """Return the same rows without states, for a reason that the caller is told."""
@@ -201,6 +203,8 @@ class WorkerHost(RowHost):
         self._form: MemoryForm | None = None
         self._block: SharedBlock | None = None
         self._memory: RowMemory | None = None
+        #: What the first process has learned of how states are captured.
+        self._proved: Sequence[ProvedRow] = ()
         #: Numbers of the memory and the layouts of `out` that the process knows, and what it
         #: is to forget.
         self._known: set[int] = set()
@@ -215,7 +219,9 @@ class WorkerHost(RowHost):
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""
-        return self.worker.describe()
+        found = self.worker.describe()
+        self._proved = found["proved"]
+        return found
 
     def use(
         self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
@@ -290,8 +296,13 @@ class WorkerHost(RowHost):
         # What the dead one was at must not be blamed on the one that follows.
         if self._memory is not None:
             self._memory.progress[self._index, 0] = NO_ROW
-        # A new process knows nothing.
+        # A new process knows nothing, but for what took time to learn.
         self._known, self._expired = set(), []
+        # Once: the one after the next is made as the next one is.
+        proved, self._proved = self._proved, ()
+        if proved:
+            make = functools.partial(_next_service, self.worker.constructor, proved)
+            self.worker.constructor = pickled_constructor(Service(make), self._index)
         self.worker.restart()
 
     def open(self, attributes: dict[tuple[int, str], Any]) -> int:
@@ -325,10 +336,15 @@ class WorkerHost(RowHost):
 
 
 class RowService:
-    """What the worker of a `WorkerHost` serves: the methods of `EnvRows`, and `open`."""
+    """What the worker of a `WorkerHost` serves: the methods of `EnvRows`, and `open`.
 
-    def __init__(self, hosted: HostedRows) -> None:
-        self._rows, self._first = hosted.build(), hosted.first
+    Args:
+        hosted: the rows.
+        proved: as for `EnvRows`.
+    """
+
+    def __init__(self, hosted: HostedRows, proved: Sequence[ProvedRow] = ()) -> None:
+        self._rows, self._first = hosted.build(proved), hosted.first
         self._blocks: dict[int, SharedBlock] = {}
         #: Arrays of `out` by number, and the blocks that they lie in.
         self._outs: dict[int, tuple[OutArrays, set[int]]] = {}
@@ -389,3 +405,16 @@ class RowService:
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)
         self._rows.settle()
+
+
+def _next_service(constructor: bytes, proved: Sequence[ProvedRow]) -> RowService:
+    """Return what the process after the first one serves.
+
+    Args:
+        constructor: that of the first one, as it was pickled then: what it makes may depend on
+            what has changed since.
+        proved: as for `EnvRows`.
+    """
+    first: Service = pickle.loads(constructor)
+    service: RowService = first.make(proved=proved)  # type: ignore[call-arg]
+    return service

@@ -10,7 +10,7 @@ import contextlib
 import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -23,6 +23,25 @@ from plangym_ext.states.late_state import Binding, LateState, binding_of
 
 RowState = LateState | IncompleteState
 
+
+class ProvedRow(NamedTuple):
+    """What was learned of a row's env, as plain data: it serves the next process, too.
+
+    Attributes:
+        kind: id and classes of the env, by name.
+        found: how its state is captured, or why it cannot be.
+    """
+
+    kind: tuple[str, ...]
+    found: Binding | str
+
+    def state_of(self, env: gym.Env[Any, Any], *, trust: bool) -> RowState:
+        """Return how the state of an env of that kind is captured, or why it cannot be."""
+        if isinstance(self.found, str):
+            return IncompleteState(self.found)
+        return LateState(env, self.found, trusted=trust)
+
+
 #: Calls after which states are captured, and bytes of states that one call more may cost:
 #: large states are captured less often.
 _CALLS, _BYTES_PER_CALL = 64, 1024
@@ -33,14 +52,15 @@ _LEAST, _MOST = 0.1, 1.0
 _CHEAP, _DEAR = 50, 10
 
 
-def row_states(
+def proved_rows(
     makes: Sequence[Callable[[], Any]],
     envs: Sequence[gym.Env[Any, Any]],
     *,
     state: str,
     check: bool,
     trust: bool,
-) -> list[RowState]:
+    earlier: Sequence[ProvedRow] = (),
+) -> list[ProvedRow]:
     """Return how each row's state is captured, or why it cannot be.
 
     One twin is made for all envs of one kind: of the same spec and classes.
@@ -51,21 +71,29 @@ def row_states(
         state: as for `GymEnv`.
         check: as for `GymEnv`.
         trust: as for `GymEnv`.
+        earlier: what a process before this one has learned of each row: of such an env it holds.
     """
     known: dict[Any, Binding | IncompleteState] = {}
-    found: list[RowState] = []
-    for make, env in zip(makes, envs, strict=True):
+    found: list[ProvedRow] = []
+    for row, (make, env) in enumerate(zip(makes, envs, strict=True)):
+        by_name = _kind_by_name(env)
+        # To prove it anew may take longer than the call for which a process was replaced.
+        if earlier and earlier[row].kind == by_name:
+            found.append(earlier[row])
+            continue
         # Constructors that differ in what they enclose mostly make envs of one kind.
         kind = (str(env.spec), *(type(layer) for layer in layers(env)))
         if kind not in known:
             with _unseen():
                 known[kind] = _binding(make, envs, state, check, trust)
         binding = known[kind]
-        if isinstance(binding, Binding):
-            found.append(LateState(env, binding, trusted=trust))
-        else:
-            found.append(binding)
+        found.append(ProvedRow(by_name, binding if isinstance(binding, Binding) else str(binding)))
     return found
+
+
+def _kind_by_name(env: gym.Env[Any, Any]) -> tuple[str, ...]:
+    classes = (f"{type(layer).__module__}.{type(layer).__qualname__}" for layer in layers(env))
+    return (env.spec.id if env.spec else "", *classes)
 
 
 def _binding(
