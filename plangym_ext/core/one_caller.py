@@ -14,12 +14,28 @@ from plangym_ext.errors import ConcurrentUse, InheritedEnv
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+_RLock: Any = type(threading.RLock())
+
+
+class _Lock(_RLock):  # type: ignore[misc]
+    """A reentrant lock that `~lock` releases, too.
+
+    When a call of a function in C has returned, Python hands out signals, and so at the beginning
+    of one in Python; after an operator it does not. So what comes before it, and what returns
+    after it, are one for Ctrl-C.
+    """
+
+    __invert__ = _RLock.release
+
 
 class OneCaller:
     """Context for the public calls of one handle; a call may make others inside it.
 
     Args:
         name: of the handle, for messages.
+
+    Attributes:
+        lock: held by the thread that is inside; `~lock` releases it.
 
     Raises:
         ConcurrentUse: another thread is inside.
@@ -32,7 +48,7 @@ class OneCaller:
     def __init__(self, name: str) -> None:
         self._name = name
         # Reentrant, for public methods call one another.
-        self._lock = threading.RLock()
+        self.lock: Any = _Lock()
         #: The process that it belongs to; 0 for any.
         self._owner = 0
         _guards.add(self)
@@ -43,14 +59,14 @@ class OneCaller:
 
     def __enter__(self) -> None:
         # Refused, not queued: each of two threads would find the env where the other has left it.
-        if not self._lock.acquire(blocking=False):
+        if not self.lock.acquire(blocking=False):
             raise ConcurrentUse(
                 f"{self._name}: another thread is in the middle of a call on this handle. Give "
                 "each thread an env of its own (env.clone()), or guard the calls with a lock."
             )
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.lock.release()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -66,15 +82,15 @@ class OneCaller:
             interrupt: makes the other call fail soon; not called if there is none.
             timeout: seconds that it may take to end.
         """
-        if not self._lock.acquire(blocking=False):
+        if not self.lock.acquire(blocking=False):
             interrupt()
-            if not self._lock.acquire(timeout=timeout):
+            if not self.lock.acquire(timeout=timeout):
                 # Raises, unless the call has ended at this very moment.
                 self.__enter__()
         try:
             yield
         finally:
-            self._lock.release()
+            self.lock.release()
 
 
 class _Inherited(OneCaller):
@@ -102,7 +118,7 @@ class _Inherited(OneCaller):
 
 def _renewed(guard: OneCaller) -> None:
     # A thread of the parent that held the lock does not exist in the child.
-    guard._lock = threading.RLock()
+    guard.lock = _Lock()
     if guard._owner:
         # By its class, so that calls in the parent need not ask in which process they are.
         guard.__class__ = _Inherited

@@ -93,10 +93,11 @@ class VectorBackend(ABC):
 
     @abstractmethod
     def keep(self, note: Any) -> None:
-        """Accept what came of the last reset, step or `set_states`: it has happened.
+        """Accept what came of the last call that moved rows, or may have: it has happened.
 
         What is not kept, because a later check has failed or an interrupt has come first, has
-        not happened: rows are where they were.
+        not happened: rows are where they were. An assignment decides it, and nothing after that
+        calls a function: an interrupt is heeded after calls.
 
         Args:
             note: kept with it, as one: the caller's own account of where rows are.

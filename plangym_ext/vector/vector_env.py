@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn, TypeVar
 
 import gymnasium as gym
 import numpy as np
@@ -41,6 +41,7 @@ from plangym_ext.vector.sub_envs.env_rows import OWN_CALLS
 _SAME_STEP = AutoresetMode.SAME_STEP
 #: Which sub-envs a call is for; None for all.
 EnvIds = Sequence[int] | np.ndarray | None
+_Found = TypeVar("_Found")
 StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 
@@ -113,6 +114,25 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         found: Episodes = self._backend.note
         return found
 
+    def _as_one(self, moving: Callable[[], tuple[_Found, Episodes]]) -> _Found:
+        """Return what a call returns that moves sub-envs, which has then happened.
+
+        Args:
+            moving: makes it; it returns where sub-envs are in their episodes by then, too.
+        """
+        guard = self._one_caller
+        guard.__enter__()
+        try:
+            found, episodes = moving()
+            # Last: an interrupt or an error before it leaves the call undone.
+            self._backend.keep(episodes)
+            # Nor one after it: an interrupt then would be raised though the call has happened.
+            _ = ~guard.lock
+        except BaseException:
+            guard.lock.release()
+            raise
+        return found
+
     # Reset --------------------------------------------------------------------------
 
     def reset(
@@ -133,8 +153,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Returns:
             obs `[n, *obs]` of all sub-envs, as they show now; infos of those reset.
         """
-        with self._one_caller:
-            return self._were_reset(self._begin_reset(seed, options, out), None)
+        return self._as_one(lambda: self._were_reset(self._begin_reset(seed, options, out), None))
 
     def reset_async(
         self,
@@ -180,19 +199,18 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Raises:
             VectorTimeout: (`multiprocessing.TimeoutError`) so it was.
         """
-        with self._one_caller:
-            return self._were_reset(self._pending.take("reset"), timeout)
+        return self._as_one(lambda: self._were_reset(self._pending.take("reset"), timeout))
 
-    def _were_reset(self, begun: Begun, timeout: float | None) -> tuple[Any, dict[str, Any]]:
+    def _were_reset(
+        self, begun: Begun, timeout: float | None
+    ) -> tuple[tuple[Any, dict[str, Any]], Episodes]:
         _, rows, call, out = begun
         results = self._backend.finish_rows(call, timeout)
         infos = self._infos(rows, results, some=False)
         if out is not None:
             out.arrays.write_reset(self._backend.obs.leaves(slice(None)), rows, results.infos)
         obs = out.given["obs"] if out and out.has_obs else self._backend.obs.batch(copy=self.copy)
-        # Last: an interrupt or an error before it leaves the reset undone.
-        self._backend.keep(self._episodes.begun(rows))
-        return obs, infos
+        return (obs, infos), self._episodes.begun(rows)
 
     def reset_some(
         self,
@@ -211,14 +229,15 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Returns:
             obs `[k, *obs]`, fresh, and infos of these sub-envs, in their order.
         """
-        with self._one_caller:
+
+        def moving() -> tuple[tuple[Any, dict[str, Any]], Episodes]:
             rows = checked_rows(env_ids, self.num_envs, "reset_some: env_ids")
             call = self._begin_reset_of(rows, checked_seeds(seed, len(rows)), options)
             results = self._backend.finish_rows(call, None)
             infos = self._infos(rows, results, some=True)
-            obs = self._backend.obs.batch(rows)
-            self._backend.keep(self._episodes.begun(rows))
-            return obs, infos
+            return (self._backend.obs.batch(rows), infos), self._episodes.begun(rows)
+
+        return self._as_one(moving)
 
     def observations(self) -> Any:
         """Return observations `[n, *obs]`: what every sub-env shows now."""
@@ -260,10 +279,13 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             ResetNeeded: (gymnasium's too) a sub-env has ended and is not reset by itself, or
                 was never reset and refuses to be stepped so.
         """
-        with self._one_caller:
+
+        def moving() -> tuple[StepResult, Episodes]:
             self._pending.check_idle("step")
             rows = checked_rows(env_ids, self.num_envs)
             return self._stepped(self._begin_step(rows, actions, out, ahead=False), None)
+
+        return self._as_one(moving)
 
     def step_async(self, actions: Any, env_ids: EnvIds = None, *, out: Any = None) -> None:
         """Begin `step`; `step_wait` gives what it returns.
@@ -330,11 +352,14 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Raises:
             VectorPending: others were begun before that of `env_ids`.
         """
-        with self._one_caller:
+
+        def moving() -> tuple[StepResult, Episodes]:
             rows = None if env_ids is None else checked_rows(env_ids, self.num_envs)
             return self._stepped(self._pending.take("step", rows), timeout)
 
-    def _stepped(self, begun: Begun, timeout: float | None) -> StepResult:
+        return self._as_one(moving)
+
+    def _stepped(self, begun: Begun, timeout: float | None) -> tuple[StepResult, Episodes]:
         _, rows, call, out = begun
         results = self._backend.finish_rows(call, timeout)
         whole = isinstance(rows, range)
@@ -346,10 +371,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         # `copy=False` promises the memory itself, which a backend's fresh array is not.
         if not (out and out.has_obs) and (obs is None or not self.copy):
             obs = self._backend.obs.batch(None if whole else rows, copy=self.copy)
-        # Last, and with the episodes as one: an interrupt before it has a step that did not happen.
-        self._backend.keep(episodes)
         found = obs, rewards, terminations, truncations, infos
-        return found if out is None else out.in_place_of(found)
+        return found if out is None else out.in_place_of(found), episodes
 
     # States -------------------------------------------------------------------------
 
@@ -393,21 +416,24 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Raises:
             StateError: a state is damaged or of another env.
         """
-        with self._one_caller:
+
+        def moving() -> tuple[None, Episodes]:
             self._pending.check_idle("set_states")
             if self._backend.lost:
                 raise self._lost("set_states")
             given = checked_states(states, self.num_envs)
             chosen: Any = range(self.num_envs)
             if mask is not None:
-                mask = checked_mask(mask, self.num_envs, "set_states: mask", some=False)
-                chosen = np.flatnonzero(mask).tolist()
+                which = checked_mask(mask, self.num_envs, "set_states: mask", some=False)
+                chosen = np.flatnonzero(which).tolist()
             # By row of the env, not of the mask: `ended` is as long as `states`.
             over = np.zeros(self.num_envs, bool)
             if ended is not None:
                 over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
             self._backend.set_states(chosen, [given[row] for row in chosen], None)
-            self._backend.keep(self._episodes.begun(chosen, over[chosen]))
+            return None, self._episodes.begun(chosen, over[chosen])
+
+        self._as_one(moving)
 
     def fork(self, row: int, rows: int | Sequence[int] | np.ndarray) -> None:
         """Branch a sub-env: others go on from where it is, with its random generator.
@@ -423,7 +449,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             IndexError: there is no such sub-env.
             StateError: two of the envs are not equal.
         """
-        with self._one_caller:
+
+        def moving() -> tuple[None, Episodes]:
             self._pending.check_idle("fork")
             (source,) = checked_rows([row], self.num_envs, "fork: row")
             targets = checked_rows(np.atleast_1d(rows), self.num_envs, "fork: rows")
@@ -432,7 +459,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             shown = self._backend.obs.rows([source] * len(targets))
             self._backend.set_states(targets, [state] * len(targets), shown)
             episodes = self._episodes
-            self._backend.keep(episodes.begun(targets, episodes.ended[source]))
+            return None, episodes.begun(targets, episodes.ended[source])
+
+        self._as_one(moving)
 
     @property
     def backend(self) -> str:
@@ -486,9 +515,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             *args: for the method or function.
             **kwargs: for the method or function.
         """
-        with self._one_caller:
-            call = self._begin_call(range(self.num_envs), name, args, kwargs)
-            return tuple(self._backend.finish_call(call, None))
+        rows = range(self.num_envs)
+        return self._as_one(lambda: self._called(self._begin_call(rows, name, args, kwargs), None))
 
     def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
         """Begin `call`; `call_wait` gives what it returns."""
@@ -508,19 +536,23 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             )
         return self._backend.begin_call(rows, name, args, kwargs)
 
+    def _called(self, call: Any, timeout: float | None) -> tuple[tuple[Any, ...], Episodes]:
+        return tuple(self._backend.finish_call(call, timeout)), self._episodes
+
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for the call; return what `call` returns; `timeout` as for `reset_wait`."""
-        with self._one_caller:
-            return tuple(self._backend.finish_call(self._pending.take("call").call, timeout))
+        return self._as_one(lambda: self._called(self._pending.take("call").call, timeout))
 
     def call_some(
         self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any
     ) -> tuple[Any, ...]:
         """Call a method of some sub-envs; see `call`."""
-        with self._one_caller:
+
+        def moving() -> tuple[tuple[Any, ...], Episodes]:
             rows = checked_rows(env_ids, self.num_envs, "call")
-            call = self._begin_call(rows, name, args, kwargs)
-            return tuple(self._backend.finish_call(call, None))
+            return self._called(self._begin_call(rows, name, args, kwargs), None)
+
+        return self._as_one(moving)
 
     def get_attr(self, name: str) -> tuple[Any, ...]:
         """Return an attribute of every sub-env."""
@@ -539,10 +571,14 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             values: a list or tuple has one for each sub-env; anything else is for all.
             env_ids: which sub-envs; None for all.
         """
-        with self._one_caller:
+
+        def moving() -> tuple[None, Episodes]:
             self._pending.check_idle("set_attr")
             rows = checked_rows(env_ids, self.num_envs, "set_attr")
             self._backend.set_attr(rows, name, per_row(values, len(rows)))
+            return None, self._episodes
+
+        self._as_one(moving)
 
     def render(self) -> tuple[Any, ...]:
         """Return the picture of every sub-env."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import signal
+import time
+
 import numpy as np
 import pytest
 from interrupting import EVERY_LINE, InterruptAt, points
@@ -91,3 +95,61 @@ def test_states_that_were_kept_outlive_interrupted_steps(monkeypatch):
                 with pytest.raises(KeyboardInterrupt):
                     venv.step(actions(venv))
         assert same(everything(venv), before)
+
+
+class Alarm:
+    """Context that raises KeyboardInterrupt in the main thread after some seconds, wherever it is.
+
+    As a real signal: the handler runs where Python heeds one, and not at every line.
+    """
+
+    def __init__(self, seconds):
+        self._seconds = seconds
+
+    def __enter__(self):
+        self._armed = True
+        self._before = signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+
+    def __exit__(self, *_):
+        self._armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def _ring(self, *_):
+        if self._armed:
+            raise KeyboardInterrupt
+
+
+def frames(error):
+    """How many calls deep an error was raised."""
+    found, depth = error.__traceback__, 0
+    while found is not None:
+        found, depth = found.tb_next, depth + 1
+    return depth
+
+
+@pytest.mark.parametrize("options", [{}, {"backend": "serial"}], ids=["kernel", "serial"])
+@pytest.mark.parametrize("call", ["step", "mask", "call"])
+def test_a_call_that_a_signal_ends_has_not_happened(options, call):
+    chance, interrupted = random.Random(0), 0
+    with plangym_ext.make_vec("CartPole-v1", NUM_ENVS, **options) as venv:
+        venv.reset(seed=0)
+        seconds = []
+        for _ in range(20):
+            began = time.perf_counter()
+            CALLS[call](venv)
+            seconds.append(time.perf_counter() - began)
+        longest = 1.3 * sorted(seconds)[10] + 1e-5
+        for _ in range(2000):
+            venv.step(actions(venv))
+            before = venv.get_states()
+            try:
+                with Alarm(chance.uniform(1e-6, longest)):
+                    CALLS[call](venv)
+            except KeyboardInterrupt as error:
+                # Else it came when the call had returned, or before it began.
+                if frames(error) > 3:
+                    interrupted += 1
+                    assert same([venv.get_states()], [before])
+    assert interrupted > 100

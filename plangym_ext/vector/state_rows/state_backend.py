@@ -336,6 +336,7 @@ class StateBackend(VectorBackend):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[Any]:
         """See `VectorBackend`."""
+        self._kept.forget()
         if name == "set_wrapper_attr" and len(args) == 2 and not kwargs:
             # By the other way, which refuses what states do not hold: it would act on nothing.
             self.set_attr(rows, args[0], [args[1]] * len(rows))
@@ -343,7 +344,6 @@ class StateBackend(VectorBackend):
         if name in ("np_random_seed", "_np_random_seed"):
             # No state holds it; -1 is gymnasium's word for a generator that came otherwise.
             return [self._kept.seed_of(row) for row in rows]
-        self._kept.forget()
         found, moved, states = [], [], []
         for row in rows:
             self._visit(row)
@@ -361,7 +361,6 @@ class StateBackend(VectorBackend):
                 states.append(self._env.get_state())
         if moved:
             self._kept.reach_each(moved, states, None)
-            self.keep(self.note)
         return found
 
     def _check_held(self, row: int, before: dict[str, Any]) -> None:
@@ -432,7 +431,6 @@ class StateBackend(VectorBackend):
             states.append(state)
         if states:
             self._kept.reach_each(rows, states, None)
-            self.keep(self.note)
 
     def get_states(self, rows: Sequence[int]) -> np.ndarray:
         """See `VectorBackend`; they are `[k, S]`, fresh."""

@@ -244,7 +244,6 @@ class EnvBackend(VectorBackend):
         replies: list[Reply] = self._finish(call, timeout)
         if any(reply.moved for reply in replies):
             self._reach(call, replies)
-            self.keep(self.note)
         else:
             for share, log in zip(call.shares, call.logs, strict=False):
                 log.mark_at(self._kept[0][share.host])
@@ -260,7 +259,6 @@ class EnvBackend(VectorBackend):
 
         call = self._begin(self._share(rows, call_of))
         self._reach(call, self._finish(call, None))
-        self.keep(self.note)
 
     def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
         """See `VectorBackend`."""
