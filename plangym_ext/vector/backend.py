@@ -180,6 +180,9 @@ class VectorBackend(ABC):
     ) -> None:
         """Bring rows to states; see `EnvRows.set_states`."""
 
+    def kill(self) -> None:  # noqa: B027 - in this process there is none
+        """End workers under a call of another thread, which fails; `close` follows."""
+
     @abstractmethod
     def close(self) -> None:
         """Release everything; further calls do nothing."""

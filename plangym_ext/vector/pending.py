@@ -51,6 +51,14 @@ class PendingCalls:
         if self._closed:
             raise VectorClosed(f"{where}: this vector env is closed. Make a new one.")
 
+    def check_not_closed_under(self, error: Exception) -> None:
+        """Tell of a call that failed for `error` that its workers were ended by another thread."""
+        if self._closed and not isinstance(error, VectorClosed):
+            raise VectorClosed(
+                "close: another thread has closed this vector env in the middle of this call. Make "
+                "a new one."
+            ) from error
+
     def check_idle(self, where: str) -> None:
         """Refuse another call before this one was waited for, and all calls once closed."""
         self.check_open(where)

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
     checked_actions,
@@ -37,6 +38,7 @@ from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.shown import infos_of, layout_of, listed_infos, some_infos
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
 from plangym_ext.vector.sub_envs.env_rows import OWN_CALLS
+from plangym_ext.workers.worker_handle import CLOSE_GRACE
 
 _SAME_STEP = AutoresetMode.SAME_STEP
 #: Which sub-envs a call is for; None for all.
@@ -128,8 +130,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             self._backend.keep(episodes)
             # Nor one after it: an interrupt then would be raised though the call has happened.
             _ = ~guard.lock
-        except BaseException:
+        except BaseException as error:
             guard.lock.release()
+            if isinstance(error, WorkerDied | EnvClosed):
+                self._pending.check_not_closed_under(error)
             raise
         return found
 
@@ -597,16 +601,33 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     # Life ---------------------------------------------------------------------------
 
     def close_extras(self, **kwargs: Any) -> None:  # noqa: ARG002 - gymnasium's signature
-        """Release everything; called once by `close`."""
+        """Release everything; called once by `close`.
+
+        Raises:
+            ConcurrentUse: another thread's call does not come to an end. No other call is taken.
+        """
         if hasattr(self, "_pending") and self._pending.name:
             gym.logger.warn(
                 f"Calling `close` while waiting for a pending call to `{self._pending.name}` to "
                 "complete. Its results are lost."
             )
-        # In this order: what was begun is forgotten before its workers are told to leave.
-        for part in ("_pending", "_backend"):
-            if hasattr(self, part):  # a vector env that was not built may be closed
-                getattr(self, part).close()
+        # A vector env that was not built may be closed.
+        if hasattr(self, "_pending"):
+            # First: what was begun is forgotten before its workers are told to leave, and another
+            # thread that steps in a loop is refused its next step.
+            self._pending.close()
+        if hasattr(self, "_one_caller"):
+            # No env is closed under a step.
+            with self._one_caller.after_interrupting(self._end_call, CLOSE_GRACE):
+                self._backend.close()
+
+    def _end_call(self) -> None:
+        """Wait for another thread's call to end by itself; where it is in workers, end these."""
+        lock = self._one_caller.lock
+        if lock.acquire(timeout=CLOSE_GRACE):
+            lock.release()
+        else:
+            self._backend.kill()
 
     def __reduce__(self) -> NoReturn:
         self._one_caller.__reduce__()

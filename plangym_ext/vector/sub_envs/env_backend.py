@@ -364,6 +364,10 @@ class EnvBackend(VectorBackend):
             log.mark_at(reached)
             self._reached[share.host] = reached
 
+    def kill(self) -> None:
+        """See `VectorBackend`."""
+        self._hosts.kill()
+
     def close(self) -> None:
         """See `VectorBackend`."""
         errors = self._hosts.close()  # observations that callers hold stay valid

@@ -170,6 +170,12 @@ class HostGroup:
             if isinstance(host, WorkerHost):
                 host.expire(message)
 
+    def kill(self) -> None:
+        """End workers under a call of another thread, which fails; `close` follows."""
+        for host in self.hosts:
+            if isinstance(host, WorkerHost):
+                host.worker.kill()
+
     def close(self) -> list[BaseException | None]:
         """Close all envs and return what each host raised; further calls do nothing."""
         # Told before any is waited for: workers leave beside each other.
