@@ -17,7 +17,7 @@ from same_results import assert_same
 
 import plangym_ext
 from plangym_ext import Kernel
-from plangym_ext.errors import InvalidAction
+from plangym_ext.errors import InvalidAction, ResetNeeded
 from plangym_ext.native.kernel.known import _registered, register_kernel
 from plangym_ext.registry import find_spec, make_gym
 
@@ -351,3 +351,26 @@ def test_a_call_that_sets_what_states_do_not_hold_is_refused():
         for _ in range(2):  # the second time it is there already
             venv.set_attr("state", [state, state])
         assert venv.get_attr("state")[0].tolist() == state.tolist()
+
+
+ASKED_TOO_EARLY = {
+    "render": lambda venv: venv.render(),
+    "state": lambda venv: venv.get_attr("state"),
+    "generator": lambda venv: venv.np_random,
+    "function": lambda venv: venv.call(lambda env: env.unwrapped.state),
+    "move": lambda venv: venv.call(lambda env: env.reset() and None),
+    "wrapped": lambda venv: venv.call("get_wrapper_attr", "state"),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED_TOO_EARLY.values(), ids=list(ASKED_TOO_EARLY))
+def test_rows_that_were_never_reset_show_nothing_of_the_env_proper(ask):
+    with plangym_ext.make_vec("CartPole-v1", 2, render_mode="rgb_array") as venv:
+        assert venv.backend == "kernel"
+        with pytest.raises(ResetNeeded, match="row 0 was never reset, so there is nothing"):
+            ask(venv)
+        # What is alike in all of them is told.
+        assert venv.get_attr("gravity") == venv.call("get_wrapper_attr", "gravity") == (9.8, 9.8)
+        assert venv.call(lambda env: env.unwrapped.gravity) == (9.8, 9.8)
+        venv.reset(seed=0)
+        ask(venv)

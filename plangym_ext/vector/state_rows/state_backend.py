@@ -16,6 +16,7 @@ from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.results import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
+from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import GroupedInfos
 from plangym_ext.vector.memory.step_out import StepOut
 from plangym_ext.vector.results import StepResults
@@ -27,6 +28,8 @@ from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
 from plangym_ext.vector.sub_envs.plain_attributes import changed_attributes, plain_attributes
 
 _COUNTS = ("n_step", "dt")
+#: Methods of an env that leave it where it is.
+_READING = ("get_wrapper_attr", "has_wrapper_attr")
 #: What an env may write into after it has given it away.
 _CHANGEABLE = (np.ndarray, np.random.Generator, list, dict, set, tuple)
 
@@ -346,15 +349,13 @@ class StateBackend(VectorBackend):
             return [self._kept.seed_of(row) for row in rows]
         found, moved, states = [], [], []
         for row in rows:
+            if self._kept.fresh[row]:
+                found.append(self._given_anyhow(row, name, args, kwargs))
+                continue
             self._visit(row)
-            env = self._gym_env
-            value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
-            # What is only read moves nothing, and a row that was never reset has no state.
-            moves = callable(value) and not self._kept.fresh[row]
-            before = plain_attributes(env) if moves else {}
-            given = value(*args, **kwargs) if callable(value) else value
-            # One env is brought to row after row: what it gave for one is changed by the next.
-            found.append(copy.deepcopy(given) if isinstance(given, _CHANGEABLE) else given)
+            before = plain_attributes(self._gym_env)
+            given, moves = self._given(name, args, kwargs)
+            found.append(given)
             if moves:
                 self._check_held(row, before)
                 moved.append(row)
@@ -362,6 +363,37 @@ class StateBackend(VectorBackend):
         if moved:
             self._kept.reach_each(moved, states, None)
         return found
+
+    def _given(self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
+        """Return what the env proper gives where it is, and whether that may have moved it."""
+        env = self._gym_env
+        value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
+        moves = callable(value)  # what is only read moves nothing
+        given = value(*args, **kwargs) if moves else value
+        # One env is brought to row after row: what it gave for one is changed by the next.
+        return copy.deepcopy(given) if isinstance(given, _CHANGEABLE) else given, moves
+
+    def _given_anyhow(
+        self, row: int, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return what the env proper gives whatever its episode: such a row has none yet.
+
+        Raises:
+            VectorResetNeeded: the episode decides about it, or it moves the env.
+        """
+        is_method = not callable(name) and callable(self._gym_env.get_wrapper_attr(name))
+        found, still = [], not is_method or name in _READING
+        for seed in (0, 1) if still else ():
+            before, *_ = self._env.reset(seed=seed)
+            found.append(self._given(name, args, kwargs)[0])
+            still = still and np.array_equal(before, self._env.get_state())
+        if still and _equal(*found):
+            return found[0]
+        what = getattr(name, "__qualname__", name)
+        raise VectorResetNeeded(
+            f"call: row {row} was never reset, so there is nothing of which {what!r} could be "
+            "asked. Call reset first."
+        )
 
     def _check_held(self, row: int, before: dict[str, Any]) -> None:
         """Refuse what a call has set that states do not hold: no row would be stepped with it.
