@@ -42,3 +42,20 @@ def seconds_or_none(where: str, value: Any) -> float | None:
             f"{where} must be a number of seconds above 0, or None for no limit; got {value!r}."
         )
     return float(value)
+
+
+def wait_or_none(where: str, value: Any) -> float | None:
+    """Return how many seconds a caller waits as a float, or None for as long as it takes.
+
+    Raises:
+        InvalidOption: it is no number from 0 on (NaN is not).
+    """
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    if isinstance(value, bool) or not is_number or not value >= 0:
+        raise InvalidOption(
+            f"{where} must be a number of seconds from 0 on, or None to wait as long as it takes; "
+            f"got {value!r}."
+        )
+    return float(value)

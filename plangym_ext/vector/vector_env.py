@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from plangym_ext.core.numbers import wait_or_none
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.states.envelope import stacked_rows
@@ -203,7 +204,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Raises:
             VectorTimeout: (`multiprocessing.TimeoutError`) so it was.
         """
-        return self._as_one(lambda: self._were_reset(self._pending.take("reset"), timeout))
+        # Before anything is taken: what was begun can still be waited for.
+        limit = wait_or_none("reset_wait: timeout", timeout)
+        return self._as_one(lambda: self._were_reset(self._pending.take("reset"), limit))
 
     def _were_reset(
         self, begun: Begun, timeout: float | None
@@ -356,10 +359,11 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         Raises:
             VectorPending: others were begun before that of `env_ids`.
         """
+        limit = wait_or_none("step_wait: timeout", timeout)
 
         def moving() -> tuple[StepResult, Episodes]:
             rows = None if env_ids is None else checked_rows(env_ids, self.num_envs)
-            return self._stepped(self._pending.take("step", rows), timeout)
+            return self._stepped(self._pending.take("step", rows), limit)
 
         return self._as_one(moving)
 
@@ -545,7 +549,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for the call; return what `call` returns; `timeout` as for `reset_wait`."""
-        return self._as_one(lambda: self._called(self._pending.take("call").call, timeout))
+        limit = wait_or_none("call_wait: timeout", timeout)
+        return self._as_one(lambda: self._called(self._pending.take("call").call, limit))
 
     def call_some(
         self, env_ids: Sequence[int], name: Any, *args: Any, **kwargs: Any

@@ -215,6 +215,26 @@ class Spoken(gym.Env):
 # Asynchronous calls -----------------------------------------------------------------
 
 
+@every_backend
+@pytest.mark.parametrize("name", ["reset", "step", "call"])
+@pytest.mark.parametrize("timeout", [-1, float("nan"), "a", True])
+def test_a_wrong_timeout_leaves_what_was_begun(options, name, timeout):
+    begin = {
+        "reset": lambda venv: venv.reset_async(seed=1),
+        "step": lambda venv: venv.step_async(np.zeros(2, int)),
+        "call": lambda venv: venv.call_async("get_wrapper_attr", "gravity"),
+    }
+    with cart_pole(2, **options) as venv:
+        venv.reset(seed=0)
+        pids = venv.worker_pids
+        begin[name](venv)
+        wait = getattr(venv, f"{name}_wait")
+        with pytest.raises(ValueError, match=rf"{name}_wait: timeout must be .* got {timeout!r}"):
+            wait(timeout=timeout)
+        wait(timeout=np.float32(60))
+        assert venv.worker_pids == pids
+
+
 @live_backends
 def test_what_is_begun_is_waited_for_in_turn(options):
     with cart_pole(2, **options) as venv, cart_pole(2) as plain:
