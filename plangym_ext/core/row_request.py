@@ -109,9 +109,11 @@ def checked_dt(dt: Any, num_rows: int | None, where: str) -> np.ndarray:
             f"got {held.shape} {held.dtype}"
         )
     # Below 1 no step would be taken and no observation come; above int32 it would wrap.
-    if held.size and (held.min() < 1 or held.max() > np.iinfo(np.int32).max):
+    most = np.iinfo(np.int32).max
+    if held.size and (held.min() < 1 or held.max() > most):
         raise ValueError(
-            f"{where}: dt must be at least 1 in every row; got {held.min()} to {held.max()}"
+            f"{where}: dt must be at most {most} and at least 1 in every row; "
+            f"got {held.min()} to {held.max()}"
         )
     return held.astype(np.int32)
 

@@ -367,6 +367,9 @@ class RowStepper(ABC):
             StateError: a state is damaged or belongs to another env.
             ValueError: not rows of bytes, or None among them.
         """
+        if isinstance(states, list | tuple) and not states:
+            # No rows say nothing of how wide they are.
+            states = np.zeros((0, self.state_width), np.uint8)
         rows = self.envelope.check(one_array(states, where), where)
         if rows.shape[1] > self.layout.state_width:
             # Captured by an equal env that has widened its rows.
@@ -386,6 +389,12 @@ class RowStepper(ABC):
         self, actions: Any, batch_shape: tuple[int, ...], where: str
     ) -> tuple[np.ndarray, ...]:
         """Return the leaf arrays of a batch of actions; see `check_actions`."""
+        if isinstance(actions, list) and not actions and len(batch_shape) == 1:
+            # As numpy has it, an empty list is one of floats.
+            action = self.layout.action
+            actions = action.join(
+                tuple(np.zeros((0, *leaf.shape), leaf.dtype) for leaf in action.leaves)
+            )
         return check_actions(self.layout.action, actions, batch_shape, where)
 
     def set_row_states(self, states: np.ndarray) -> None:
