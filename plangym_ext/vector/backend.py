@@ -128,7 +128,7 @@ class VectorBackend(ABC):
     @property
     @abstractmethod
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the workers, if there are any."""
+        """Process ids of the workers, if there are any; none once it is closed."""
 
     @abstractmethod
     def use(self, space: spaces.Space[Any]) -> None:

@@ -95,3 +95,10 @@ def test_a_worker_that_does_not_end_its_step_is_ended():
     assert time.monotonic() - began < 5
     assert isinstance(errors[0], EnvClosed)
     assert "another thread has closed this vector env in the middle" in str(errors[0])
+
+
+def test_a_closed_vector_env_has_no_workers():
+    venv = plangym_ext.make_vec(Slow, 2, state="off", n_workers=2)
+    assert len(venv.worker_pids) == 2
+    venv.close()
+    assert venv.worker_pids == ()

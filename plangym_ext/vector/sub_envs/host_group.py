@@ -59,6 +59,7 @@ class HostGroup:
         self._hosted = [HostedRows(makes[r.start : r.stop], r.start, settings) for r in self.ranges]
         self.hosts: list[RowHost] = []
         self._block: SharedBlock | None = None
+        self._closed = False
 
     def build(self) -> None:
         """Build the envs; `close` has to be called if it fails.
@@ -144,6 +145,8 @@ class HostGroup:
     @property
     def worker_pids(self) -> tuple[int, ...]:
         """See `VectorBackend`."""
+        if self._closed:
+            return ()
         workers = [host.worker for host in self.hosts if isinstance(host, WorkerHost)]
         return tuple(worker.process.pid for worker in workers)
 
@@ -182,6 +185,7 @@ class HostGroup:
         for host in self.hosts:
             host.begin_close()
         errors = [host.close() for host in self.hosts]
+        self._closed = True
         if self._block is not None:
             self._block.close()  # views of it stay valid
             self._block = None
