@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
+
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least, seconds_or_none
@@ -173,7 +175,8 @@ class ParallelEnv(WorkerStepper, BackendEnv):
     @property
     def plan_env(self) -> GymEnv:
         """The local env that `reset`, `step` and `set_state` move."""
-        if self._closed or self._plan_env is None:
+        # One that is closed says so itself, and which method was called.
+        if self._plan_env is None:
             self.setup()
         assert self._plan_env is not None
         return self._plan_env
@@ -203,11 +206,17 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             self._batch_env._end_abandoned()
 
     def _owner(self) -> BatchEnv:
+        self.plan_env._check_open("step_batch")
         batch_env, here = self.batch_env, self.plan_env.state_width
         # Either side's states may have grown since; or an interrupt came before both were told.
         if here != batch_env.state_width:
             self.widen(max(here, batch_env.state_width))
         return batch_env
+
+    def set_row_states(self, states: np.ndarray) -> None:
+        """Continue rows from states; see `RowStepper.set_row_states`."""
+        self.plan_env._check_open("set_state")
+        super().set_row_states(states)
 
     def _widened(self, width: int) -> None:
         """Note that the workers have made their rows wider."""

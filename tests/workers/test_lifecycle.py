@@ -245,7 +245,8 @@ def test_use_after_close_is_refused(call, n_workers):
         "state": lambda: env.set_state(state),
         "setup": lambda: env.get_state(),
     }
-    with pytest.raises(EnvClosed, match=r"closed\. Make a new one"):
+    named = {"rollout": "step_batch", "state": "set_state", "setup": "get_state"}.get(call, call)
+    with pytest.raises(EnvClosed, match=rf"^{named}: .* closed\. Make a new one"):
         calls[call]()
 
 
