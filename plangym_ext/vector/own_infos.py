@@ -6,13 +6,20 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.errors import InvalidObservation
+
 
 def own_info(info: dict[str, Any]) -> dict[str, Any]:
     """Return an info that stays as it is, whatever its env, or another one, writes to later.
 
     Envs give away a dict or an array that they fill anew in each step, and sub-envs may share it.
     Values that cannot be written to cost nothing; objects of other classes are the same ones.
+
+    Raises:
+        InvalidObservation: it is no dict.
     """
+    if not isinstance(info, dict):
+        raise InvalidObservation(f"info: expected a dict; got {info!r}. Correct the env.")
     return {key: _own(value) for key, value in info.items()}
 
 

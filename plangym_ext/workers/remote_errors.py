@@ -35,6 +35,7 @@ class ErrorReport:
         pickled: the exception itself, or None if it does not pickle.
         row: row of the batch that was being run, or None.
         action: its action, as text.
+        notes: of one that does not pickle.
     """
 
     type_name: str
@@ -42,6 +43,7 @@ class ErrorReport:
     pickled: bytes | None
     row: int | None = None
     action: str = ""
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, error: BaseException, row: int | None = None, action: object = "") -> ErrorReport:
@@ -52,7 +54,8 @@ class ErrorReport:
         name = type(error).__qualname__
         if data is None and isinstance(error, SystemExit):
             name = f"sys.exit({error.code!r})"
-        return cls(name, text, data, row, str(action))
+        notes = () if data is not None else tuple(map(str, getattr(error, "__notes__", ())))
+        return cls(name, text, data, row, str(action), notes)
 
     def rebuild(self, where: str) -> BaseException:
         """Return the exception in this process, with a note on where it came from.
@@ -72,6 +75,8 @@ class ErrorReport:
                 error = None
         if not isinstance(error, BaseException):
             error = WorkerError(f"{self.type_name} in {where}; its traceback follows as the cause")
+            for note in self.notes:
+                add_note(error, note)
         place = "" if self.row is None else f", row {self.row}, action {self.action}"
         add_note(error, f"raised in {where}{place}")
         error.__cause__ = RemoteTraceback(self.text)

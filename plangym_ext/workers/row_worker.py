@@ -15,7 +15,7 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.row_loop import RowError, RowLoop, row_error
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.workers.batch_layout import worker_lines
+from plangym_ext.workers.batch_layout import NO_ROW, worker_lines
 from plangym_ext.workers.channel import Channel, Message, Plain
 from plangym_ext.workers.protocol import (
     CLOSED,
@@ -89,7 +89,7 @@ class Worker:
     def _close(self) -> None:
         try:
             self._env.close()
-        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+        except BaseException as error:  # any error of the env belongs to the caller
             self._channel.try_send(_problem(CLOSED, error))
 
     def _ready(self) -> int:
@@ -168,15 +168,18 @@ class Worker:
             self._heed()
             request, layout, *_ = claim
             claims, begun, kind = Claims(queue, claim), time.monotonic_ns(), DONE
+            loop: RowLoop | None = None
             try:
                 loop = self._env.loop(layout)
                 for first, stop in claims:
                     loop.run(first, stop)
                 own = _pickled_own(loop.batch)
-            except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+            # Any error of the env belongs to the caller. An interrupt is the env's own, too: this
+            # process ignores the signal.
+            except BaseException as error:
                 # The batch has failed: what no worker has begun need not be run.
                 queue.discard()
-                self._channel.send(_problem(request, error))
+                self._channel.send(_problem(request, _of_row(loop, error)))
                 kind = FAILED
             else:
                 if own:
@@ -208,9 +211,18 @@ class Worker:
             answer: Any = function(*args)
             if type(answer) is bytes:
                 answer = Value(request, answer)
-        except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
+        except BaseException as error:  # any error of the env belongs to the caller
             answer = _problem(request, error)
         self._channel.send(answer)
+
+
+def _of_row(loop: RowLoop | None, error: BaseException) -> BaseException:
+    """Return an error as that of the row that was being run, where its loop has let it pass."""
+    if loop is None or isinstance(error, Exception):
+        return error
+    progress = loop.batch.progress
+    row, progress[0] = int(progress[0]), NO_ROW
+    return error if row == NO_ROW else row_error(loop.batch, row, error)
 
 
 def _problem(request: int, error: BaseException) -> Failure | TooWide:

@@ -163,12 +163,12 @@ class EnvRows:
                 obs, info = self.envs[row].reset(seed=seed, options=options)
                 self._fresh[row] = False
                 put(first + row, obs)
-            except (Exception, SystemExit) as error:
+                if info:
+                    infos.append((k, own_info(info)))
+            except BaseException as error:
                 add_note(error, f"while row {first + row} was reset, seed {seed}")
                 raise
             rewards[row], terminations[row], truncations[row] = 0.0, False, False
-            if info:
-                infos.append((k, own_info(info)))
             if not is_array:
                 shown.extend(obs_rows((first + row,)))
         return self._reply(rows, infos, [], shown, capture)
@@ -225,15 +225,15 @@ class EnvRows:
                     if same_step and (ended or cut):
                         # Copied: the env may use its memory again.
                         final = self._put_final(k, row, obs, out)
-                        finals.append((k, final, copy.deepcopy(info)))
+                        finals.append((k, final, copy.deepcopy(own_info(info) if info else {})))
                         obs, info = env.reset()
                         self._fresh[row] = False
                 put(first + row, obs)
-            except (Exception, SystemExit) as error:
+                if info:
+                    infos.append((k, own_info(info)))
+            except BaseException as error:
                 self._explain(error, rows[k:], action)
                 raise
-            if info:
-                infos.append((k, own_info(info)))
             # Else it lies in memory already. As it was put there: the next row may write to `obs`.
             if not is_array:
                 shown.extend(obs_rows((first + row,)))

@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
 
             worker = Worker(channel, pickle.loads(start.constructor))
             description = pickled(worker.description())
-        except (Exception, SystemExit) as error:  # whatever the caller's constructor raises
+        except BaseException as error:  # whatever the caller's constructor raises
             channel.send(Failure(READY, ErrorReport.of(error)))
             return 1
         channel.send(Value(READY, description))
