@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import inspect
 import math
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -79,6 +80,8 @@ class Planner(ABC):
         """Check the options; derived planners check theirs after these."""
         self._kept: Kept = NothingKept()
         self._planned_with: tuple[Any, ...] | None = None
+        #: What looks at the spaces of those that are asked about observations.
+        self._space_checks: list[Callable[[Any], None]] = []
         self._check_switches()
         self.discount = self._number("discount", 0.0, 1.0)
         if self.max_model_steps is not None:
@@ -229,9 +232,10 @@ class Planner(ABC):
     def _take_options(self) -> None:
         """Check the options again if one may have been assigned since that was done."""
         now = _values(self)
-        before = self._planned_with or (None,) * len(now)
-        # By identity: of arrays and functions there may be no other equality.
-        if any(a is not b for a, b in zip(now, before, strict=True)):
+        before = self._planned_with
+        # By identity: of arrays and functions there may be no other equality. In C, as a short
+        # plan takes no longer than thirty comparisons of Python's.
+        if before is None or not all(map(operator.is_, now, before)):
             kept, made_for = self._kept, self._made_for
             self.__post_init__()
             self._made_for = self._memory_options()
@@ -239,6 +243,10 @@ class Planner(ABC):
             if made_for is not None and made_for == self._made_for:
                 self._kept = kept
             now = _values(self)
+            asked = (
+                getattr(self, name, None) for name in ("evaluator", "rollout_policy", "policy")
+            )
+            self._space_checks = [one.check_space for one in asked if hasattr(one, "check_space")]
         self._planned_with = now
 
     def _memory_options(self) -> tuple[Any, ...] | None:
@@ -247,10 +255,9 @@ class Planner(ABC):
 
     def _check_observations(self, env: SearchModel) -> None:
         """Have the functions that are asked about observations refuse those they cannot take."""
-        space = getattr(env, "observation_space", None)
-        for name in ("evaluator", "rollout_policy", "policy"):
-            check = getattr(getattr(self, name, None), "check_space", None)
-            if check is not None and space is not None:
+        space = getattr(env, "observation_space", None) if self._space_checks else None
+        if space is not None:
+            for check in self._space_checks:
                 check(space)
 
     @abstractmethod

@@ -68,7 +68,9 @@ class PlanRequest:
                 f"{self.planner}: env must step batches from states, as what plangym_ext.make "
                 f"returns does; got {self.env}. Make it with plangym_ext.make."
             )
-        if not isinstance(rngs, Sequence) or not all(isinstance(rng, Rng) for rng in rngs):
+        kinds = {*map(type, rngs)} if isinstance(rngs, Sequence) else {None}
+        # By their classes, of which there is one, as a rule.
+        if not all(kind is not None and issubclass(kind, Rng) for kind in kinds):
             raise WrongKind(
                 f"{self.planner}: rngs must be a list of numpy generators, one per state; got "
                 f"{rngs!r}. np.random.default_rng(seed).spawn({len(states)}) makes that many."

@@ -234,35 +234,28 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
     batch, _, num_actions = tree.children.shape
     # Filled by one kernel over all roots.
     visits = np.empty((batch, num_actions), np.int64)
-    q = np.empty((batch, num_actions))
+    q, weights = np.empty((2, batch, num_actions))
     best = np.empty(batch, np.int64)
-    summarize(tree, visits, q, best)
-    if (best == NO_ACTION).any():
+    summarize(tree, visits, q, weights, best)
+    if NO_ACTION in best.tolist():
         raise no_legal_action("search", np.flatnonzero(best == NO_ACTION))
-    best, weights = _chosen(search, visits, q, best)
+    best, weights = _chosen(search, visits, q, weights, best)
     # Numbers of Python's all at once: one by one they take as long as a fast search.
     actions = (search.first_action + best).tolist()
     values, budgets = tree.q[:, ROOT].tolist(), search.costs.budgets(seconds)
-    return [
-        Plan(
-            action=actions[b],
-            value=values[b],
-            budget=budgets[b],
-            visits=visits[b],
-            q=q[b],
-            weights=weights[b],
-            full=full,
-            chosen_by_visits=settings.choice == "visits" and search.soft is None,
-            tree=exported(tree, b) if settings.return_tree else None,
-        )
-        for b, full in enumerate(search.cut_short().tolist())
-    ]
+    trees = [exported(tree, b) if settings.return_tree else None for b in range(batch)]
+    by_visits = settings.choice == "visits" and search.soft is None
+    full = search.cut_short().tolist()
+    columns = actions, values, budgets, visits, q, weights, [None] * batch, full, trees
+    # In the order of the fields: by their names it takes a third longer, for every tree.
+    return [Plan(*fields, by_visits) for fields in zip(*columns, strict=True)]
 
 
 def _chosen(
     search: Search,
     visits: npt.NDArray[np.int64],
     q: npt.NDArray[np.float64],
+    weights: npt.NDArray[np.float64],
     most_visited: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the actions `[B]` to play and a policy `[B, A]`.
@@ -271,9 +264,10 @@ def _chosen(
         search: whose rules say how they are chosen.
         visits: `[B, A]` of the roots' actions.
         q: `[B, A]` their mean returns, NaN where never tried.
+        weights: `[B, A]` their shares, which other policies are written over.
         most_visited: `[B]` the action with most of them.
     """
-    best, weights = most_visited, visits / visits.sum(axis=1, keepdims=True)
+    best = most_visited
     if search.soft is not None:
         soft_summary(search.tree, search.soft, weights, best)
     if search.halving is not None:

@@ -250,7 +250,7 @@ def backup(tree: Tree, rows: Array, leaves: Array) -> None:
 
 
 @kernel
-def summarize(tree: Tree, visits: Array, q: Array, best: Array) -> None:
+def summarize(tree: Tree, visits: Array, q: Array, weights: Array, best: Array) -> None:
     """Read off every root: how often each action was tried, and what it gave.
 
     The best action has most visits, then the highest q, then comes first in
@@ -260,10 +260,12 @@ def summarize(tree: Tree, visits: Array, q: Array, best: Array) -> None:
         tree: the trees.
         visits: `[B, A]` int64, written.
         q: `[B, A]` float64, written; NaN where never tried.
+        weights: `[B, A]` float64, written: shares of the visits; of none the zeros that they are.
         best: `[B]` int64, written; -1 if nothing was tried.
     """
     for b in range(len(best)):
         best[b] = NO_ACTION
+        total = 0
         for i in range(tree.order.shape[1]):
             a = tree.order[b, i]
             child = tree.children[b, ROOT, a]
@@ -272,6 +274,7 @@ def summarize(tree: Tree, visits: Array, q: Array, best: Array) -> None:
             if child == UNVISITED or tree.visits[b, child] == 0:
                 continue
             visits[b, a] = tree.visits[b, child]
+            total += visits[b, a]
             q[b, a] = tree.q[b, child]
             top = best[b]
             if (
@@ -280,6 +283,8 @@ def summarize(tree: Tree, visits: Array, q: Array, best: Array) -> None:
                 or (visits[b, a] == visits[b, top] and q[b, a] > q[b, top])
             ):
                 best[b] = a
+        for a in range(visits.shape[1]):
+            weights[b, a] = visits[b, a] / max(total, 1)
 
 
 @kernel

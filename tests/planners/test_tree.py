@@ -222,11 +222,14 @@ def test_best_action_has_most_visits_then_q_then_comes_first_in_order(run):
     tree.order[1] = [0, 2, 1, 3]
     tree.order[2] = [3, 2, 1, 0]
     visits, q, best = np.empty((4, 4), np.int64), np.empty((4, 4)), np.empty(4, np.int64)
-    run(tree, visits, q, best)
+    weights = np.empty((4, 4))
+    run(tree, visits, q, weights, best)
     np.testing.assert_array_equal(best, [2, 2, 3, NO_ACTION])
     np.testing.assert_array_equal(visits, tree.visits[:, 1:])
     np.testing.assert_array_equal(q[:3], tree.q[:3, 1:])
     assert np.isnan(q[3]).all()
+    np.testing.assert_array_equal(weights[:3], visits[:3] / visits[:3].sum(axis=1, keepdims=True))
+    np.testing.assert_array_equal(weights[3], 0.0)
 
 
 @both(reroot)
