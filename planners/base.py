@@ -336,14 +336,14 @@ def as_planner(player: Any) -> Any:
 
 
 @functools.cache
-def _names(cls: type[Planner]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(cls))
+def _reader(cls: Any) -> Callable[[Planner], tuple[Any, ...]]:
+    # Every planner has more options than one, for which no tuple would be returned.
+    return operator.attrgetter(*(field.name for field in dataclasses.fields(cls)))
 
 
 def _values(planner: Planner) -> tuple[Any, ...]:
     """Return the values of all options; looked up at every plan, so without `dataclasses`."""
-    held = vars(planner)
-    return tuple([held[name] for name in _names(type(planner))])
+    return _reader(type(planner))(planner)
 
 
 def _with_compiling(plans: list[Plan], seconds: float) -> list[Plan]:

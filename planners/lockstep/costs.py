@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -51,10 +52,8 @@ class Costs:
     def budgets(self, seconds: float) -> list[Budget]:
         """Return what each of the B plans has cost; each has an equal share of `seconds`."""
         share = seconds / self.counts.shape[1]
-        return [
-            Budget(steps, nodes, asked, back, share)
-            for steps, nodes, asked, back in self.counts.T.tolist()
-        ]
+        # Rows of `counts` are the first fields of a budget, in their order.
+        return [*map(Budget, *self.counts.tolist(), itertools.repeat(share))]
 
     def subset(self, rows: npt.NDArray[np.intp]) -> Costs:
         """Return a copy of the counters of the trees `rows` `[n]`."""
