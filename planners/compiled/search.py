@@ -148,7 +148,7 @@ class CompiledSearch:
         """
         self.search.finish_all()
         more = self._run(timed)
-        return run_wave() if self._job.left.any() else more
+        return run_wave() if np.count_nonzero(self._job.left) else more
 
     def _run(self, timed: bool) -> bool:
         """Run many waves in compiled code; return whether there may be more."""

@@ -83,7 +83,7 @@ class Search:
         self._two_players = num_players(self.model) == 2
         batch, width = request.states.shape
         self.tree = new_tree(batch, settings.capacity, num_actions)
-        self._is_new = True
+        self._is_new, self._in_order = True, np.arange(num_actions)
         nodes = settings.capacity if settings.stores_states else 1
         self.states = self._states(batch, nodes, width, num_actions)
         self.rngs: Sequence[Rng] = ()
@@ -133,7 +133,7 @@ class Search:
         # Ties are broken at random, or else an action would be preferred for its index
         # wherever rewards are rare; one order per plan keeps the kernels free of random
         # numbers.
-        self.tree.order[:] = np.arange(self.tree.order.shape[1])
+        self.tree.order[:] = self._in_order
         for rng, order in zip(self.rngs, self.tree.order, strict=True):
             rng.shuffle(order)
         self._put_roots(request)
