@@ -53,6 +53,10 @@ class Costs:
         """Return what each of the B plans has cost; each has an equal share of `seconds`."""
         share = seconds / self.counts.shape[1]
         # Rows of `counts` are the first fields of a budget, in their order.
+        batch = self.counts.shape[1]
+        if batch > 1 and not np.count_nonzero(self.counts != self.counts[:, :1]):
+            # As a rule all have cost the same, and one that never changes will do for them.
+            return [Budget(*self.counts[:, 0].tolist(), share)] * batch
         return [*map(Budget, *self.counts.tolist(), itertools.repeat(share))]
 
     def subset(self, rows: npt.NDArray[np.intp]) -> Costs:
