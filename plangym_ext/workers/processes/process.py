@@ -20,13 +20,12 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from plangym_ext.core.own_process import each_in_child
 from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
 from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelFull, wait_readable
+from plangym_ext.workers.processes import by_value
 from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.processes.fork_server import UNKNOWN_STATUS, ForkedProcess, forked_worker
 from plangym_ext.workers.processes.program import STACK_SIGNAL
@@ -96,7 +95,7 @@ class WorkerProcess:
         # Its death is seen by the first wait, and so is that it reads nothing.
         with contextlib.suppress(ChannelClosed, ChannelFull):
             # Pickled by value, so that families of the caller's own script are found there.
-            families = cloudpickle.dumps(custom_families())
+            families = by_value.dumps(custom_families())
             registered = Registrations.of_this_process()
             # Proxies of a `multiprocessing.Manager` that an env holds prove who they are with it.
             keys = trust.session_key(), bytes(multiprocessing.current_process().authkey)
@@ -233,8 +232,7 @@ def pickled_constructor(constructor: Any, index: int) -> bytes:
             f"got {constructor!r}"
         )
     try:
-        data: bytes = cloudpickle.dumps(constructor, protocol=5)
-        return data
+        return by_value.dumps(constructor)
     except Exception as error:  # whatever a captured object's reduction raises
         raise TypeError(
             f"worker {index}: constructor {constructor!r} cannot be pickled: {error}. "

@@ -164,11 +164,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def _pickled(value: Any) -> bytes | str:
-    import cloudpickle  # here: no worker needs it
+    from plangym_ext.workers.processes import by_value  # here: no worker needs cloudpickle
 
     try:
-        data: bytes = cloudpickle.dumps(value, protocol=5)
-        return data
+        return by_value.dumps(value)
     except Exception as error:  # whatever an object's own reduction raises
         return f"it cannot be pickled: {error}"
 

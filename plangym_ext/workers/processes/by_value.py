@@ -1,0 +1,34 @@
+"""Objects that travel to workers by cloudpickle, their classes by value, with their full names."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import cloudpickle
+
+
+def dumps(value: Any) -> bytes:
+    """Return the cloudpickle of a value; classes that travel by value keep their names.
+
+    cloudpickle makes `Board.Cell` of a script a class `Cell`. States name classes, so those of
+    the caller and those of workers have to call them alike.
+
+    Raises:
+        Exception: whatever a captured object's reduction raises.
+    """
+    with io.BytesIO() as file:
+        _Pickler(file, protocol=5).dump(value)
+        return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def reducer_override(self, obj: Any) -> Any:
+        found = super().reducer_override(obj)
+        # Of a class by value. An enumeration is made with its full name anyhow.
+        if not (isinstance(found, tuple) and isinstance(obj, type)) or (
+            getattr(found[0], "__name__", "") != "_make_skeleton_class"
+        ):
+            return found
+        make, args, (attributes, slots), *others = found
+        return make, args, ({**attributes, "__qualname__": obj.__qualname__}, slots), *others
