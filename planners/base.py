@@ -243,11 +243,14 @@ class Planner(ABC):
             if made_for is not None and made_for == self._made_for:
                 self._kept = kept
             now = _values(self)
-            asked = (
-                getattr(self, name, None) for name in ("evaluator", "rollout_policy", "policy")
-            )
-            self._space_checks = [one.check_space for one in asked if hasattr(one, "check_space")]
+            self._space_checks = self._found_space_checks()
         self._planned_with = now
+
+    def _found_space_checks(self) -> list[Callable[[Any], None]]:
+        """Return what looks at the spaces of those that are asked about observations."""
+        names = "evaluator", "rollout_policy", "policy"
+        asked: list[Any] = [getattr(self, name, None) for name in names]
+        return [one.check_space for one in asked if hasattr(one, "check_space")]
 
     def _memory_options(self) -> tuple[Any, ...] | None:
         """Return the options that what is kept is made for; None: all of them."""

@@ -56,7 +56,8 @@ class Costs:
         batch = self.counts.shape[1]
         if batch > 1 and not np.count_nonzero(self.counts != self.counts[:, :1]):
             # As a rule all have cost the same, and one that never changes will do for them.
-            return [Budget(*self.counts[:, 0].tolist(), share)] * batch
+            steps, nodes, asked, back = self.counts[:, 0].tolist()
+            return [Budget(steps, nodes, asked, back, share)] * batch
         return [*map(Budget, *self.counts.tolist(), itertools.repeat(share))]
 
     def subset(self, rows: npt.NDArray[np.intp]) -> Costs:
