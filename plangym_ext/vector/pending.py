@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 
+from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.vector.errors import VectorClosed, VectorPending
 from plangym_ext.vector.memory.step_out import StepOut
 
@@ -51,9 +52,10 @@ class PendingCalls:
         if self._closed:
             raise VectorClosed(f"{where}: this vector env is closed. Make a new one.")
 
-    def check_not_closed_under(self, error: Exception) -> None:
+    def check_not_closed_under(self, error: BaseException) -> None:
         """Tell of a call that failed for `error` that its workers were ended by another thread."""
-        if self._closed and not isinstance(error, VectorClosed):
+        ended = isinstance(error, WorkerDied | EnvClosed) and not isinstance(error, VectorClosed)
+        if self._closed and ended:
             raise VectorClosed(
                 "close: another thread has closed this vector env in the middle of this call. Make "
                 "a new one."

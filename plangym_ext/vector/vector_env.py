@@ -12,7 +12,6 @@ from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.numbers import wait_or_none
 from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.errors import EnvClosed, WorkerDied
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
     checked_actions,
@@ -133,8 +132,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             _ = ~guard.lock
         except BaseException as error:
             guard.lock.release()
-            if isinstance(error, WorkerDied | EnvClosed):
-                self._pending.check_not_closed_under(error)
+            self._pending.check_not_closed_under(error)
             raise
         return found
 
@@ -372,8 +370,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         results = self._backend.finish_rows(call, timeout)
         whole = isinstance(rows, range)
         rewards, terminations, truncations = results[:3]
-        over = terminations | truncations
-        episodes = self._episodes.stepped(rows, over, self.autoreset_mode)
+        episodes = self._episodes.stepped(rows, terminations | truncations, self.autoreset_mode)
         infos = self._infos(rows, wanted_of(results, out), some=not whole)
         obs = results.batch
         # `copy=False` promises the memory itself, which a backend's fresh array is not.
