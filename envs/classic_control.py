@@ -12,6 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from plangym_ext.errors import DamagedState
 from plangym_ext.states.part import StatePart
 from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
@@ -49,6 +50,9 @@ _CONSTANTS = (
     "torque_noise_max",
     "x_threshold",
 )
+#: Greatest angle and speed of an Acrobot that is restored. It goes back turn by turn, and would not
+#: end where a turn is less than the last digit of an angle.
+FARTHEST = 1e4
 # What an env may hold beside its vector, a number or None: its type in a state.
 _OPTIONAL = {"steps_beyond_terminated": "q", "last_u": "d"}
 
@@ -70,6 +74,7 @@ class ClassicControlPart(StatePart):
         self._bytes = self._vector.data.cast("B")
         self._around = struct.Struct(f"<BB{len(self._bytes)}x{last}")
         self._rng = GeneratorBytes()
+        self.may_refuse = hasattr(env, "book_or_nips")
         self.width = self._size + RNG_BYTES
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
@@ -93,10 +98,12 @@ class ClassicControlPart(StatePart):
         """Set vector, optional field and generator."""
         env = self._env
         kind, is_held, *value = self._around.unpack_from(buffer, offset)
-        if self._optional is not None:
-            setattr(env, self._optional, value[0] if is_held else None)
         start = offset + _VECTOR_AT
         self._bytes[:] = buffer[start : start + len(self._bytes)]
+        if self.may_refuse:
+            self._check_turns()
+        if self._optional is not None:
+            setattr(env, self._optional, value[0] if is_held else None)
         if kind == FLOAT64:
             env.state = self._vector.copy()
         elif kind == FLOAT32:
@@ -104,6 +111,19 @@ class ClassicControlPart(StatePart):
         else:
             env.state = tuple(self._vector.tolist())
         return self._rng.restore(env.np_random, buffer, offset + self._size)
+
+    def _check_turns(self) -> None:
+        """Refuse an Acrobot that no step would bring back to where angles are.
+
+        Raises:
+            DamagedState: an angle or speed is beyond `FARTHEST`, or no number.
+        """
+        numbers = self._vector.tolist()
+        if not all(abs(number) <= FARTHEST for number in numbers):
+            raise DamagedState(
+                f"Acrobot: angles and speeds of a state must be at most {FARTHEST:g}; got "
+                f"{numbers}. Pass a row from get_state."
+            )
 
     def covers(self, name: str, value: Any) -> bool:
         """Return whether it is the vector, the optional field or the generator."""

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import DamagedState, IncompleteState
 from plangym_ext.states.part import StatePart, StateTooWide
 from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
@@ -103,6 +103,10 @@ class SquarePart(StatePart):
         }
 
 
+_CARDS = {*range(1, 11)}
+_SUITS, _FACES = {*"CDHS"}, {*"A23456789JQK"}
+
+
 class BlackjackPart(StatePart):
     """Codec of Blackjack: both hands in the order of their cards, the card that is drawn.
 
@@ -110,6 +114,7 @@ class BlackjackPart(StatePart):
     """
 
     fixes_fields = True
+    may_refuse = True
 
     # Number of the player's and the dealer's cards, suit and face of the dealer's first.
     _layout = struct.Struct("<HHcc")
@@ -146,13 +151,21 @@ class BlackjackPart(StatePart):
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Set generator and hands."""
         env = self._env
-        player, dealer, suit, face = self._layout.unpack_from(buffer, offset)
-        start = self._rng.restore(env.np_random, buffer, offset + self._layout.size)
+        player, dealer, *shown = self._layout.unpack_from(buffer, offset)
+        start = offset + self._layout.size + RNG_BYTES
         middle, stop = start + player, start + player + dealer
-        env.player = list(buffer[start:middle])
-        env.dealer = list(buffer[middle:stop])
-        env.dealer_top_card_suit = suit.decode()
-        env.dealer_top_card_value_str = face.decode()
+        # Before anything is set: what is refused leaves the env where it was.
+        hands = list(buffer[start:middle]), list(buffer[middle:stop])
+        suit, face = (letter.decode("latin-1") for letter in shown)
+        whole = stop <= len(buffer) and all(hands) and {*hands[0], *hands[1]} <= _CARDS
+        if not whole or suit not in _SUITS or face not in _FACES:
+            raise DamagedState(
+                f"Blackjack: a state must have cards of 1 to 10 on both hands, and a suit and a "
+                f"face; got {hands}, {suit!r} and {face!r}. Pass a row from get_state."
+            )
+        self._rng.restore(env.np_random, buffer, offset + self._layout.size)
+        env.player, env.dealer = hands
+        env.dealer_top_card_suit, env.dealer_top_card_value_str = suit, face
         return stop
 
     def covers(self, name: str, value: Any) -> bool:

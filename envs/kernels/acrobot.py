@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.envs.classic_control import FLOAT32, FLOAT64
+from plangym_ext.envs.classic_control import FARTHEST, FLOAT32, FLOAT64
 from plangym_ext.envs.kernels.classic_state import classic_state, number
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
@@ -69,7 +69,16 @@ def kernel(env: Any) -> Kernel:
         inertia_2=m2 * lc2**2 + moment,
         square=2.0,
     )
-    return Kernel(classic_state(4), step, reset, observe, params)
+    return Kernel(classic_state(4), step, reset, observe, params, check=check)
+
+
+def check(state: Any, params: Any) -> bool:
+    """Return whether the next angles can be wrapped by as many turns as take no time."""
+    for k in range(4):  # noqa: SIM110 - compiled code has no generators
+        # So that a NaN is none, too.
+        if not abs(state["vector"][k]) <= FARTHEST:
+            return False
+    return True
 
 
 @compiled

@@ -222,8 +222,7 @@ class GymEnv(LocalStepper, PlanEnv):
 
     def _set_env_state(self, state: np.ndarray) -> None:
         self._check_open("set_state")
-        self.codec.restore(state.data, HEADER)
-        self.codec.put_back_fields()
+        self._live.bring(state, is_reset=self.is_reset)
         self.is_reset = True
 
     def render(self) -> Any:

@@ -133,6 +133,11 @@ class StateCodec:
         if self._watched is not None:
             self._watched.put_back()
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a part may refuse a state that is whole, when others are set."""
+        return any(part.may_refuse for part in self.parts)
+
     def check_fields(self) -> None:
         """Refuse to capture what was set from outside and states do not hold.
 

@@ -6,6 +6,7 @@ every sub-env of a vector env. What the env and its wrappers refer to is never c
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import gymnasium as gym
@@ -84,9 +85,28 @@ class LiveState:
         row = self.envelope.check(np.asarray(state)[None], where)[0]
         if len(row) > self.envelope.width:
             self.widen(len(row))
-        # Owned: what is restored may keep views of it.
-        self.codec.restore(row.copy().data, HEADER)
-        self.codec.put_back_fields()
+        self.bring(row)
+
+    def bring(self, row: np.ndarray, *, is_reset: bool = True) -> None:
+        """Bring the env to a state that was checked, or leave it where it is if that is refused.
+
+        Args:
+            row: `[S]` uint8.
+            is_reset: whether the env is anywhere.
+        """
+        here: np.ndarray | None = None
+        if is_reset and self.codec.may_refuse:
+            # Where it is may be no place for a capture, as after an edit: then it goes nowhere.
+            with contextlib.suppress(Exception):
+                here = self.capture()
+        try:
+            # Owned: what is restored may keep views of it.
+            self.codec.restore(row.copy().data, HEADER)
+            self.codec.put_back_fields()
+        except Exception:
+            if here is not None:
+                self.codec.restore(here.data, HEADER)
+            raise
 
 
 def state_identity(env: gym.Env[Any, Any], codec: StateCodec, name: str) -> dict[str, Any]:

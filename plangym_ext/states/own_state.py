@@ -30,6 +30,7 @@ class OwnStatePart(StatePart):
     """
 
     method = "own"
+    may_refuse = True
 
     def __init__(self, layer: Any) -> None:
         names = offers_state(layer)

@@ -28,6 +28,7 @@ class StatePart(ABC):
         canonical: whether equal states are equal bytes; it may cease to be so.
         fixes_fields: whether the numbers among the layer's attributes that it does not cover are
             never changed by the layer itself; see `FixedFields`.
+        may_refuse: whether `restore` may refuse bytes that are whole, when other parts are set.
     """
 
     width: int
@@ -35,6 +36,7 @@ class StatePart(ABC):
     exact: bool = True
     canonical: bool = True
     fixes_fields: bool = False
+    may_refuse: bool = False
 
     @abstractmethod
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -56,12 +55,14 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
     """
     try:
         # A tree is numbers: a file that holds pickled objects would run code as it is read.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as found:
-            columns: dict[str, Any] = {name: found[name] for name in found.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        with open(path, "rb") as file:
+            columns = _read(file)
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except Exception as error:  # zipfile and zlib raise what they please for damaged files
         raise ValueError(f"read_tree: {path} is no tree of write_tree: {error}") from error
     missing = {"format", *_DTYPES} - columns.keys()
-    if missing or columns["format"] != FORMAT:
+    if missing or columns["format"].shape != () or columns["format"] != FORMAT:
         raise ValueError(
             f"read_tree: {path} must have format {FORMAT} and the columns {', '.join(_DTYPES)}; "
             f"got {', '.join(sorted(columns)) or 'none'}."
@@ -82,4 +83,32 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
         or (parent[1:] >= np.arange(1, count)).any()
     ):
         raise ValueError(f"read_tree: in {path} parents must come before their children.")
+    _check_numbers(path, columns)
     return SearchTree(**{name: columns[name] for name in _DTYPES})
+
+
+def _read(file: IO[bytes]) -> dict[str, Any]:
+    with np.load(file, allow_pickle=False) as found:
+        return {name: found[name] for name in found.files}
+
+
+def _check_numbers(path: Any, columns: dict[str, Any]) -> None:
+    """Refuse numbers that no search writes.
+
+    Raises:
+        ValueError: there are some.
+    """
+    action = columns["action"]
+    wrong = [name for name in ("q", "reward", "value", "prior") if not _finite(columns[name])]
+    if action[0] != -1 or (action[1:] < 0).any():
+        wrong.append("action")
+    if (columns["visits"] < 0).any():
+        wrong.append("visits")
+    if wrong:
+        raise ValueError(
+            f"read_tree: {path} is damaged: numbers of {', '.join(wrong)} are none of a search."
+        )
+
+
+def _finite(column: Any) -> bool:
+    return bool(np.isfinite(column).all())

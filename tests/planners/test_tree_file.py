@@ -88,3 +88,36 @@ def test_the_best_branch_is_worth_what_the_plan_says(models, cls):
         value += weight * model.reward[state, action]
         state, weight = model.successor[state, action], weight * 0.99
     assert value == pytest.approx(np.nanmax(plan.q))
+
+
+def test_bytes_that_were_changed_are_told_as_damage(tree, tmp_path):
+    path = tmp_path / "tree.npz"
+    write_tree(path, tree)
+    data, rng, refused = path.read_bytes(), np.random.default_rng(0), 0
+    for _ in range(200):
+        broken = bytearray(data)
+        for at in rng.integers(len(data), size=3):
+            broken[at] = int(rng.integers(256))
+        path.write_bytes(bytes(broken[: int(rng.integers(1, len(data) + 1))]))
+        try:
+            read_tree(path)
+        except ValueError:
+            refused += 1
+    assert refused > 150
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("action", -7), ("visits", -1), ("q", np.nan), ("prior", np.inf)]
+)
+def test_numbers_that_no_search_writes_are_refused(tree, tmp_path, name, number):
+    column = getattr(tree, name).copy()
+    column[-1] = number
+    path = tmp_path / "tree.npz"
+    write_tree(path, tree._replace(**{name: column}))
+    with pytest.raises(ValueError, match=f"numbers of {name}"):
+        read_tree(path)
+    np.savez_compressed(path, format=np.zeros(3, np.int32), **tree._asdict())
+    with pytest.raises(ValueError, match="must have format 1"):
+        read_tree(path)
+    with pytest.raises(FileNotFoundError):
+        read_tree(tmp_path / "nothing.npz")
