@@ -23,22 +23,12 @@ class InfoGroup(NamedTuple):
         final_obs: `[m, *obs]` what they showed before they were reset in the same step, or
             None if they were not.
         final_columns: of the infos before that.
-        final_kind: type that the env gives an observation that is a number; for others
-            `np.ndarray`.
     """
 
     rows: np.ndarray
     columns: Columns
     final_obs: np.ndarray | None = None
     final_columns: Columns = ()
-    final_kind: type = np.ndarray
-
-    def shown(self) -> Sequence[Any]:
-        """Return the final observation of each row, as its env gave it; none for None."""
-        if self.final_obs is None:
-            return ()
-        kind = self.final_kind
-        return list(self.final_obs if kind is np.ndarray else map(kind, self.final_obs))
 
 
 class GroupedInfos:
@@ -79,7 +69,7 @@ class GroupedInfos:
             )
             if group.final_obs is not None:
                 observations = _array_of(found, "final_obs", num_envs, np.dtype(object), ())
-                for number, obs in zip(numbers.tolist(), group.shown(), strict=True):
+                for number, obs in zip(numbers.tolist(), group.final_obs, strict=True):
                     observations[number] = obs
                 found["_final_obs"][numbers] = True
             if group.final_obs is not None or group.final_columns:
@@ -111,9 +101,9 @@ class GroupedInfos:
     def finals(self) -> list[tuple[int, Any, dict[str, Any]]]:
         """Return the row, last observation and last info of each row that the step reset."""
         return [
-            (row, shown[k] if shown else None, _info(group.final_columns, k))
+            (row, None if shown is None else shown[k], _info(group.final_columns, k))
             for group in self.groups
-            if (shown := group.shown()) or group.final_columns
+            if (shown := group.final_obs) is not None or group.final_columns
             for k, row in enumerate(group.rows.tolist())
         ]
 

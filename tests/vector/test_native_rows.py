@@ -374,23 +374,3 @@ def test_rows_that_were_never_reset_show_nothing_of_the_env_proper(ask):
         assert venv.call(lambda env: env.unwrapped.gravity) == (9.8, 9.8)
         venv.reset(seed=0)
         ask(venv)
-
-
-def test_final_observations_are_of_the_type_that_the_env_gives():
-    found = []
-    for backend in ("kernel", "serial"):
-        with plangym_ext.make_vec(
-            "FrozenLake-v1", 3, backend=backend, autoreset_mode="same_step"
-        ) as venv:
-            venv.reset(seed=0)
-            venv.action_space.seed(0)
-            ended = [venv.step(venv.action_space.sample())[4] for _ in range(40)]
-            venv.list_infos = True
-            listed = [venv.step(venv.action_space.sample())[4] for _ in range(40)]
-        found.append([infos["final_obs"].tolist() for infos in ended if "final_obs" in infos])
-        found[-1] += [
-            info["final_obs"] for infos in listed for info in infos if "final_obs" in info
-        ]
-    assert found[0] == found[1]
-    assert {type(obs) for one in found[0][:3] for obs in one if obs is not None} == {int}
-    assert type(found[0][-1]) is int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -102,14 +101,6 @@ class NativeResults:
             InfoGroup(reset, _columns((*on_reset, *marks), infos, reset)),
         ]
 
-    @functools.cached_property
-    def _final_kind(self) -> type:
-        """Type that the env gives an observation that is a number: `int`, or one of numpy."""
-        if self._env.observation_space.shape != ():
-            return np.ndarray
-        _, shown, _ = self._env.reset(seed=0)  # of the env proper, which holds nothing
-        return type(shown)
-
     def groups_of_resets(
         self, infos: InfoBatch, resets: RowResets, over: np.ndarray, kind: str
     ) -> list[InfoGroup]:
@@ -124,7 +115,7 @@ class NativeResults:
         (ended,) = over.nonzero()  # np.flatnonzero takes twice as long
         stepped = *self._columns, *self._marks
         if kind == "none":
-            return [InfoGroup(ended, (), resets.final_obs[0][ended], (), self._final_kind)]
+            return [InfoGroup(ended, (), resets.final_obs[0][ended])]
         group = InfoGroup(
             ended,
             [
@@ -134,7 +125,6 @@ class NativeResults:
             ],
             resets.final_obs[0][ended],
             _columns(self._columns, infos, ended),
-            self._final_kind,
         )
         if not stepped:
             return [group]
