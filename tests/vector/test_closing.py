@@ -62,9 +62,9 @@ def test_a_step_of_another_thread_ends_before_its_env_is_closed(options, again):
     thread, errors = stepping(venv, 3, again=again)
     venv.close()
     thread.join()
-    assert [str(error) for error in errors] == (
-        ["step: this vector env is closed. Make a new one."] if again else []
-    )
+    assert len(errors) == again
+    # The next step may also come while the env is being closed.
+    assert all(isinstance(error, EnvClosed | ConcurrentUse) for error in errors)
     if "backend" in options:
         assert EVENTS == ["step", "stepped", "closed"]
 
