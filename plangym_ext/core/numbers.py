@@ -36,8 +36,7 @@ def seconds_or_none(where: str, value: Any) -> float | None:
     """
     if value is None:
         return None
-    is_number = isinstance(value, (int, float, np.integer, np.floating))
-    if isinstance(value, bool) or not is_number or not 0 < value < float("inf"):
+    if not _is_number(value) or not 0 < value < float("inf"):
         raise InvalidOption(
             f"{where} must be a number of seconds above 0, or None for no limit; got {value!r}."
         )
@@ -52,10 +51,14 @@ def wait_or_none(where: str, value: Any) -> float | None:
     """
     if value is None:
         return None
-    is_number = isinstance(value, (int, float, np.integer, np.floating))
-    if isinstance(value, bool) or not is_number or not value >= 0:
+    if not _is_number(value) or not value >= 0:
         raise InvalidOption(
             f"{where} must be a number of seconds from 0 on, or None to wait as long as it takes; "
             f"got {value!r}."
         )
     return float(value)
+
+
+def _is_number(value: Any) -> bool:
+    # Python's bools are ints.
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

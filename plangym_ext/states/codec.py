@@ -59,6 +59,7 @@ class StateCodec:
     Attributes:
         width: bytes of a payload; grows if a state outgrows it.
         exact: as of `StatePart`, for all layers together.
+        fixed: numbers of the simulator that states do not hold.
     """
 
     def __init__(self, env: gym.Env[Any, Any], method: str, *, trusted: bool = False) -> None:
@@ -88,11 +89,10 @@ class StateCodec:
                 found.append((ResetSeedPart(stack[-1]), type(stack[-1]).__qualname__))
             # One snapshot for all of them: what two of them share stays shared.
             found.append((SnapshotPart(unknown, stack, trusted=trusted), names))
-        self._fixed: FixedFields | None = None
-        if base_part is not None and base_part.fixes_fields and is_own_class(stack[-1]):
-            self._fixed = FixedFields(stack[-1], base_part)
+        fixes = base_part is not None and base_part.fixes_fields and is_own_class(stack[-1])
+        self.fixed = FixedFields(stack[-1], base_part if fixes else None)
         #: Looked at in every row: a wrapper of the user's may change them in any step.
-        self._watched = self._fixed if unknown else None
+        self._watched = self.fixed if fixes and unknown else None
         self._found = found
         self.parts = tuple(part for part, _ in found)
         self.method = method
@@ -138,33 +138,9 @@ class StateCodec:
         """Whether a part may refuse a state that is whole, when others are set."""
         return any(part.may_refuse for part in self.parts)
 
-    def check_fields(self) -> None:
-        """Refuse to capture what was set from outside and states do not hold.
-
-        Raises:
-            IncompleteState: something was.
-        """
-        if self._fixed is not None:
-            self._fixed.check()
-
-    def put_back_fields(self) -> None:
-        """Take back what was set from outside and states do not hold."""
-        if self._fixed is not None:
-            self._fixed.put_back()
-
-    def lost_fields(self) -> list[str]:
-        """Return the names of what was changed although states do not hold it."""
-        return [] if self._fixed is None else self._fixed.changed()
-
-    def rebase(self) -> None:
-        """Take what states do not hold as it is now: an attribute was set from outside."""
-        if self._fixed is not None:
-            self._fixed.rebase()
-
     def learned(self, before: Mapping[str, bytes]) -> tuple[Any, ...]:
         """Return what each part learned, see `StatePart.learned`, and the fields that are fixed."""
-        fixed = None if self._fixed is None else self._fixed.first
-        return (*(part.learned(before) for part in self.parts), fixed)
+        return (*(part.learned(before) for part in self.parts), self.fixed.first)
 
     def adopt(self, learned: tuple[Any, ...], before: Mapping[str, bytes]) -> None:
         """Write states as an equal env's codec does; see `StatePart.adopt`.
@@ -181,8 +157,7 @@ class StateCodec:
             )
         for part, what in zip(self.parts, of_parts, strict=True):
             part.adopt(what, before)
-        if self._fixed is not None and fixed is not None:
-            self._fixed.adopt(fixed)
+        self.fixed.adopt(fixed)
 
     def described(self) -> list[tuple[StatePart, str]]:
         """Return each part with the name of its layer, for reports."""

@@ -21,17 +21,21 @@ class FixedFields:
 
     Args:
         simulator: of the very class that the codec was written for, after a reset.
-        codec: the part that captures it.
+        codec: the part that captures it; None: nothing is fixed.
+
+    Attributes:
+        first: by name, what they are while states are exact.
     """
 
-    def __init__(self, simulator: Any, codec: StatePart) -> None:
+    def __init__(self, simulator: Any, codec: StatePart | None) -> None:
         self._simulator, self._codec = simulator, codec
         self._name = type(simulator).__qualname__
         self.rebase()
 
     def rebase(self) -> None:
         """Take them as they are now: they were set for good."""
-        fields = LayerAttributes(self._simulator, ()).state()
+        codec = self._codec
+        fields = {} if codec is None else LayerAttributes(self._simulator, ()).state()
         self._hold(
             {
                 name: value
@@ -39,7 +43,7 @@ class FixedFields:
                 # What gymnasium keeps of the seed decides nothing: the generator does.
                 if type(value) in _NUMBERS
                 and name != "_np_random_seed"
-                and not self._codec.covers(name, value)
+                and not (codec is not None and codec.covers(name, value))
             }
         )
 
@@ -48,15 +52,16 @@ class FixedFields:
         self._hold({name: first.get(name, value) for name, value in self.first.items()})
 
     def _hold(self, first: dict[str, Any]) -> None:
-        #: By name: what they are while states are exact.
         self.first = first
         # Once more the first of them: of a single name no tuple would be returned.
         names = (*first, *[*first][:1])
-        self._read = operator.itemgetter(*names) if names else _nothing
+        self._read: Any = operator.itemgetter(*names) if names else None
         self._values = tuple(first[name] for name in names)
 
     def _is_as_held(self) -> bool:
         """Return whether nothing was changed; in a few hundred nanoseconds, as rows are many."""
+        if self._read is None:
+            return True
         try:
             # Elements of tuples are compared by identity before anything else.
             return bool(self._read(vars(self._simulator)) == self._values)
@@ -90,10 +95,6 @@ class FixedFields:
         """Make them what they were when a state was captured."""
         if not self._is_as_held():
             vars(self._simulator).update(self.first)
-
-
-def _nothing(_attributes: Any) -> tuple[Any, ...]:
-    return ()
 
 
 def _equal(one: Any, other: Any) -> bool:

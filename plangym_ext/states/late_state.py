@@ -114,7 +114,7 @@ class LateState:
             # Whatever this instance holds by now: rows of all equal envs are as wide as the twin's.
             codec.width = self._binding.width
             if self._was_set:
-                codec.rebase()
+                codec.fixed.rebase()
             self._live = LiveState(self.env, codec)
         return self._live
 

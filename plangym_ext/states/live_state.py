@@ -37,7 +37,7 @@ class LiveState:
 
     def identify(self) -> None:
         """Look at what states belong to once more: an attribute of the env was set."""
-        self.codec.rebase()
+        self.codec.fixed.rebase()
         self._seal_anew()
 
     def _seal_anew(self) -> None:
@@ -61,7 +61,7 @@ class LiveState:
         Raises:
             IncompleteState: the state cannot be captured exactly.
         """
-        self.codec.check_fields()
+        self.codec.fixed.check()
         while True:
             row = np.zeros((1, self.envelope.width), np.uint8)
             try:
@@ -102,7 +102,7 @@ class LiveState:
         try:
             # Owned: what is restored may keep views of it.
             self.codec.restore(row.copy().data, HEADER)
-            self.codec.put_back_fields()
+            self.codec.fixed.put_back()
         except Exception:
             if here is not None:
                 self.codec.restore(here.data, HEADER)

@@ -12,21 +12,11 @@ from plangym_ext.errors import StateError
 from plangym_ext.states import envelope
 
 
-def sealed(row):
+def sealed(env, row):
     """Return a row whose payload was changed, with the checksum that it should have."""
     row = row.copy()
-    words = row.view("<u8")
-    words[envelope._CHECKSUM_WORD] = 0
-    words[envelope._CHECKSUM_WORD] = envelope._sums(
-        words[None], envelope._weights(len(words))
-    ).item()
+    env.envelope.seal(row[None], int(row[8:12].view("<u4")[0]))
     return row
-
-
-def test_the_checksum_of_this_test_is_that_of_the_library():
-    with plangym_ext.make("Acrobot-v1", backend="serial") as env:
-        state, *_ = env.reset(seed=0)
-    np.testing.assert_array_equal(sealed(state), state)
 
 
 @pytest.mark.parametrize("backend", ["serial", "kernel"])
@@ -41,10 +31,10 @@ def test_angles_that_no_turn_brings_back_are_refused(backend, number, place):
         at = changed.tobytes().index(vector.tobytes()) + 8 * place
         changed[at : at + 8] = np.frombuffer(np.float64(number).tobytes(), np.uint8)
         with pytest.raises(StateError):
-            env.set_state(sealed(changed))
+            env.set_state(sealed(env, changed))
         np.testing.assert_array_equal(env.get_state(), state)
         with pytest.raises(StateError):
-            env.step_batch([0], sealed(changed)[None])
+            env.step_batch([0], sealed(env, changed)[None])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +52,7 @@ def test_a_state_that_is_refused_leaves_the_env_where_it_was(env_id):
             changed[at] ^= bit
             env.set_state(state)
             try:
-                env.set_state(sealed(changed))
+                env.set_state(sealed(env, changed))
             except StateError:
                 refused += 1
                 np.testing.assert_array_equal(env.get_state(), state)

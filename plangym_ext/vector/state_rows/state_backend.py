@@ -408,7 +408,7 @@ class StateBackend(VectorBackend):
         env = self._gym_env
         if not changed_attributes(env, before):
             return
-        lost = set(self._env.codec.lost_fields())
+        lost = set(self._env.codec.fixed.changed())
         state = None if lost else self._env.get_state()
         # What is not as it was now that the row is, states do not hold.
         self._visit(row)
@@ -450,7 +450,7 @@ class StateBackend(VectorBackend):
             self._visit(row)
             before = self._gym_env.get_wrapper_attr(name)
             self._gym_env.set_wrapper_attr(name, value)
-            lost = bool(self._env.codec.lost_fields())
+            lost = bool(self._env.codec.fixed.changed())
             state = None if lost else self._env.get_state()
             # The state has not changed although the attribute has: so states do not hold it.
             same = state is not None and np.array_equal(state, self._sealed([row])[0])
