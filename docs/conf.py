@@ -1,5 +1,8 @@
+import json as _json
 from importlib.metadata import version as _installed_version
+from pathlib import Path as _Path
 
+from myst_parser.parsers.sphinx_ import MystParser as _MystParser
 from pygments.lexers.special import TextLexer as _TextLexer
 from sphinx.highlighting import lexers as _lexers
 
@@ -15,6 +18,8 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"plangym-ext {release}"
 html_static_path = ["_static"]
+html_favicon = "_static/favicon.svg"
+html_search_scorer = str(_Path(__file__).with_name("search_scorer.js"))
 html_js_files = ["copy.js"]
 html_css_files = ["site.css"]
 
@@ -26,4 +31,36 @@ _lexers["hops"] = _TextLexer()
 autodoc_mock_imports = ["stable_baselines3", "tianshou", "torch"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+# An option a line: planners have thirty.
+maximum_signature_line_length = 90
 autodoc_typehints_description_target = "documented"
+
+
+class _NotebookParser(_MystParser):
+    """Notebooks as pages: cells and what they print and draw, as they are published."""
+
+    supported = ("notebook",)
+
+    def parse(self, inputstring, document):
+        cells = _json.loads(inputstring)["cells"]
+        super().parse("\n\n".join(part for cell in cells for part in _shown(cell)), document)
+
+
+def _shown(cell):
+    """Return a cell as parts of a page in Markdown."""
+    text = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return [text]
+    parts = [f"```python\n{text}\n```"]
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if "image/png" in data:
+            parts.append(f'<img src="data:image/png;base64,{"".join(data["image/png"]).strip()}">')
+        elif printed := "".join(output.get("text", data.get("text/plain", ""))).rstrip():
+            parts.append(f"```text\n{printed}\n```")
+    return parts
+
+
+def setup(app):
+    app.add_source_suffix(".ipynb", "notebook")
+    app.add_source_parser(_NotebookParser)

@@ -5,6 +5,13 @@ where their codecs are.
 """
 
 from plangym_ext.states.families import Family, register_family
+from plangym_ext.states.simulators import register_simulator
+
+if __name__ != "plangym_ext.envs":  # with the checkout's folder first in the module path
+    raise ModuleNotFoundError(
+        f"there is no module {__name__!r}: this folder of a checkout is plangym_ext.envs",
+        name=__name__,
+    )
 
 _HERE = "plangym_ext.envs"
 _KERNELS = ("kernel", f"{_HERE}.kernels:kernel_of")
@@ -50,6 +57,7 @@ for _family in (
         prepare=f"{_HERE}.atari:prepare",
         prepared=("ale_py.env:AtariEnv", f"{_HERE}.atari:Game"),
         building=f"{_HERE}.atari:quiet_emulator",
+        frames=f"{_HERE}.atari:frames",
     ),
     Family(
         name="box2d",
@@ -81,6 +89,7 @@ for _family in (
         name="mario",
         module="nes_py",
         codec=None,
+        deterministic=True,
         names=("SuperMarioBros*",),
         resolve=f"{_HERE}.mario:resolve",
     ),
@@ -138,3 +147,6 @@ for _family in (
     ),
 ):
     register_family(_family, builtin=True)
+
+for _held, _memory in (("MjModel", "ModelMemory"), ("MjData", "DataMemory")):
+    register_simulator("mujoco._structs", _held, f"{_HERE}.mujoco_memory:{_memory}")

@@ -18,12 +18,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from plangym_ext.errors import IncompleteState, MissingExtra, installing
+from plangym_ext.errors import DamagedState, IncompleteState, MissingExtra, installing
 from plangym_ext.states import plain
 from plangym_ext.states.part import StatePart, get_block, put_block
 from plangym_ext.states.playback import Playback
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 from plangym_ext.states.replay import ResetRecorder
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
 
 
 @contextlib.contextmanager
@@ -295,6 +295,15 @@ class _Scene:
     def write(self, scene: tuple[Any, ...]) -> None:
         """Restore what `read` returned, as far as there is one."""
         places, movements, motors, fields, own = scene
+        if not fields.keys() <= set(self.fields):
+            raise DamagedState(
+                f"state: it has the fields {sorted(map(str, fields))}; expected of "
+                f"{', '.join(self.fields)}. Pass a row from get_state."
+            )
+        # Box2D asserts, and ends the process, where a place or a speed is no number.
+        numbers = [number for row in (*places, *movements, *motors) for number in row]
+        if not np.isfinite(np.array(numbers, np.float64)).all():
+            raise DamagedState("state: it places bodies where no number is.")
         bodies = self.bodies()
         for body, (x, y, angle) in zip(bodies, places, strict=True):
             body.transform = ((x, y), angle)

@@ -14,7 +14,7 @@ import numpy as np
 
 from plangym_ext.errors import DamagedState
 from plangym_ext.states.part import StatePart
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
 # a step. Later arithmetic runs in that type, so the type is part of the state.
@@ -51,8 +51,9 @@ _CONSTANTS = (
     "x_threshold",
 )
 #: Greatest angle and speed of an Acrobot that is restored. It goes back turn by turn, and would not
-#: end where a turn is less than the last digit of an angle.
-FARTHEST = 1e4
+#: end where a turn is less than the last digit of an angle. A step squares speeds three times: 100
+#: come to ten million turns, and its own are 28 at most.
+FARTHEST, FASTEST = 1e4, 1e2
 # What an env may hold beside its vector, a number or None: its type in a state.
 _OPTIONAL = {"steps_beyond_terminated": "q", "last_u": "d"}
 
@@ -116,12 +117,13 @@ class ClassicControlPart(StatePart):
         """Refuse an Acrobot that no step would bring back to where angles are.
 
         Raises:
-            DamagedState: an angle or speed is beyond `FARTHEST`, or no number.
+            DamagedState: an angle is beyond `FARTHEST`, a speed beyond `FASTEST`, or no number.
         """
         numbers = self._vector.tolist()
-        if not all(abs(number) <= FARTHEST for number in numbers):
+        bounds = (FARTHEST, FARTHEST, FASTEST, FASTEST)
+        if not all(abs(number) <= most for number, most in zip(numbers, bounds, strict=True)):
             raise DamagedState(
-                f"Acrobot: angles and speeds of a state must be at most {FARTHEST:g}; got "
+                f"Acrobot: angles and speeds of a state must be at most {bounds}; got "
                 f"{numbers}. Pass a row from get_state."
             )
 

@@ -9,94 +9,17 @@ the state. So are the task's attributes and generator.
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import mujoco
 import numpy as np
 
-from plangym_ext.errors import DamagedState, IncompleteState
+from plangym_ext.errors import IncompleteState
 from plangym_ext.states.part import StatePart, StateTooWide, get_block, put_block
 from plangym_ext.states.snapshot import SnapshotPart
 
 _INTEGRATION = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-# Shapes, colours and names: large, and nothing that a task changes.
-_ASSETS = ("bvh_", "mesh_", "name_", "names", "oct_", "paths", "skin_", "tex_", "text_")
-_ALIGN = 64  # MuJoCo's alignment of arrays within a model
-
-
-class ModelArrays:
-    """The numbers of an `MjModel`, and how they differ from what was loaded.
-
-    The arrays lie side by side in one block of memory, which is compared at once; one
-    by one they would cost more than a small model's step.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model  # keeps the memory alive
-        self._now = [_words(start, stop) for start, stop in _regions(model)]
-        self._loaded = [words.copy() for words in self._now]
-
-    def changes(self) -> bytes:
-        """Return what differs from the loaded model: for each region indices and words."""
-        parts = []
-        for now, loaded in zip(self._now, self._loaded, strict=True):
-            where = np.flatnonzero(now != loaded).astype(np.uint32)
-            parts += [np.uint32(len(where)).tobytes(), where.tobytes(), now[where].tobytes()]
-        return b"".join(parts)
-
-    def apply(self, changes: bytes) -> None:
-        """Make the model the loaded one with these changes."""
-        at = 0
-        for now, loaded in zip(self._now, self._loaded, strict=True):
-            count = int.from_bytes(changes[at : at + 4], "little")
-            # Four bytes for the count; for each change four of the index and eight of the word.
-            if at + 4 + 12 * count > len(changes):
-                raise DamagedState("dm_control: the changes of the model are cut off")
-            where = np.frombuffer(changes, np.uint32, count, at + 4)
-            words = np.frombuffer(changes, np.uint8, 8 * count, at + 4 + 4 * count)
-            at += 4 + 12 * count
-            if count and where.max() >= len(now):
-                raise DamagedState("dm_control: a change lies outside of the model")
-            now[:] = loaded
-            # A copy is aligned to eight bytes; where it lies in the row need not be.
-            now[where] = words.copy().view(np.uint64)
-
-    def digest(self) -> str:
-        """Return a digest of the model as loaded."""
-        found = hashlib.blake2b(self.model.names, digest_size=16)
-        for words in self._loaded:
-            found.update(words.tobytes())
-        return found.hexdigest()
-
-
-def _regions(model: Any) -> list[tuple[int, int]]:
-    """Return addresses of the runs of neighbouring arrays, assets left out."""
-    spans = []
-    for name in dir(model):
-        value = None if name.startswith(("_", *_ASSETS)) else getattr(model, name)
-        if isinstance(value, np.ndarray) and value.size:
-            # A copy would have an address of its own, which is gone in a moment.
-            assert not value.flags.owndata
-            assert value.flags.c_contiguous
-            start = value.__array_interface__["data"][0]
-            spans.append((start, start + value.nbytes))
-    # The last array may end inside a word; what follows it is padding of the block.
-    runs: list[tuple[int, int]] = []
-    for start, stop in sorted(spans):
-        stop += -stop % 8
-        if runs and start - runs[-1][1] < _ALIGN:
-            runs[-1] = (runs[-1][0], max(stop, runs[-1][1]))
-        else:
-            runs.append((start, stop))
-    return runs
-
-
-def _words(start: int, stop: int) -> np.ndarray:
-    memory = (ctypes.c_ubyte * (stop - start)).from_address(start)
-    return np.frombuffer(memoryview(memory), np.uint64)
 
 
 class DMControlPart(StatePart):

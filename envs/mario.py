@@ -1,21 +1,30 @@
-"""Super Mario Bros. through nes-py: refused, with the reason."""
+"""Super Mario Bros. through nes-py 9 and gym-super-mario-bros 9, which need numpy 2.
+
+nes-py's own snapshots are objects of one process, so states are replays: the emulator is
+decided by the buttons alone, although the specs of its games say otherwise.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+from gymnasium.envs.registration import EnvSpec
 
-from plangym_ext.errors import UnknownName
+from plangym_ext.errors import MissingExtra
+from plangym_ext.states.families import registered_spec
 
 
-def resolve(name: str) -> NoReturn:
-    """Say why there is no such env here.
+def resolve(name: str) -> EnvSpec:
+    """Return the spec of one of gym-super-mario-bros' ids.
 
     Raises:
-        UnknownName: always.
+        MissingExtra: the package is not installed.
+        UnknownName: it has no such game.
     """
-    raise UnknownName(
-        f"{name}: not supported. gym-super-mario-bros 7.4 and nes-py 8.2 run with numpy 1 and the "
-        "retired package gym alone (with numpy 2 nes-py cannot even read a cartridge: "
-        "OverflowError), and this library needs numpy 2. With a cartridge of your own, "
-        "'retro/SuperMarioBros-Nes-v0' plays the game through stable-retro."
-    )
+    try:
+        import gym_super_mario_bros  # noqa: F401 - registers its ids
+    except ImportError as error:
+        raise MissingExtra(
+            f"{name}: needs gym-super-mario-bros 9.1 and nes-py 9, which are not installed here "
+            f"({error}). Install them: pip install 'gym-super-mario-bros>=9.1'. With a cartridge "
+            "of your own, 'retro/SuperMarioBros-Nes-v0' plays the game through stable-retro."
+        ) from error
+    return registered_spec(name)

@@ -23,7 +23,7 @@ import numpy as np
 
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.part import StatePart
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _SIGNATURE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 _PACKAGE = "gymnasium.envs.mujoco."

@@ -28,7 +28,7 @@ from plangym_ext.errors import (
 )
 from plangym_ext.states.families import simulator
 from plangym_ext.states.part import StatePart, get_block, put_block
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _PREFIX = "retro/"
 # Arguments of an enumeration's type, which may be given by name.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from plangym_ext.envs.arguments import check_action, check_row
 from plangym_ext.errors import DamagedState, ResetNeeded
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
 class Slide2048Env(gymnasium.Env[NDArray[np.uint8], np.int64]):

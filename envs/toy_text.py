@@ -17,7 +17,7 @@ from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 
 from plangym_ext.errors import DamagedState, IncompleteState
 from plangym_ext.states.part import StatePart, StateTooWide
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 # Of a square: gymnasium's envs hold it as numpy's integer after a reset and as either
 # kind after a step. Of Taxi: whether the passenger may still change their mind.

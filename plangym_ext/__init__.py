@@ -1,4 +1,4 @@
-"""Batched stepping and planning over any Gymnasium environment, from exact states.
+"""Batched stepping and planning over Gymnasium environments, from exact states.
 
 The public names are loaded when they are first used, so that importing the package
 costs next to nothing and brings in neither numba nor torch.
@@ -7,6 +7,7 @@ costs next to nothing and brings in neither numba nor torch.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from plangym_ext.arrays.jagged import JaggedArray as JaggedArray
     from plangym_ext.arrays.tree import ArrayDict as ArrayDict
     from plangym_ext.core.check_env import check_env as check_env
+    from plangym_ext.core.files.state_file import load_states as load_states
+    from plangym_ext.core.files.state_file import save_states as save_states
     from plangym_ext.core.gym_env import GymEnv as GymEnv
     from plangym_ext.core.plan_env import PlanEnv as PlanEnv
-    from plangym_ext.core.state_file import load_states as load_states
-    from plangym_ext.core.state_file import save_states as save_states
     from plangym_ext.core.state_set import StateSet as StateSet
     from plangym_ext.native.compiled import compiled as compiled
     from plangym_ext.native.kernel.kernel import Kernel as Kernel
@@ -56,15 +57,56 @@ _PUBLIC = {
     "check_env": "plangym_ext.core.check_env",
     "check_vector_env": "plangym_ext.vector.check_vector_env",
     "compiled": "plangym_ext.native.compiled",
-    "load_states": "plangym_ext.core.state_file",
+    "load_states": "plangym_ext.core.files.state_file",
     "make": "plangym_ext.registry",
     "make_vec": "plangym_ext.vector_registry",
     "register": "plangym_ext.registry",
     "register_kernel": "plangym_ext.native.kernel.known",
-    "save_states": "plangym_ext.core.state_file",
+    "save_states": "plangym_ext.core.files.state_file",
 }
 
 __all__ = [*_PUBLIC, "__version__"]
+
+
+class _FolderOfCheckout:
+    """Finds `plangym_ext.envs` and `plangym_ext.planners` where a checkout has them.
+
+    They lie beside this package there, and in it once it is installed. Python puts the folder
+    that it is started in before what is installed, so that a checkout is imported from itself.
+    A finder, as an entry of `__path__` would make modules of all folders of the checkout.
+    """
+
+    names = ("envs", "planners")
+
+    def __init__(self, checkout: str) -> None:
+        self.folders = {f"{__name__}.{name}": os.path.join(checkout, name) for name in self.names}
+
+    def find_spec(self, name: str, *_: Any) -> Any:
+        """Return where one of the two is; None: it is another module."""
+        if name not in self.folders:
+            return None
+        file = os.path.join(self.folders[name], "__init__.py")
+        return importlib.import_module("importlib.util").spec_from_file_location(name, file)
+
+    @classmethod
+    def register(cls) -> None:
+        """Find them from now on, if this package lies in a checkout of its project."""
+        here = os.path.dirname(os.path.abspath(__file__))
+        if os.path.isdir(os.path.join(here, cls.names[0])):  # installed
+            return
+        checkout = os.path.dirname(here)
+        try:
+            with open(os.path.join(checkout, "pyproject.toml"), encoding="utf-8") as file:
+                ours = 'name = "plangym-ext"' in file.read()
+        except OSError:
+            ours = False
+        if ours:
+            # First: another checkout may be installed as editable, whose finder knows these names.
+            finder: Any = cls(checkout)
+            sys.meta_path.insert(0, finder)
+
+
+_FolderOfCheckout.register()
 
 
 def _version() -> str:

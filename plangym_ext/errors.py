@@ -41,6 +41,10 @@ class NotExact(IncompleteState):
     """Played again from the same state, an env did something else than it did before."""
 
 
+class InexactState(PlangymExtError):
+    """An audit has found a state whose future is not the real one; earlier results may be wrong."""
+
+
 class InvalidAction(PlangymExtError, ValueError):
     """An action batch has the wrong length, shape, dtype or range."""
 
@@ -135,7 +139,7 @@ class ResetNeeded(PlangymExtError, RuntimeError):
 
 
 class ConcurrentUse(PlangymExtError, RuntimeError):
-    """Two threads called one env at the same time; nothing was done for the second."""
+    """Two threads called what serves one at a time; nothing was done for the second."""
 
 
 class InheritedEnv(PlangymExtError, RuntimeError):
@@ -228,7 +232,7 @@ class NotWritten(PlangymExtError, OSError):
 
 
 class ForeignNetwork(PlangymExtError, ValueError):
-    """Weights, or the state of a trainer, belong to another network; nothing was changed."""
+    """Weights, or the state of an algorithm, belong to another network; nothing was changed."""
 
 
 class LearnerLost(PlangymExtError, RuntimeError):
@@ -248,11 +252,13 @@ def installing(extra: str) -> str:
     return f"Install it {where} with: {command}"
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest of `known`, or nothing: the end of a message."""
+def suggestion(name: Any, known: Iterable[str]) -> str:
+    """Return ` (did you mean 'x'?)` for the closest of `known`, or nothing."""
+    if not isinstance(name, str):
+        return ""
     folded = {key.lower(): key for key in known}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
-    return f"; did you mean {folded[close[0]]!r}?" if close else ""
+    return f" (did you mean {folded[close[0]]!r}?)" if close else ""
 
 
 def text_of(error: BaseException) -> str:

@@ -13,8 +13,16 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import import_module_of
-from plangym_ext.errors import MissingExtra, NoKernel, UnknownName, installing, suggestion
+from plangym_ext.core.own_modules import check_factory, import_module_of
+from plangym_ext.errors import (
+    InvalidOption,
+    MissingExtra,
+    NoKernel,
+    UnknownName,
+    WrongKind,
+    installing,
+    suggestion,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +47,10 @@ def make(
     frameskip: int | tuple[int, int] | None = None,
     autoreset: bool = True,
     state: str = "auto",
-    check: bool = True,
+    check: bool | float = True,
     trust: bool = False,
-    timeout: float | None = 300.0,
+    audit: str = "raise",
+    timeout: float | None = 30.0,
     invalid: str = "raise",
     threads: int | None = None,
     address: str | None = None,
@@ -71,13 +80,18 @@ def make(
             frames are never multiplied. Atari takes a range to draw from too.
         autoreset: whether an env or row that ended is reset before its next step.
         state: how the state is captured: "auto" for the first way that is proved to be
-            exact, or "codec", "own", "snapshot", "replay"; "approximate" is a family's
-            inexact way and never chosen unless named here.
-        check: whether the way must pass a short round trip now.
+            exact, or "codec", "own", "simulator", "snapshot", "replay"; "approximate"
+            is a family's inexact way and never chosen unless named here.
+        check: whether the way must prove itself now, on a copy of the env; or the seconds that
+            this may take, 1 by default.
         trust: open pickles in states that another session made. They can run any code.
+        audit: what is done when an audit finds a difference. While states are in use, futures are
+            played again in copies of the process, for at most 1 % of the time: "raise"
+            `InexactState`, "warn", or "off" for no audits.
         timeout: seconds that a worker may spend on one row before it is held to hang: it is
             stopped, replaced and named. None waits for ever. Building an env may take as long, and
-            two minutes at least. Backends without workers have no limit.
+            two minutes at least; from 30 on so may the first rows, and later ones thrice as long as
+            the longest so far, or a second a step. Backends without workers have no limit.
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
             rows in an info column `invalid`, "off", or "strict": as "raise", and finite
@@ -100,6 +114,7 @@ def make(
         BackendUnavailable: the backend that was asked for cannot run this env.
     """
     from plangym_ext.core.numbers import seconds_or_none
+    from plangym_ext.states.trials.audit import checked_audit
 
     # On all backends alike, also where there is nothing that could hang.
     seconds_or_none("make: timeout", timeout)
@@ -113,6 +128,7 @@ def make(
         "state": state,
         "check": check,
         "trust": trust,
+        "audit": checked_audit(audit, "make"),
         "invalid": invalid,
     }
     if backend == "ray":
@@ -130,18 +146,22 @@ def make(
 
 def _check_choice(backend: str, n_workers: int | None, threads: int | None) -> None:
     """Refuse a backend that there is not, and numbers that do not belong to it."""
-    if backend not in BACKENDS:
+    from plangym_ext.core.numbers import at_least
+
+    if not isinstance(backend, str) or backend not in BACKENDS:
         raise UnknownName(
             f"make: backend must be one of {', '.join(BACKENDS)}; got {backend!r}"
             f"{suggestion(backend, BACKENDS)}"
         )
+    if n_workers is not None:
+        at_least("make: n_workers", n_workers, 0)
     if backend in ("serial", "kernel", "mujoco") and n_workers:
-        raise ValueError(
+        raise InvalidOption(
             f"make: the {backend} backend has no worker processes; got n_workers={n_workers!r}. "
             "Leave it out, or choose backend='process'."
         )
     if threads is not None and (backend in ("serial", "process", "ray") or n_workers):
-        raise ValueError(
+        raise InvalidOption(
             f"make: threads are for the kernel and the mujoco backend; got threads={threads!r} "
             f"with backend={backend!r}, n_workers={n_workers!r}. Leave one of them out."
         )
@@ -151,7 +171,7 @@ def check_cluster(where: str, backend: str, address: str | None, *, ray: bool = 
     """Refuse what belongs to the ray backend where another was asked for."""
     if backend != "ray" and (ray or address is not None):
         given = f"ray={ray!r}" if ray else f"address={address!r}"
-        raise ValueError(
+        raise InvalidOption(
             f"{where}: {given} is for the ray backend; got backend={backend!r}. Leave one of them "
             "out, or choose backend='ray'."
         )
@@ -209,6 +229,7 @@ def constructor_of(
     """
     from plangym_ext.states.families import family_of_entry_point
 
+    name, kwargs = of_spec(name, kwargs)
     if not isinstance(name, str):
         check_factory(called.__name__, name, kwargs)
         return name, family_of_entry_point(name), 1 if frameskip is None else frameskip
@@ -222,25 +243,16 @@ def constructor_of(
     return build, family, 1 if frameskip is None else frameskip  # 1: the env's own
 
 
-def check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
-    """Refuse what is no constructor, and arguments that only a registered env can be given."""
+def of_spec(name: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return a callable that makes the env of an `EnvSpec`, and no arguments; others unchanged.
+
+    It makes the env as `gymnasium.make` does, with the spec's wrappers and arguments.
+    """
     import gymnasium as gym
 
-    if isinstance(factory, gym.Env):
-        raise TypeError(
-            f"{where}: expected a name or a callable that makes the env; got the env "
-            f"{factory}. Pass its class, or `lambda: ...`, so that more can be made."
-        )
-    if where == "make" and not callable(factory):
-        raise TypeError(
-            f"{where}: expected a registered gymnasium id such as 'CartPole-v1', or a callable "
-            f"that returns a gymnasium env; got {factory!r}"
-        )
-    if kwargs:
-        raise TypeError(
-            f"{where}: {', '.join(kwargs)} can be given with a name only; got {factory!r}. "
-            "Give them to what makes the envs: functools.partial(MyEnv, size=5)."
-        )
+    if isinstance(name, gym.envs.registration.EnvSpec):
+        return functools.partial(gym.make, name, **kwargs), {}
+    return name, kwargs
 
 
 def env_here(
@@ -251,31 +263,31 @@ def env_here(
     settings: dict[str, Any],
 ) -> PlanEnv:
     """Return the env on a native backend that is not excluded, else the serial one."""
-    note = ""
+    from plangym_ext.core.gym_env import GymEnv
+
+    env, note = GymEnv(build, **settings), ""
     if backend == "mujoco" or (
         backend == "auto" and family is not None and family.is_run_by("mujoco")
     ):
         from plangym_ext.native.mujoco.make import make_native
 
-        native, note = make_native(build, threads, settings, required=backend == "mujoco")
+        required = backend == "mujoco"
+        native, note = make_native(env, threads, check=settings["check"], required=required)
         if native is not None:
             return native
-    from plangym_ext.core.gym_env import GymEnv
-
-    here = GymEnv(build, **settings)
-    env = here if backend == "serial" else _on_kernel(here, backend, threads)
-    env.backend_note = " ".join(filter(None, [note, here.codec.check_note]))
-    return env
+    found = env if backend == "serial" else _on_kernel(env, backend, threads)
+    found.backend_note = " ".join(filter(None, [note, env.binding.note]))
+    return found
 
 
 def _with_workers(env: Any, name: str | Callable[[], Any], timeout: float | None) -> PlanEnv:
     """Return the serial env, or one that plays it and has workers for its batches if they pay."""
-    from plangym_ext.workers.auto_backend import chosen_workers
+    from plangym_ext.workers.auto_backend import chosen_workers, proved_seconds
     from plangym_ext.workers.parallel_env import ParallelEnv
     from plangym_ext.workers.processors import WAVE
 
     target = find_spec(name).entry_point if isinstance(name, str) else name
-    n_workers, reason = chosen_workers(env, target, WAVE)
+    n_workers, reason = chosen_workers(proved_seconds(env), env.gym_env.render_mode, target, WAVE)
     found = env if n_workers is None else ParallelEnv.around(env, n_workers, timeout=timeout)
     found.backend_note = f"{env.backend_note} {reason}".strip()
     return found
@@ -406,7 +418,7 @@ def find_spec(name: str) -> Any:
         MissingExtra: its simulator is not installed.
     """
     if not isinstance(name, str):
-        raise TypeError(
+        raise WrongKind(
             f"environment: expected a registered gymnasium id such as 'CartPole-v1'; got {name!r}"
         )
     import gymnasium as gym

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
+from plangym_ext.core.own_modules import check_factory
+from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.registry import (
     NATIVE,
     check_cluster,
-    check_factory,
     constructor_of,
     env_here,
     find_spec,
+    of_spec,
     ray_env,
 )
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from plangym_ext.core.plan_env import PlanEnv
+    from plangym_ext.states.binding import Binding
     from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -32,9 +36,10 @@ def make_vec(
     copy: bool = True,
     wrappers: Sequence[Callable[[Any], Any]] = (),
     state: str = "auto",
-    check: bool = True,
+    check: bool | float = True,
     trust: bool = False,
-    timeout: float | None = 300.0,
+    audit: str = "raise",
+    timeout: float | None = 30.0,
     invalid: str = "raise",
     address: str | None = None,
     **kwargs: Any,
@@ -62,10 +67,12 @@ def make_vec(
         state: how states are captured, as for `make`; "off" for no states at all.
         check: as for `make`.
         trust: as for `make`.
+        audit: as for `make`.
         timeout: seconds that one sub-env in a worker may take for one step or reset before it
             counts as hung: its worker is stopped and replaced, and the call raises
             `WorkerTimeout`, which names it and shows its stack. None for no limit. Building a
-            sub-env may take as long, and two minutes at least.
+            sub-env may take as long, and two minutes at least; from 30 on so may resets and steps
+            until a worker has stepped, and later ones thrice as long as the longest so far.
         invalid: what is done about rewards and observations that are not a number, or infinite
             where the space has a bound: "raise" `InvalidObservation`, "mark" the sub-envs in
             infos under `invalid`, "off", or "strict": as "raise", and finite observations out
@@ -86,6 +93,7 @@ def make_vec(
     """
     from plangym_ext.core.invalid import checked_policy
     from plangym_ext.core.numbers import seconds_or_none
+    from plangym_ext.states.trials.audit import checked_audit
     from plangym_ext.states.trials.choice import check_way
     from plangym_ext.vector.make import native_vector_env, vector_env
 
@@ -95,11 +103,13 @@ def make_vec(
     check_way(state, "off")
     check_cluster("make_vec", backend, address)
     if callable(wrappers):
-        raise TypeError(
+        raise WrongKind(
             f"make_vec: wrappers must be a sequence of them; got {wrappers!r}. Write it in "
             f"brackets."
         )
-    settings = {"state": state, "check": check, "trust": trust}
+    name_or_factories, kwargs = of_spec(name_or_factories, kwargs)
+    audit = checked_audit(audit, "make_vec")
+    settings = {"state": state, "check": check, "trust": trust, "audit": audit}
     options = {
         "autoreset_mode": autoreset_mode,
         "observation_mode": observation_mode,
@@ -116,13 +126,13 @@ def make_vec(
             n_workers=n_workers,
             address=address,
         )
-        return native_vector_env(remote, num_envs, options)
+        return _specified(native_vector_env(remote, num_envs, options), name_or_factories, kwargs)
     note, here = "", backend == "auto" and n_workers == 0
     n_workers = None if here else n_workers
     named = isinstance(name_or_factories, str)
     may_be_native = named and n_workers is None and not wrappers and state != "off"
     if backend in NATIVE and not may_be_native:
-        raise ValueError(
+        raise InvalidOption(
             f"make_vec: the {backend} backend takes a name, no workers, no wrappers and a state "
             "other than 'off'. Choose backend='process' or 'serial'."
         )
@@ -132,7 +142,7 @@ def make_vec(
             name_or_factories, backend, num_envs or 1, arguments, kwargs
         )
         if env is not None:
-            return native_vector_env(env, num_envs, options)
+            return _specified(native_vector_env(env, num_envs, options), name_or_factories, kwargs)
         if here:
             n_workers, note = None, ""
         backend = "process" if n_workers else "serial"
@@ -153,7 +163,15 @@ def make_vec(
         **options,
     )
     found.choice_note = note
-    return found
+    return _specified(found, name_or_factories, kwargs)
+
+
+def _specified(venv: PlanVectorEnv, name: Any, kwargs: dict[str, Any]) -> PlanVectorEnv:
+    """Give a vector env the spec of its id, as `gymnasium.make_vec` does; factories have none."""
+    if isinstance(name, str):
+        venv.spec = copy.deepcopy(find_spec(name))
+        venv.spec.kwargs |= kwargs
+    return venv
 
 
 def _native_env(
@@ -166,11 +184,21 @@ def _native_env(
         for none; and why there are any.
     """
     from plangym_ext.errors import BackendUnavailable, IncompleteState
-    from plangym_ext.workers.auto_backend import chosen_workers
+    from plangym_ext.native.kernel.known import may_have_kernel
+    from plangym_ext.workers.auto_backend import chosen_workers, proved_seconds
 
     own = dict(kwargs)
     threads, frameskip = own.pop("threads", None), own.pop("frameskip", None)
     build, family, frameskip = constructor_of(make_vec, name, settings["state"], frameskip, own)
+    target = find_spec(name).entry_point
+    if backend == "auto" and not may_have_kernel(target) and (family is None or not family.native):
+        found = _tried_unbuilt(build, settings)
+        if found is None:
+            return None, None, ""
+        n_workers, reason = chosen_workers(
+            found.step_seconds, own.get("render_mode"), target, num_envs
+        )
+        return None, n_workers and min(n_workers, num_envs), reason if n_workers else ""
     settings = {**settings, "frameskip": frameskip}
     try:
         env: Any = env_here(build, family, backend, threads, settings)
@@ -190,12 +218,28 @@ def _native_env(
             )
         return None, None, reason
     try:
-        n_workers, reason = chosen_workers(env, find_spec(name).entry_point, num_envs)
+        mode = env.gym_env.render_mode
+        n_workers, reason = chosen_workers(proved_seconds(env), mode, target, num_envs)
     finally:
         env.close()
     if n_workers is None:
         return None, None, ""
     return None, min(n_workers, num_envs), reason
+
+
+def _tried_unbuilt(build: Any, settings: dict[str, Any]) -> Binding | None:
+    """Return how the states of an env are captured that is constructed in a fork; None if unknown.
+
+    So nothing is constructed here but the rows. Whatever is wrong they will tell.
+    """
+    from plangym_ext.states.trials.choice import prove_unbuilt
+
+    try:
+        return prove_unbuilt(
+            build, settings["state"], check=settings["check"], trusted=settings["trust"]
+        )
+    except Exception:
+        return None
 
 
 def _makes_equals(build: Any, env: Any, settings: dict[str, Any]) -> bool:
@@ -221,7 +265,7 @@ def _ray_env(
     """Return the env on the ray backend whose states are the rows of a vector env."""
     one = isinstance(name_or_factory, str) or callable(name_or_factory)
     if not one or wrappers or settings["state"] == "off":
-        raise ValueError(
+        raise InvalidOption(
             "make_vec: the ray backend takes one name or callable, no wrappers and a state other "
             "than 'off'. Have a callable wrap the env, or choose backend='process'."
         )

@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from plangym_ext.planners.registry import PLANNERS, load_planner
 
+if __name__ != "plangym_ext.planners":  # with the checkout's folder first in the module path
+    raise ModuleNotFoundError(
+        f"there is no module {__name__!r}: this folder of a checkout is plangym_ext.planners",
+        name=__name__,
+    )
+
 if TYPE_CHECKING:
     from plangym_ext.planners.base import Planner
     from plangym_ext.planners.continuous.cem import CEM

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 import math
 import operator
 from abc import ABC, abstractmethod
@@ -16,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
+from plangym_ext.core.inherited_options import InheritedOptions, parameters_of
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownOption, suggestion
 from plangym_ext.planners.clock import Clock
@@ -32,7 +32,7 @@ _MOST = 10**9
 
 
 @dataclass(eq=False)
-class Planner(ABC):
+class Planner(InheritedOptions, ABC):
     """Chooses an action for a state by trying actions in a model.
 
     Planners are dataclasses: a field is an option, described under `Args` of the
@@ -67,9 +67,8 @@ class Planner(ABC):
 
     def __new__(cls, *_args: Any, **options: Any) -> Self:
         """Refuse options that there are not, before the constructor is called."""
-        known = inspect.signature(cls.__init__).parameters
-        takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
-        for name in options if not takes_any else ():
+        known = parameters_of(cls)
+        for name in options:
             if name not in known:
                 raise UnknownOption(
                     f"{cls.__name__}: there is no option {name!r}{suggestion(name, known)}"
@@ -222,12 +221,36 @@ class Planner(ABC):
         except InvalidAnswer as error:
             # The check of the answer does not know which planner asked.
             raise InvalidAnswer(f"{name}: {error}") from error
+        except MemoryError as error:
+            # Arrays grow with states, simulations and actions: what is asked for at once.
+            raise InvalidOption(
+                f"{name}: there is no memory for this plan of {request.batch} states in "
+                f"{getattr(env, 'action_space', env)}: {error}. Ask for fewer simulations, or for "
+                f"fewer states at once."
+            ) from error
 
     def _check(self, env: SearchModel) -> None:
         """Refuse an env that this planner is not for, and options that cannot be."""
         check_players(self, env)
         self._take_options()
         self._check_observations(env)
+        self._check_comparison(env)
+
+    def _check_comparison(self, env: SearchModel) -> None:
+        """Refuse to look for equal states where equal ones differ in their bytes."""
+        why = getattr(env, "incomparable", "")
+        if not why:
+            return
+        if getattr(self, "keep_tree", False):
+            raise InvalidOption(
+                f"{type(self).__name__}: keep_tree looks for the state that came about among those "
+                f"in the tree, and they cannot be compared: {why}. Set keep_tree=False."
+            )
+        if getattr(self, "state_key", "") == "state":
+            raise InvalidOption(
+                f"{type(self).__name__}: state_key 'state' takes states of the same bytes for one, "
+                f"and they cannot be compared: {why}. Set state_key='obs' if observations tell all."
+            )
 
     def _take_options(self) -> None:
         """Check the options again if one may have been assigned since that was done."""
@@ -291,7 +314,7 @@ class Planner(ABC):
         """
         self._kept.forget(rows)
 
-    def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:  # noqa: B027
+    def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
         """Hear what the actions of the last `plan_batch` earned; a search has no use for it.
 
         Args:

@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.masks import MASK, checked_mask
 from plangym_ext.core.numbers import at_least
+from plangym_ext.core.short_text import html_table, one_line
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.base import Planner, as_planner
 from plangym_ext.planners.games import Game, Step, game_rng, step_games
-from plangym_ext.planners.model import SearchModel, States
+from plangym_ext.planners.model import SearchModel, States, stacked_actions
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.players import PLAYER, next_player, num_players
+from plangym_ext.planners.players import next_player, num_players, who_moved
 from plangym_ext.planners.sides import Sides
 
 if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without
@@ -86,7 +88,7 @@ class Episode:
 
     Attributes:
         seed: what the episode was played with.
-        actions: `[T, *act]`, elements of the action space.
+        actions: `[T, *act]`, elements of the action space, nested as it is.
         rewards: `[T]` float64, each of the player who moved.
         terminated: it came to an end.
         truncated: the env cut it. If neither, `max_steps` was reached.
@@ -95,17 +97,29 @@ class Episode:
     """
 
     seed: int
-    actions: npt.NDArray[Any]
+    actions: Any
     rewards: npt.NDArray[np.float64]
     terminated: bool
     truncated: bool
     budget: Budget
     players: npt.NDArray[np.int8] | None = None
 
+    def __repr__(self) -> str:
+        return one_line("Episode", self._shown())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return html_table("Episode", list(self._shown().items()))
+
+    def _shown(self) -> dict[str, Any]:
+        ended = "terminated" if self.terminated else "truncated" if self.truncated else "cut"
+        shown = {"seed": self.seed, "return_": self.return_, "length": self.length, "ended": ended}
+        return {**shown, "model_steps": self.budget.model_steps}
+
     @property
     def length(self) -> int:
         """How many steps were taken."""
-        return len(self.actions)
+        return len(self.rewards)
 
     @property
     def return_(self) -> float:
@@ -213,7 +227,7 @@ def play(
         if not stay.all():
             sides.keep_rows(np.flatnonzero(stay))
             going = [record for record, on in zip(going, stay, strict=True) if on]
-    episodes = [record.episode() for record in records]
+    episodes = [record.episode(env) for record in records]
     return episodes[0] if num_episodes is None else episodes
 
 
@@ -317,13 +331,13 @@ class _Record:
         """Return whether there is a next step."""
         return not self.game.ended and len(self.actions) < max_steps
 
-    def episode(self) -> Episode:
+    def episode(self, env: PlayableEnv) -> Episode:
         """Return what was played."""
         # The first row tells of all: an env has one player or two throughout.
         two = bool(self.players) and self.players[0] is not None
         return Episode(
             seed=self.game.seed,
-            actions=np.array(self.actions),
+            actions=stacked_actions(env, self.actions),
             rewards=np.array(self.rewards, np.float64),
             terminated=self.terminated,
             truncated=self.truncated,
@@ -340,6 +354,8 @@ def _earned(reward: float, player: int | None) -> float:
 def _step_alone(env: PlayableEnv, game: Game, action: Any) -> Step:
     """Play an action in the env itself, which can be rendered then."""
     state, obs, reward, over, cut, info = env.step(action, state=game.state)
-    player = int(info[PLAYER]) if num_players(env) == 2 else None
-    mask, following = info.get("action_mask"), next_player(info, env)
+    # After an ending there is no next move.
+    following = None if over or cut else next_player(info, env)
+    mask = checked_mask(info.get(MASK), getattr(env, "action_space", None), "play")
+    player = who_moved(info, env)
     return Step(state, obs, float(reward), bool(over), bool(cut), mask, player, following)

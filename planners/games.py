@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.masks import MASK, checked_mask
 from plangym_ext.planners.masks import stacked_masks, told_masks
-from plangym_ext.planners.model import Rng, States, stacked_obs
+from plangym_ext.planners.model import Rng, States, stacked_actions, stacked_obs
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.players import movers, next_player
 from plangym_ext.states.envelope import stacked_rows
@@ -49,7 +50,7 @@ class Game:
         self.seed = seed
         self.rng = game_rng(seed)
         self.state, self.obs, info = env.reset(seed=seed)
-        self.legal = info.get("action_mask")
+        self.legal = checked_mask(info.get(MASK), getattr(env, "action_space", None), "play")
         self.to_play = next_player(info, env)
         self.ended = False
 
@@ -92,10 +93,11 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
     Returns:
         A step for every game, and the infos of the batch.
     """
-    actions = np.stack([np.asarray(plan.action) for plan in plans])
+    actions = stacked_actions(env, [plan.action for plan in plans])
     out = env.step_batch(actions, states=stacked_rows([game.state for game in games]))
-    masks = told_masks(out.infos, len(games))
-    players, nexts = movers(env, out.infos, len(games))
+    masks = told_masks(out.infos, getattr(env, "action_space", None), len(games))
+    ended = np.asarray(out.terminateds) | np.asarray(out.truncateds)
+    players, nexts = movers(env, out.infos, ended)
     steps = [
         Step(
             out.states[i],

@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.infos import info_values
+from plangym_ext.core.masks import MASK, checked_mask
+from plangym_ext.errors import InvalidObservation
+
 
 def has_masks(infos: Any) -> bool:
-    """Return whether the infos of a batch say which actions its states allow."""
-    return "action_mask" in infos.keys()  # noqa: SIM118 - iterating gives rows
+    """Return whether the infos of a batch say which actions some of its states allow."""
+    # Those of rows that are of another kind than the first step's are not in the columns.
+    own = getattr(infos, "own", {}).values()
+    return MASK in infos.keys() or any(MASK in info for info in own)  # noqa: SIM118
 
 
 def stacked_masks(
@@ -24,20 +30,22 @@ def stacked_masks(
     return np.array([np.ones(width) if mask is None else mask for mask in masks]).astype(np.bool_)
 
 
-def told_masks(infos: Any, count: int) -> list[npt.NDArray[Any] | None]:
+def told_masks(infos: Any, space: Any, count: int) -> list[npt.NDArray[Any] | None]:
     """Return what the info of each row says that its state allows, `[A]`; None: it does not say.
 
     Args:
         infos: of a batch.
-        count: of its rows.
+        space: of the actions.
+        count: of the rows.
+
+    Raises:
+        InvalidObservation: see `checked_mask`.
     """
     if not has_masks(infos):
         return [None] * count
-    # A row whose infos are of another kind has zeros here.
-    return [
-        mask if np.any(mask) else infos[i].get("action_mask")
-        for i, mask in enumerate(infos["action_mask"])
-    ]
+    values, known = info_values(infos, MASK, count)
+    pairs = zip(values, known, strict=True)
+    return [checked_mask(mask, space, "play") if there else None for mask, there in pairs]
 
 
 def weights_over_legal(
@@ -69,17 +77,20 @@ def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> 
         num_actions: A.
 
     Raises:
-        ValueError: a mask has another width, or a row that goes on has none.
+        ValueError: a mask has another width.
     """
     if not has_masks(infos):
         return np.ones((len(ended), num_actions), np.bool_)
-    masks = np.asarray(infos["action_mask"]).astype(np.bool_)
-    if masks.shape != (len(ended), num_actions):
-        raise ValueError(
-            f"search: infos['action_mask'] must be one entry per action, {num_actions}; got "
-            f"shape {masks.shape}."
+    values, known = info_values(infos, MASK, len(ended))
+    if not known.any():
+        return np.ones((len(ended), num_actions), np.bool_)
+    if values.shape != (len(ended), num_actions):
+        shapes = {np.shape(value) for value in values[known]}
+        got = sorted(shapes, key=str) if values.dtype.hasobject else values.shape
+        raise InvalidObservation(
+            f"search: infos[{MASK!r}] must be one entry per action, {num_actions}; got shape {got}."
         )
-    for i in np.flatnonzero(~masks.any(axis=1) & ~ended):
-        # As in `told_masks`.
-        masks[i] = np.asarray(infos[int(i)].get("action_mask", True), np.bool_)
+    masks = values.astype(np.bool_)
+    # A state of which nothing is said allows everything.
+    masks[~known] = True
     return masks

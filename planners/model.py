@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import leaves
+from plangym_ext.arrays.nested import leaves, stacked
 
 States = npt.NDArray[np.uint8]
 Rng = np.random.Generator
@@ -101,6 +101,16 @@ def stacked_obs(env: SearchModel, observations: Sequence[Any]) -> Any:
     from plangym_ext.arrays.spaces import SpaceLayout
 
     return SpaceLayout(space, objects=True).stack(observations)
+
+
+def stacked_actions(env: SearchModel, actions: Sequence[Any]) -> Any:
+    """Return a batch `[L, *act]` of L actions, nested as the action space; a fresh copy."""
+    space = env.action_space
+    if not hasattr(space, "spaces"):
+        return stacked(actions)
+    from plangym_ext.arrays.spaces import SpaceLayout
+
+    return SpaceLayout(space).stack(actions)
 
 
 def numbers_of(obs: Any, count: int) -> npt.NDArray[np.float64]:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.short_text import html_table, one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -41,6 +43,20 @@ class Budget:
             self.seconds + other.seconds,
             self.compile_seconds + other.compile_seconds,
         )
+
+
+def one_hot(actions: Any, count: int) -> npt.NDArray[np.float64]:
+    """Return policies `[..., A]` that always choose an action each.
+
+    Args:
+        actions: index `[...]` of each, from 0.
+        count: A.
+    """
+    # Not rows of a unit matrix, which would be `[A, A]`.
+    chosen = np.asarray(actions)
+    weights = np.zeros((*chosen.shape, count))
+    np.put_along_axis(weights, chosen[..., None], 1.0, axis=-1)
+    return weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +95,19 @@ class Plan:
     tree: SearchTree | None = None
     chosen_by_visits: bool = True
 
+    def __repr__(self) -> str:
+        shown = {"action": self.action, "value": self.value}
+        shown |= {"model_steps": self.budget.model_steps, "tree": self.tree}
+        return one_line("Plan", shown)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: what the plan says of each action."""
+        columns = {"visits": self.visits, "q": self.q, "weight": self.weights}
+        known = {name: found for name, found in columns.items() if found is not None}
+        table = zip(*(found.tolist() for found in known.values()), strict=True)
+        rows = [(k, *row) for k, row in enumerate(table)]
+        return html_table(repr(self), rows, ("action", *known) if known else ())
+
 
 class SearchTree(NamedTuple):
     """The nodes of one search, one row each; parents come before children.
@@ -94,3 +123,12 @@ class SearchTree(NamedTuple):
     value: npt.NDArray[np.float64]  # [N] what the leaf was rated
     prior: npt.NDArray[np.float32]  # [N] of the action that leads here; 1 at the root
     ended: npt.NDArray[np.bool_]  # [N] terminated or truncated
+
+    def __repr__(self) -> str:
+        return f"SearchTree({len(self.parent)} nodes)"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the nodes that were visited most."""
+        most = np.argsort(-self.visits, kind="stable")[:20]
+        rows = [(int(node), *(column[node].item() for column in self)) for node in most]
+        return html_table(f"{self!r}: the most visited", rows, ("node", *self._fields))

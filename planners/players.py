@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.infos import info_values
 from plangym_ext.errors import WrongKind
 
 #: What the infos of a step say where there are two players: who made the move, whose the reward
@@ -20,11 +21,16 @@ def num_players(model: Any) -> int:
     return int(metadata.get("num_players", 1))
 
 
-def movers(env: Any, infos: Any, count: int) -> tuple[list[Any], list[Any]]:
-    """Return who made each of `count` moves and who makes the next; None with one player."""
+def movers(env: Any, infos: Any, ended: npt.NDArray[np.bool_]) -> tuple[list[Any], list[Any]]:
+    """Return who made each move `[L]` and who makes the next; None with one player.
+
+    Raises:
+        WrongKind: see `player_swaps`.
+    """
     if num_players(env) != 2:
-        return [None] * count, [None] * count
-    return np.asarray(infos[PLAYER]).tolist(), np.asarray(infos[TO_PLAY]).tolist()
+        return [None] * len(ended), [None] * len(ended)
+    made, following = _players(infos, ended)
+    return made.tolist(), following.tolist()
 
 
 def next_player(info: Any, env: Any) -> int | None:
@@ -33,36 +39,72 @@ def next_player(info: Any, env: Any) -> int | None:
     Raises:
         WrongKind: the info of an env with two players does not say so.
     """
-    if num_players(env) != 2:
-        return None
-    if TO_PLAY not in info:
+    return _player_in(info, TO_PLAY, "who makes the next move") if num_players(env) == 2 else None
+
+
+def who_moved(info: Any, env: Any) -> int | None:
+    """Return who made the move as the info of a step says; None if the env has one player.
+
+    Raises:
+        WrongKind: the info of an env with two players does not say so.
+    """
+    return _player_in(info, PLAYER, "who made the move") if num_players(env) == 2 else None
+
+
+def _player_in(info: Any, name: str, what: str) -> int:
+    if name not in info or not _are_players(np.asarray(info[name]), ()):
+        got = repr(info[name])[:60] if name in info else sorted(info)
         raise WrongKind(
-            f"play: the infos of an env with two players must say in {TO_PLAY!r} who makes the "
-            f"next move, 0 or 1; got {sorted(info)}. Return it from reset and from step."
+            f"play: the infos of an env with two players must say in {name!r} {what}, 0 or 1; got "
+            f"{got}. Return it from reset and from step."
         )
-    return int(info[TO_PLAY])
+    return int(info[name])
 
 
-def player_swaps(infos: Any, count: int) -> npt.NDArray[np.bool_]:
+def player_swaps(infos: Any, ended: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return `[L]` bool, whether the next move is the other player's.
 
     Args:
         infos: of a batch of steps, of an env with two players.
-        count: L.
+        ended: `[L]` bool, where there is no next move: who makes it need not be said.
 
     Raises:
         WrongKind: the infos do not say who moved and who moves next.
     """
-    names = infos.keys()
-    if PLAYER not in names or TO_PLAY not in names:
-        raise WrongKind(
-            f"search: the infos of an env with two players must say in {PLAYER!r} who made a move, "
-            f"and in {TO_PLAY!r} who makes the next, 0 or 1; got {sorted(names)}. Return both from "
-            f"reset and from step."
-        )
-    swaps = np.ascontiguousarray(np.asarray(infos[PLAYER]) != np.asarray(infos[TO_PLAY]))
-    assert swaps.shape == (count,)
-    return swaps
+    made, following = _players(infos, ended)
+    return np.ascontiguousarray(made != following)
+
+
+def _players(
+    infos: Any, ended: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return who made the moves `[L]`, and who makes the next ones; as before where none is."""
+    count = len(ended)
+    (made, told), (following, known) = (info_values(infos, n, count) for n in (PLAYER, TO_PLAY))
+    if not told.all() or not (known | ended).all():
+        raise _unsaid(sorted(infos.keys()))
+    following = np.where(known, following, made)
+    for name, values in ((PLAYER, made), (TO_PLAY, following)):
+        if not _are_players(values, (count,)):
+            raise _unsaid(f"{name!r} {repr(values.tolist())[:60]}")
+    return made.astype(np.int64), following.astype(np.int64)
+
+
+def _are_players(values: npt.NDArray[Any], shape: tuple[int, ...]) -> bool:
+    """Return whether there is a 0 or 1 in each place of an array."""
+    return (
+        values.shape == shape
+        and values.dtype.kind in "biuf"
+        and bool(np.isin(values, (0, 1)).all())
+    )
+
+
+def _unsaid(got: Any) -> WrongKind:
+    return WrongKind(
+        f"search: the infos of an env with two players must say in {PLAYER!r} who made a move, "
+        f"and in {TO_PLAY!r} who makes the next, 0 or 1; got {got}. Return both from reset and "
+        f"from step."
+    )
 
 
 def check_players(planner: Any, model: Any) -> None:

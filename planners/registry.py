@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.errors import UnknownName, WrongKind, suggestion
 from plangym_ext.states.families import load_named
 
 if TYPE_CHECKING:
@@ -148,10 +149,24 @@ def check_name(where: str, name: object, known: Sequence[str]) -> None:
 def load_planner(name: str) -> type[Planner]:
     """Return the class of a planner; this is when numba is imported.
 
+    Args:
+        name: one of `PLANNERS`, or "module:Class" of your own.
+
     Raises:
         UnknownName: no planner has this name.
+        WrongKind: the class of your own is no planner, or abstract.
     """
-    if name not in PLANNERS:
+    if name in PLANNERS:
+        return cast("type[Planner]", load_named(PLANNERS[name].target))
+    if ":" not in name:
         raise unknown("planner", name, sorted(PLANNERS))
-    cls: type[Planner] = load_named(PLANNERS[name].target)
-    return cls
+    # Here, as it brings numba.
+    from plangym_ext.planners.base import Planner
+
+    own = cast("type[Planner]", load_own_class(name, "planner", Planner))
+    if missing := sorted(own.__abstractmethods__):
+        raise WrongKind(
+            f"planner: {name} must write {', '.join(missing)}, which {Planner.__name__} leaves to "
+            f"the planners; it has none."
+        )
+    return own

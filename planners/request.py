@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
-from plangym_ext.errors import NoLegalAction, WrongKind
+from plangym_ext.errors import InvalidOption, NoLegalAction, WrongKind
 from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.model import Rng, SearchModel, States
@@ -58,7 +58,7 @@ class PlanRequest:
         """Check that there is a generator for every state."""
         states, rngs = self.states, self.rngs
         if states.ndim != 2 or states.dtype != np.uint8 or 0 in states.shape:
-            raise ValueError(
+            raise InvalidOption(
                 f"{self.planner}: states must be [B, S] uint8, B and S at least 1; got shape "
                 f"{states.shape} {states.dtype}. Take them from get_state, reset or step."
             )
@@ -76,7 +76,7 @@ class PlanRequest:
                 f"{rngs!r}. np.random.default_rng(seed).spawn({len(states)}) makes that many."
             )
         if len(rngs) != len(states):
-            raise ValueError(
+            raise InvalidOption(
                 f"{self.planner}: needs one generator per state, {len(states)}; got {len(rngs)}. "
                 f"np.random.default_rng(seed).spawn({len(states)}) makes that many."
             )
@@ -96,7 +96,7 @@ class PlanRequest:
         """
         num_actions, first_action = discrete_actions(self.env.action_space, self.planner)
         if self.legal is not None and self.legal.shape != (self.batch, num_actions):
-            raise ValueError(
+            raise InvalidOption(
                 f"{self.planner}: legal must be {(self.batch, num_actions)}, one row per state and "
                 f"one column per action, or None for all; got shape {self.legal.shape}."
             )
@@ -122,7 +122,7 @@ class PlanRequest:
         """
         count = "none" if self.obs is None else num_rows(self.obs)
         if count != self.batch:
-            raise ValueError(
+            raise InvalidOption(
                 f"{self.planner}: {who} needs obs, one per state, {self.batch}; got "
                 f"{count}. Pass what reset or step "
                 f"returned beside the state."

@@ -9,6 +9,15 @@ import leaks
 import numpy as np
 
 
+def walk_of(env, count=16):
+    """Return `count` states of one seeded walk of an env of `Faulty`."""
+    state, *_ = env.reset(seed=0)
+    found = [state]
+    for t in range(count - 1):
+        found.append(env.step(t % 3 // 2, found[-1]).state)
+    return np.stack(found)
+
+
 def warm_up(env, states):
     """Have an env make the memory of its batches, which no test is to be blamed for."""
     env.reset(seed=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 
@@ -22,6 +23,15 @@ import no_skips  # noqa: E402 - likewise
 # A shell's background job starts with interrupts ignored, and so would all that the
 # tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Thousands of envs are made here, mostly of classes of their own, and in workers. Tests of the
+# proof itself say how long it may take.
+os.environ.setdefault("PLANGYM_EXT_PROOF_SECONDS", "0.05")
+
+from plangym_ext.states.trials import audit  # noqa: E402 - likewise
+
+# An audit that begins in one test would be found as a process that it has left. See `test_audit`.
+audit._EXPECTED = 1e6
 
 _FAILED = pytest.StashKey[bool]()
 

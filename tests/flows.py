@@ -111,18 +111,48 @@ def _dedented(source: str) -> str:
 
 
 class Size(NamedTuple):
-    """What a reader opens to follow a flow."""
+    """What runs in the caller's process: functions of ours, their files, and lines of code."""
 
-    hops: int
+    functions: int
     files: int
     lines: int
 
 
-def size_of(hops: list[Hop]) -> Size:
-    """Return the functions, files and lines of code of a flow, each counted once."""
-    once = dict.fromkeys((hop.file, hop.name) for hop in hops)
-    lines = sum(code_lines(source_of(Hop("", *pair))) for pair in once)
-    return Size(len(once), len({file for file, _ in once}), lines)
+def size_of(action: Callable[[], object]) -> Size:
+    """Run something and return the size of what ran; each function is counted once.
+
+    Closures, lambdas and comprehensions are lines of the function that holds them.
+    """
+    hops = {
+        Hop("", _file_of(module), name.split(".<locals>")[0])
+        for module, name in {call.function for call in calls_of(action)}
+        if not name.startswith("<")
+    }
+    lines = sum(code_lines(source_of(hop)) for hop in hops if _is_written(hop))
+    return Size(len(hops), len({hop.file for hop in hops}), lines)
+
+
+def _file_of(module: str) -> str:
+    """Return the file of the checkout that a module of an installed package is."""
+    *packages, name = module.split(".")
+    folders = packages[1:] if packages[1:2] in (["envs"], ["planners"]) else packages
+    return "/".join((*folders, f"{name}.py"))
+
+
+def _is_written(hop: Hop) -> bool:
+    try:
+        source_of(hop)
+    except LookupError:  # made by a decorator, such as a dataclass's `__init__`
+        return False
+    return True
+
+
+def read_bounds(page: Path = PAGE) -> dict[str, Size]:
+    """Return the most that may run in each call, by its name, from the page's table."""
+    rows = re.findall(
+        r"^\| `(.+?)` .*?\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", page.read_text(), re.M
+    )
+    return {name: Size(*(int(cell.replace(",", "")) for cell in cells)) for name, *cells in rows}
 
 
 def words_of(hop: Hop) -> set[str]:
@@ -145,7 +175,8 @@ def calls_of(action: Callable[[], object]) -> list[Call]:
     found: list[Call] = []
 
     def seen(frame, event, _):
-        if event == "call" and _is_ours(frame):
+        # Not what a decorator has made, such as a dataclass's `__init__`.
+        if event == "call" and _is_ours(frame) and frame.f_code.co_filename[0] != "<":
             found.append(Call(_key(frame), next(_callers(frame), ("", ""))))
 
     before = sys.getprofile()

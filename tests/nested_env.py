@@ -11,7 +11,7 @@ from gymnasium.wrappers import TimeLimit
 
 from plangym_ext.states.families import Family, register_family
 from plangym_ext.states.part import StatePart
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
 class Nested(gym.Env):

@@ -6,12 +6,13 @@ import gymnasium as gym
 import numpy as np
 
 
-class Slotted:
+class Slotted(set):
     """Only a pickle takes it."""
 
     __slots__ = ("at",)
 
-    def __init__(self):
+    def __init__(self, items=()):
+        super().__init__(items)
         self.at = 0
 
 

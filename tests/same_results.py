@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 
 
@@ -29,3 +30,26 @@ def assert_same(got, expected, where="", *, types=True):
             assert got.tobytes() == expected.tobytes(), f"{where}: {got}, expected {expected}"
     else:
         assert got == expected, f"{where}: {got!r}, expected {expected!r}"
+
+
+class FloatProb(gym.Wrapper):
+    """FrozenLake whose `prob` is a float in resets too.
+
+    It says 1 there and 0.33 in steps. gymnasium's vector env gives an array the type of the first
+    value, so that 0.33 beside a 1 becomes 0; ours keeps it.
+    """
+
+    def reset(self, **kwargs):
+        obs, info = super().reset(**kwargs)
+        return obs, floats(info)
+
+
+def floats(info):
+    """Return an info, and those within it, with `prob` as floats."""
+    found = dict(info)
+    for key, value in info.items():
+        if key == "prob":
+            found[key] = np.float64(value) if np.ndim(value) else float(value)
+        elif isinstance(value, dict):
+            found[key] = floats(value)
+    return found

@@ -256,7 +256,7 @@ class _Row:
         found["terminated"][t], found["truncated"][t] = terminated, truncated
         for name, value in info.items():
             found[f"agent_info.{name}"][t] = value[0]
-        self.sum, self.length = self.sum + float(np.float32(reward)), self.length + 1
+        self.sum, self.length = self.sum + reward, self.length + 1
         self.action, self.reward = int(action[0]), np.float32(reward)
         self.first = bool(terminated or truncated)
         if self.first:

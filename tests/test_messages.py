@@ -63,7 +63,7 @@ def test_float_actions_are_told_to_be_cast(env):
 
 
 def test_an_option_that_there_is_not():
-    with pytest.raises(UnknownOption, match=r"MCTS: there is no option 'num_simulation'; did you"):
+    with pytest.raises(UnknownOption, match=r"MCTS: there is no option 'num_simulation' .did you"):
         MCTS(num_simulation=8)
     # Both as an unknown name and as Python has it.
     assert issubclass(UnknownOption, TypeError)

@@ -183,7 +183,7 @@ def test_unknown_argument_is_refused():
 def test_an_unknown_argument_has_the_closest_one_of_the_call(call, given, close):
     with pytest.raises(UnknownName) as caught:
         getattr(plangym_ext, call)("CartPole-v1", **given)
-    meant = "" if close is None else f"; did you mean {close!r}?"
+    meant = "" if close is None else f" (did you mean {close!r}?)"
     assert str(caught.value) == f"{call}: CartPole-v1 has no option {next(iter(given))!r}{meant}"
 
 

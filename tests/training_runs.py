@@ -12,10 +12,8 @@ SMALL: dict[str, Any] = {
     "rounds": 6,
     "checkpoint_every": 2,
     "collector": {"num_envs": 4, "moves": 12},
-    "replay": {"min_rows": 16},
-    "trainer": {"batch_size": 16},
+    "algorithm": {"batch_size": 16, "learning_starts": 16, "updates_per_round": 3},
     "evaluation": {"every": 3, "episodes": 2, "stop_at": None},
-    "updates": 3,
 }
 
 

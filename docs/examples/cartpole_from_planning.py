@@ -7,9 +7,7 @@
 import os
 import tempfile
 
-from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.training.runner import Runner
-from plangym_ext.run.training.trained import Trained
+from plangym_ext.run import Runner, Trained, compose
 
 rounds = int(os.environ.get("ROUNDS", "400"))
 folder = tempfile.mkdtemp()
@@ -18,7 +16,7 @@ folder = tempfile.mkdtemp()
 config = compose(["cartpole", {"rounds": rounds, "seed": 1}])
 with Runner(config, folder, show=True) as runner:
     runner.run()
-    print(f"{runner.steps} moves, {runner.trainer.updates} updates")
+    print(f"{runner.steps} moves, {runner.algorithm.updates} updates")
 
 # The network alone: no search, no model.
 with Trained(folder, player="network", seed=123) as trained:

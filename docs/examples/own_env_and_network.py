@@ -10,12 +10,9 @@ import gymnasium
 import numpy as np
 import torch
 
-import plangym_ext
 from plangym_ext.learn import NetworkOutput
 from plangym_ext.learn.distributions.make import distribution_of
-from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.training.callbacks import Callback
-from plangym_ext.run.training.runner import Runner
+from plangym_ext.run import Callback, Runner, compose
 
 
 class Thermostat(gymnasium.Env):
@@ -68,16 +65,20 @@ class Best(Callback):
 
 
 def make_env():
-    # Any gymnasium env: its state is captured, and that is proved, when it is made.
-    return plangym_ext.GymEnv(Thermostat)
+    # Any gymnasium env: how its state is captured is found out, and proved, by the run.
+    return Thermostat()
 
 
 rounds = int(os.environ.get("ROUNDS", "30"))
 settings = {
     "env": {"id": "Thermostat", "max_steps": 30},
     "planner": {"name": "mcts", "num_simulations": 24, "discount": 0.95, "temperature": 1.0},
-    "trainer": {"name": "alphazero", "discount": 0.95, "batch_size": 64},
-    "replay": {"min_rows": 64},
+    "algorithm": {
+        "name": "alphazero",
+        "discount": 0.95,
+        "batch_size": 64,
+        "learning_starts": 64,
+    },
     "collector": {"num_envs": 8, "moves": 30},
     "evaluation": {"every": 5, "episodes": 5},
     "checkpoint_every": 1,

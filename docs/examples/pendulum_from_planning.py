@@ -7,9 +7,7 @@
 import os
 import tempfile
 
-from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.training.runner import Runner
-from plangym_ext.run.training.trained import Trained
+from plangym_ext.run import Runner, Trained, compose
 
 rounds = int(os.environ.get("ROUNDS", "60"))
 folder = tempfile.mkdtemp()

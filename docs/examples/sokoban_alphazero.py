@@ -7,15 +7,13 @@
 import os
 import tempfile
 
-from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.training.runner import Runner
-from plangym_ext.run.training.trained import Trained
+from plangym_ext.run import Runner, Trained, compose
 
 rounds = int(os.environ.get("ROUNDS", "300"))
 levels = min(20, rounds)
 folder = tempfile.mkdtemp()
 
-# The preset has a value network and Shoot Tree Search. A planner or trainer of another
+# The preset has a value network and Shoot Tree Search. A planner or algorithm of another
 # name begins with its own defaults; all else stays.
 alphazero = {
     "planner": {
@@ -27,8 +25,8 @@ alphazero = {
         "dirichlet_alpha": 0.5,
         "temperature": 1.0,
     },
-    "network": {"heads": ["policy", "value"]},
-    "trainer": {"name": "alphazero", "discount": 0.97},
+    "agent": {"heads": ["policy", "value"]},
+    "algorithm": {"name": "alphazero", "discount": 0.97, "capacity": 30_000},
     "evaluation": {"every": 0, "planner": {"temperature": 0.0, "root_noise": 0.0}},
     "rounds": rounds,
 }

@@ -9,7 +9,7 @@ refuses it all the same, since its next game would be another one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,14 @@ import ale_py
 import gymnasium as gym
 from gymnasium.wrappers import TimeLimit
 
-from plangym_ext.envs.atari.emulator import Emulator
+from plangym_ext.envs.atari.emulator import CONSOLE_FPS, Emulator
 from plangym_ext.envs.atari.episodic_life import EpisodicLife
 from plangym_ext.envs.atari.life_penalty import LifePenalty
 from plangym_ext.envs.atari.montezuma import MontezumaInfo
 from plangym_ext.envs.atari.screens import AtariScreens
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.part import StatePart
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
 class AtariPart(StatePart):
@@ -138,6 +138,15 @@ def prepare(env: Any) -> None:
         # The codec sets it again, where the emulator accepts it.
         with suppress(IncompleteState):
             _complete(env)
+
+
+def frames(env: Any, seen: Callable[[], None] | None) -> tuple[float, bool]:
+    """Have a function called after every frame of the emulator; see `Family.frames`."""
+    if isinstance(env.ale, Emulator):
+        env.ale.on_frame = seen
+        return CONSOLE_FPS, True
+    skip = env._frameskip if isinstance(env._frameskip, int) else sum(env._frameskip) / 2
+    return CONSOLE_FPS / skip, False
 
 
 @contextmanager

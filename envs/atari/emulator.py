@@ -59,6 +59,10 @@ _READS = (
 )
 
 
+#: Frames a second of the console; what gymnasium's metadata say is for a frameskip of 2.
+CONSOLE_FPS = 60.0
+
+
 class Emulator:
     """Takes the place of an env's `ALEInterface`.
 
@@ -67,6 +71,9 @@ class Emulator:
         game: name of the cartridge.
         continuous: whether actions have a strength.
     """
+
+    #: Called after every frame that `act` emulates.
+    on_frame: Callable[[], None] | None = None
 
     def __init__(self, ale: Any, game: str, *, continuous: bool) -> None:
         self._ale = ale
@@ -170,7 +177,10 @@ class Emulator:
             if not self._partial:  # or else the next frame asks again
                 lead.renew(core, self._draws, full=self._layout.is_full(core))
         lead.add(getattr(action, "value", action), strength)
-        return self._frame(action, strength)
+        reward = self._frame(action, strength)
+        if self.on_frame is not None:
+            self.on_frame()
+        return reward
 
     def _alter(self, write: Callable[..., Any], *values: Any) -> Any:
         result = write(*values)
@@ -248,7 +258,11 @@ class Emulator:
         draws, size = _HEAD.unpack_from(buffer, offset)
         offset += _HEAD.size + size
         core = bytes(buffer[offset - size : offset])
+        self._layout.check(core)
         offset = self._lead.unpack(buffer, offset)
+        for other in (self._lead.base, self._lead.anchor):
+            if other:
+                self._layout.check(other)
         self._held = self._lead.last
         if self._keeps_objects or self._layout.is_partial(core):
             self._emulate_lead(core)

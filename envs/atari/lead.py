@@ -15,8 +15,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
+from plangym_ext.errors import DamagedState
+
 #: Stands for a reset among the actions of a lead.
 RESET = 255
+# 18 of each of two players, as the emulator numbers them.
+_CODES = frozenset((*range(36), RESET))
 # Draws of the console's generator at the start; lengths of base, middle, anchor and
 # generator; actions before the middle and the anchor, and all.
 _HEAD = struct.Struct("<QHHHHHHH")
@@ -132,15 +136,22 @@ class Lead:
 
     def unpack(self, buffer: memoryview, offset: int) -> int:
         """Become the lead at `offset`; return the offset after it."""
-        self.draws, *sizes, self._middle_at, self.anchor_at, count = _HEAD.unpack_from(
-            buffer, offset
-        )
+        draws, *sizes, middle_at, anchor_at, count = _HEAD.unpack_from(buffer, offset)
         offset += _HEAD.size
         parts = []
         for size in (*sizes, count):
             parts.append(bytes(buffer[offset : offset + size]))
             offset += size
-        self.base, self._middle, self.anchor, self.generator, codes = parts
+        codes = parts[-1]
+        # Before anything is set. The emulator asks no action whether there is one.
+        known = all(code in _CODES for code in codes)
+        if offset > len(buffer) or not known or max(middle_at, anchor_at) > count:
+            raise DamagedState(
+                f"Atari: a state has {count} actions since an earlier one, which are none of the "
+                "emulator's or lie beyond its end. Pass a row from get_state."
+            )
+        self.draws, self._middle_at, self.anchor_at = draws, middle_at, anchor_at
+        self.base, self._middle, self.anchor, self.generator, _ = parts
         self.codes[:] = codes
         if self._strengths is not None:
             self._strengths[:] = struct.unpack_from(f"<{count}f", buffer, offset)

@@ -11,13 +11,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import DamagedState, IncompleteState
 
 _WORDS = 624
 #: Bytes of a captured `Twister`: 624 words and the position.
 TWISTER_BYTES = 4 * _WORDS + 4
 # A reset draws one number for each byte of memory.
 _MOST_BLOCKS = 256
+# A million resets of a console: some seconds, as a generator cannot leap.
+_MOST_DRAWS, _PIECE = 1 << 31, 1 << 24
 
 
 def parsed(text: bytes) -> tuple[np.ndarray, int]:
@@ -32,6 +34,20 @@ def twister_of(text: bytes) -> np.random.MT19937:
     generator = np.random.MT19937(0)
     generator.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
     return generator
+
+
+def check_twister(saved: bytes | memoryview) -> None:
+    """Refuse what no generator can be in: at another position it reads memory of others.
+
+    Raises:
+        DamagedState: it is none.
+    """
+    position = int.from_bytes(saved[-4:], "little")
+    if len(saved) != TWISTER_BYTES or position > _WORDS:
+        raise DamagedState(
+            f"Atari: a generator must have {TWISTER_BYTES} bytes and a position of at most "
+            f"{_WORDS}; got {len(saved)} and {position}. Pass a row from get_state."
+        )
 
 
 def seeded_text(seed: int) -> bytes:
@@ -75,6 +91,7 @@ class Twister:
     @staticmethod
     def text(saved: bytes) -> bytes:
         """Return a saved state as text."""
+        check_twister(saved)
         return " ".join(map(str, np.frombuffer(saved, np.uint32).tolist())).encode()
 
     def capture(self, buffer: memoryview, offset: int) -> int:
@@ -84,6 +101,7 @@ class Twister:
 
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Restore what `capture` wrote; return the offset after it."""
+        check_twister(buffer[offset : offset + TWISTER_BYTES])
         self._memory[:] = buffer[offset : offset + TWISTER_BYTES]
         return offset + TWISTER_BYTES
 
@@ -112,7 +130,13 @@ class ConsoleRandom:
         if draws not in self._texts:
             start = max(known for known in self._texts if known <= draws)
             generator = twister_of(self._texts[start])
-            generator.random_raw(draws - start, output=False)
+            if draws - start > _MOST_DRAWS:
+                raise DamagedState(
+                    f"Atari: the console's generator was drawn from at most {_MOST_DRAWS:,} times; "
+                    f"got {draws:,}. Pass a row from get_state."
+                )
+            for at in range(start, draws, _PIECE):  # so that Ctrl-C comes through
+                generator.random_raw(min(_PIECE, draws - at), output=False)
             self._keep(draws, _text(generator))
         return self._texts[draws]
 

@@ -17,7 +17,10 @@ keeps the generator that it has.
 
 from __future__ import annotations
 
+import re
 import struct
+
+from plangym_ext.errors import DamagedState
 
 _INNER_LENGTH = slice(24, 28)
 _SYSTEM = slice(64, 74)
@@ -25,7 +28,24 @@ _SYSTEM_TAG = b"\x06\0\0\0System"
 _CYCLES_AT = 74
 _TEXT_LENGTH = slice(78, 82)
 _TEXT_AT = 82
-_TIA_TAG = b"\x03\0\0\0TIA"
+_TIA_TAG, _SOUND_TAG = b"\x03\0\0\0TIA", b"\x08\0\0\0TIASound"
+_NAMES = re.compile(rb"[\x03-\x20]\0\0\0(System|M6502(Low|High)|M6532|TIA(Sound)?|Cartridge\w+)")
+# True and False, as the emulator writes them; the bits in which they differ, and the others.
+_TRUE, _FALSE = (0xFAB1FAB2).to_bytes(4, "little"), (0xBAD1BAD2).to_bytes(4, "little")
+_OTHER, _SAME = 0x40604060, 0xFFFFFFFF ^ 0x40604060
+_LOWEST = 5  # bit of _OTHER
+# Of the video chip, in clocks: when the frame began, where drawing starts and stops, how far it is,
+# and what is left of the line. And in which columns its five objects are, by which it looks into
+# tables and at its screen without asking.
+_CLOCKS, _PLACES = struct.Struct("<5i"), struct.Struct("<164x5i")
+_CLOCKS_OF_A_LINE, _MOST_CLOCKS, _COLUMNS = 228, 228 * 80, 160
+# Before a list comes its size, by which the emulator fills its memory unasked. The memory chip
+# begins with one. A cartridge begins with the number of its bank of 4 KB; CartridgeE0 with a list
+# of slices of 1 KB. The third list of CartridgeDPC are places in its pictures.
+_MEMORY_TAG = b"\x05\0\0\0M6532"
+_CARTRIDGE = re.compile(rb"Cartridge(F[468](?:SC)?|E0|DPC)")
+_BANKS = {b"F8": 2, b"F6": 4, b"F4": 8, b"DPC": 2}
+_SLICES, _PICTURE_BYTES = 8, 2048
 # Of the video chip: where drawing stops and how far it is, in clocks; the number of
 # lines of the last whole frame and of the present one.
 _VIDEO = struct.Struct("<8x2i4x2i")
@@ -65,7 +85,77 @@ class StateLayout:
     def __init__(self, data: bytes) -> None:
         if data[_SYSTEM] != _SYSTEM_TAG:
             raise ValueError("no 'System' where it is expected")
-        self._video_at = self.split(data)[0].index(_TIA_TAG) + len(_TIA_TAG)
+        core = self.split(data)[0]
+        self._video_at = core.index(_TIA_TAG) + len(_TIA_TAG)
+        self._size = len(core)
+        # What is the same in all states of a game, as one number: a restore asks for no byte alone.
+        kept, flags = bytearray(len(core)), bytearray(len(core))
+        # How long it is, and that it has no text of the console's generator, which would be lost.
+        for place in (_INNER_LENGTH, _TEXT_LENGTH):
+            kept[place] = b"\xff" * 4
+        for found in _NAMES.finditer(core):
+            kept[found.start() : found.end()] = b"\xff" * len(found[0])
+        for at in range(self._video_at, core.index(_SOUND_TAG), 4):
+            if core[at : at + 4] in (_TRUE, _FALSE):
+                kept[at : at + 4] = _SAME.to_bytes(4, "little")
+                flags[at : at + 4] = _OTHER.to_bytes(4, "little")
+        self._bounds: list[tuple[int, int]] = []
+        counts = [core.index(_MEMORY_TAG) + len(_MEMORY_TAG)]
+        for found in _CARTRIDGE.finditer(core, self._video_at):
+            counts += self._cartridge_counts(core, found.end(), found[1])
+        for at in counts:
+            kept[at : at + 4] = b"\xff" * 4
+        self._kept, self._flags = (int.from_bytes(mask, "little") for mask in (kept, flags))
+        self._lowest = self._flags // _OTHER << _LOWEST
+        self._first = int.from_bytes(core, "little")
+        _, start, stop, *_ = _CLOCKS.unpack_from(core, self._video_at)
+        self._drawn = stop - start
+
+    def _cartridge_counts(self, core: bytes, at: int, kind: bytes) -> list[int]:
+        """Return where the sizes of a cartridge's lists are; keep the bounds of its places."""
+        if kind == b"E0":
+            self._bounds = [(at + 4 * k, _SLICES) for k in range(1, 5)]
+            return [at]
+        self._bounds = [(at, _BANKS[kind.removesuffix(b"SC")])]
+        counts = []
+        at += 4
+        for number in range(5 if kind == b"DPC" else int(kind.endswith(b"SC"))):
+            counts.append(at)
+            size = _U32.unpack_from(core, at)[0]
+            if number == 2:
+                self._bounds += [(at + 4 * k, _PICTURE_BYTES) for k in range(1, size + 1)]
+            at += 4 + 4 * size
+        return counts
+
+    def check(self, core: bytes) -> None:
+        """Refuse a core by which the emulator would read or write past its memory.
+
+        Raises:
+            DamagedState: it is one.
+        """
+        changed = int.from_bytes(core, "little") ^ self._first
+        # Of a flag all bits in which True and False differ, or none of them.
+        flags = changed & self._flags
+        whole = (
+            len(core) == self._size
+            and not changed & self._kept
+            and flags == ((flags & self._lowest) >> _LOWEST) * _OTHER
+        )
+        if whole:
+            began, start, stop, last, left = _CLOCKS.unpack_from(core, self._video_at)
+            whole = (
+                0 <= start - began <= _MOST_CLOCKS
+                and 0 <= stop - start <= self._drawn
+                and start <= last <= stop
+                and 0 <= left <= _CLOCKS_OF_A_LINE
+                and all(0 <= at < _COLUMNS for at in _PLACES.unpack_from(core, self._video_at))
+                and all(_U32.unpack_from(core, at)[0] < most for at, most in self._bounds)
+            )
+        if not whole:
+            raise DamagedState(
+                "Atari: a state must have the chips of this game, and draw within its screen. Pass "
+                "a row from get_state."
+            )
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
         """Return the core of a serialised state, and the text of the console's generator."""
@@ -105,6 +195,9 @@ class StateLayout:
 
 class UnknownLayout:
     """Stands in for `StateLayout` where an emulator's version writes something else."""
+
+    def check(self, core: bytes) -> None:
+        """Refuse nothing: nothing is known of it."""
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
         """Return all of it."""

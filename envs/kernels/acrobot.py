@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.envs.classic_control import FARTHEST, FLOAT32, FLOAT64
-from plangym_ext.envs.kernels.classic_state import classic_state, number
+from plangym_ext.envs.classic_control import FARTHEST, FASTEST, FLOAT32, FLOAT64
+from plangym_ext.envs.kernels.classic_state import classic_state, could_be_classic, number
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.kernel import Kernel
 
 _GRAVITY = 9.8
+# Angles that take no time to wrap. Beyond, the env itself would be busy for minutes or for ever;
+# from a number that is none, the row goes to it and is judged there.
+_MOST_WRAPPED = 1e9
 
 
 class Acrobot(NamedTuple):
@@ -74,11 +77,11 @@ def kernel(env: Any) -> Kernel:
 
 def check(state: Any, params: Any) -> bool:
     """Return whether the next angles can be wrapped by as many turns as take no time."""
-    for k in range(4):  # noqa: SIM110 - compiled code has no generators
+    for k in range(4):
         # So that a NaN is none, too.
-        if not abs(state["vector"][k]) <= FARTHEST:
+        if not abs(state["vector"][k]) <= (FARTHEST if k < 2 else FASTEST):
             return False
-    return True
+    return could_be_classic(state, params)
 
 
 @compiled
@@ -105,6 +108,8 @@ def _accelerations(
 
 @compiled
 def _wrapped(angle: float) -> float:
+    if not abs(angle) < _MOST_WRAPPED:
+        return math.nan
     while angle > math.pi:
         angle = angle - 2 * math.pi
     while angle < -math.pi:

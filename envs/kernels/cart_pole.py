@@ -9,7 +9,7 @@ import math
 from typing import Any, NamedTuple
 
 from plangym_ext.envs.classic_control import FLOAT64
-from plangym_ext.envs.kernels.classic_state import classic_state, number
+from plangym_ext.envs.kernels.classic_state import classic_state, could_be_classic, number
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.kernel import Kernel
 
@@ -35,7 +35,9 @@ def kernel(env: Any) -> Kernel:
     constants = [number(env, name) for name in CartPole._fields[:-2]]
     is_euler = env.kinematics_integrator == "euler"
     params = CartPole._make([*constants, is_euler, bool(env._sutton_barto_reward)])
-    return Kernel(classic_state(4, ("steps", "<i8")), step, reset, observe, params)
+    return Kernel(
+        classic_state(4, ("steps", "<i8")), step, reset, observe, params, check=could_be_classic
+    )
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:

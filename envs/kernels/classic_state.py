@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import NoKernel
-from plangym_ext.native.kernel.pcg64 import RNG
+from plangym_ext.native.compiled import compiled
+from plangym_ext.native.kernel.pcg64 import RNG, could_be_rng
 
 
 def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtype[Any]:
@@ -27,6 +28,12 @@ def classic_state(size: int, optional: tuple[str, str] | None = None) -> np.dtyp
             ("rng", RNG),
         ]
     )
+
+
+@compiled
+def could_be_classic(state: Any, params: Any) -> bool:
+    """Return whether there is such a generator."""
+    return could_be_rng(state["rng"])
 
 
 def number(env: Any, name: str) -> float:

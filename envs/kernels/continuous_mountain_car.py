@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.envs.classic_control import FLOAT32
-from plangym_ext.envs.kernels.classic_state import classic_state, number
+from plangym_ext.envs.kernels.classic_state import classic_state, could_be_classic, number
 from plangym_ext.envs.kernels.mountain_car import observe, reset
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.kernel import Kernel
@@ -36,7 +36,7 @@ def kernel(env: Any) -> Kernel:
     """Return the kernel of a `Continuous_MountainCarEnv`."""
     constants = [number(env, name) for name in ContinuousMountainCar._fields[:-1]]
     params = ContinuousMountainCar._make([*constants, 2.0])
-    return Kernel(classic_state(2), step, reset, observe, params)
+    return Kernel(classic_state(2), step, reset, observe, params, check=could_be_classic)
 
 
 @compiled

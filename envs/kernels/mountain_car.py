@@ -9,7 +9,7 @@ import math
 from typing import Any, NamedTuple
 
 from plangym_ext.envs.classic_control import FLOAT64, TUPLE
-from plangym_ext.envs.kernels.classic_state import classic_state, number
+from plangym_ext.envs.kernels.classic_state import classic_state, could_be_classic, number
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.kernel import Kernel
 
@@ -29,7 +29,7 @@ class MountainCar(NamedTuple):
 def kernel(env: Any) -> Kernel:
     """Return the kernel of a `MountainCarEnv`."""
     params = MountainCar(*(number(env, name) for name in MountainCar._fields))
-    return Kernel(classic_state(2), step, reset, observe, params)
+    return Kernel(classic_state(2), step, reset, observe, params, check=could_be_classic)
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:

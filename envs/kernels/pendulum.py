@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.envs.classic_control import FLOAT64
-from plangym_ext.envs.kernels.classic_state import classic_state, number
+from plangym_ext.envs.kernels.classic_state import classic_state, could_be_classic, number
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.kernel import Kernel
@@ -44,7 +44,9 @@ def kernel(env: Any) -> Kernel:
         square=2.0,
         square32=np.float32(2.0),
     )
-    return Kernel(classic_state(2, ("torque", "<f8")), step, reset, observe, params)
+    return Kernel(
+        classic_state(2, ("torque", "<f8")), step, reset, observe, params, check=could_be_classic
+    )
 
 
 @compiled

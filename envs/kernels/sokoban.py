@@ -24,7 +24,7 @@ from plangym_ext.envs.sokoban.rules import push
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.kernel import Kernel
-from plangym_ext.states.rng import RNG_BYTES
+from plangym_ext.states.randomness.rng import RNG_BYTES
 
 compiled(push)
 

@@ -154,4 +154,4 @@ def observe(state: Any, params: Any, obs: Any) -> None:
 
 def check(state: Any, params: Any) -> bool:
     """Return whether the square is in the table."""
-    return 0 <= state["square"] < params.start.size
+    return 0 <= state["square"] < params.start.size and pcg64.could_be_rng(state["rng"])

@@ -27,7 +27,7 @@ from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
 from plangym_ext.envs.sokoban.picture import coloured_cells, draw, one_hot_planes
 from plangym_ext.envs.sokoban.rules import NUM_ACTIONS, push
 from plangym_ext.errors import DamagedState, ResetNeeded
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _CURSOR_BYTES = 4
 # After the cells: player's row and column, cursor, generator.

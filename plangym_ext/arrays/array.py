@@ -245,12 +245,12 @@ class Array(BaseArray):
         """Return the visible part as a numpy array.
 
         Args:
-            copy: False raises rather than copy.
+            copy: False raises rather than copy; True copies always; None copies where it must.
 
         Returns:
             `[*shape]` of the array's dtype: a writable view of the same memory, valid for
             as long as the caller keeps it, 0-dimensional for a single element; a copy if
-            the view was picked by arrays or masks.
+            one is asked for, or the view was picked by arrays or masks.
 
         Raises:
             ValueError: `copy` is False and the view was picked by arrays or masks.
@@ -269,7 +269,7 @@ class Array(BaseArray):
             axes = self._axes
             whole = axes is None or axes[4]
             self._data = data = self._reach if whole else visible(self._reach, axes)
-        return data
+        return data.copy() if copy else data
 
     def to_torch(self) -> Any:
         """Return the visible part as a torch tensor; see `tensors.as_tensor`."""

@@ -6,7 +6,7 @@ one array is the simplest case, so callers need not tell the two apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,11 @@ def leaves(value: Any) -> Iterator[Any]:
             yield from leaves(part)
     else:
         yield value
+
+
+def stacked(values: Sequence[Any]) -> Any:
+    """Return a batch `[L, ...]` of L single values that are nested alike; a fresh copy."""
+    return mapped(lambda *parts: np.stack([np.asarray(part) for part in parts]), *values)
 
 
 def rows_of(batch: Any, index: Any) -> Any:

@@ -351,7 +351,8 @@ def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where:
     if not shape_fits or not kind_fits:
         names = ("B", "H")
         lead = [names[k] if w == -1 else str(w) for k, w in enumerate(batch_shape)]
-        want = "(" + ", ".join([*lead, *map(str, leaf.shape)]) + ")"
+        sizes = [*lead, *map(str, leaf.shape)]
+        want = f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"  # as numpy writes shapes
         raise InvalidAction(
             f"{where}: actions{leaf.name} must be {want} {leaf.dtype}, one row per state; "
             f"got {values.shape} {values.dtype}. "

@@ -39,3 +39,11 @@ def as_tensor(data: npt.NDArray[Any]) -> Any:
             f"Array.to_torch: torch must know the dtype; got {data.dtype} ({error}). "
             f"Convert to_ndarray() first."
         ) from error
+
+
+def as_array(given: Any, where: str, kind: type[Exception]) -> np.ndarray:
+    """Return what a caller gave as an array; raise `kind` if its rows are of unequal lengths."""
+    try:
+        return np.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise kind(f"{where} must be one array; got {type(given).__name__}: {error}") from error

@@ -14,6 +14,7 @@ from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.rows import RowLayout
+from plangym_ext.states.binding import Exactness
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import Envelope
 
@@ -45,6 +46,16 @@ class BackendEnv(PlanEnv):
     def codec(self) -> StateCodec:
         """How the env's states are captured."""
         return self.plan_env.codec
+
+    @property
+    def exactness(self) -> Exactness:
+        """How it was proved that states are exact, and how far; see `PlanEnv.exactness`."""
+        return self.plan_env.exactness
+
+    @property
+    def incomparable(self) -> str:
+        """Why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
+        return self.codec.incomparable
 
     @property
     def exact(self) -> bool | None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.errors import OneEnvPerProcess
-from plangym_ext.states.trials.round_trip import RoundTrip, Subject, check_round_trip
+from plangym_ext.errors import WrongKind
+from plangym_ext.states.trials.disturbed import DisturbedSubject
+from plangym_ext.states.trials.fork import Fork, ForkFailed, Line
+from plangym_ext.states.trials.fresh import FreshFailed, tried_elsewhere
+from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
+from plangym_ext.states.trials.subject import RemoteSubject, Subject
+
+#: Seconds for which the copy may be silent: a step, or the constructor of the second instance.
+_SILENCE = 30.0
 
 
 @dataclass(frozen=True)
@@ -21,14 +31,18 @@ class EnvReport:
         layers: `(layer, method, bytes)` of every part of the state.
         state_width: bytes of a row.
         round_trip: outcome of the comparison.
-        instances: how many were restored into; 1 where a process can hold but one.
+        no_second: why there was no second instance, such as the error of its constructor; ""
+            if there was one.
+        elsewhere: whether states were restored in another process too. What draws with OpenGL
+            has no working copy for that.
     """
 
     name: str
     layers: tuple[tuple[str, str, int], ...]
     state_width: int
     round_trip: RoundTrip
-    instances: int = 2
+    no_second: str = ""
+    elsewhere: bool = True
 
     @property
     def exact(self) -> bool:
@@ -44,49 +58,104 @@ class EnvReport:
         yield f"  state row    {self.state_width} bytes, envelope included"
         found = self.round_trip
         if found.exact:
-            second = " and in a second" if self.instances > 1 else ""
+            other = " and in another one" if self.elsewhere else ""
+            second = "" if self.no_second else ", and in a second instance"
             yield (
-                f"  round trip   exact: {found.transitions} transitions after a restore equal the "
-                f"first run byte for byte, in the same{second} instance"
+                f"  round trip   exact so far: {found.steps:,} steps, {found.episodes:,} episodes; "
+                f"{found.transitions:,} transitions after a restore equal the first run byte for "
+                f"byte, in the same process{other}{second}"
             )
         else:
             yield f"  round trip   NOT EXACT: {found.difference}"
+        if self.no_second:
+            yield f"  no second    instance could be constructed: {self.no_second}"
 
 
 def check_env(
     env: PlanEnv,
     *,
     seed: int = 0,
-    num_steps: int = 100,
+    num_steps: int = 300,
+    seconds: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> EnvReport:
-    """Compare futures from restored states with the real ones, in two instances.
+    """Compare futures from restored states with the real ones, on copies of an env.
 
-    The env is left where it was if it had been reset.
+    The env itself is not touched. States are restored in the copy that has played, in a
+    process that has not, and in a second instance. Where a copy of this process hangs, as one
+    does that draws with OpenGL, two instances are constructed in a new process.
 
     Args:
         env: any `PlanEnv`; of one with workers the local env is checked.
         seed: of the resets and the random actions.
-        num_steps: steps compared after each of the save points 0, 1 and 17.
-        progress: called after every step with how many are done, and of how many.
+        num_steps: steps that are played at most.
+        seconds: that it takes at most, but for a step in each instance.
+        progress: called from time to time with the step that is played, and of how many; not
+            from a new process.
+
+    Raises:
+        Exception: what the env raises.
+        ForkFailed: a copy of this process hung or died, and so did a new one.
     """
-    local = env if isinstance(env, GymEnv) else env.plan_env  # type: ignore[attr-defined]
-    here = local.get_state() if local.is_reset else None
-    with contextlib.ExitStack() as stack:
-        others = []
-        with contextlib.suppress(OneEnvPerProcess):
-            other = stack.enter_context(local.clone())
-            others.append(("a second instance", Subject(other.gym_env, other.codec)))
-        outcome = check_round_trip(
-            Subject(local.gym_env, local.codec),
-            others,
-            seed=seed,
-            num_steps=num_steps,
-            progress=progress,
+    local = env if isinstance(env, GymEnv) else getattr(env, "plan_env", None)
+    if local is None:
+        raise WrongKind(f"check_env: env must be an env from make; got {type(env).__name__}")
+    plan = Plan(seconds, num_steps, seed=seed)
+    try:
+        report = _in_a_fork(local, plan, progress or (lambda *_: None))
+    except ForkFailed as error:
+        try:
+            # As its states are captured here, which is what is to be checked: not proved anew.
+            known: dict[str, Any] = {"check": False, "state": local.exactness.method}
+            make = functools.partial(local.constructor, **known)
+            report = tried_elsewhere(make, functools.partial(_report, plan=plan, forks=False))
+        except FreshFailed as further:
+            raise ForkFailed(f"{error}; and {further}") from error
+    trip = report.round_trip
+    if trip.exact and local.exact is not False:
+        local.exactness = dataclasses.replace(
+            local.exactness,
+            proved=local.exactness.proved or "fork",
+            steps=trip.steps,
+            episodes=trip.episodes,
+            transitions=trip.transitions,
         )
-    if outcome.exact and local.codec.exact:
-        local.note_proof()
-    if here is not None:
-        local.set_state(here)
+    return report
+
+
+def _in_a_fork(local: GymEnv, plan: Plan, progress: Callable[[int, int], None]) -> EnvReport:
+    with Fork(lambda line: _send_report(local, plan, line)) as fork:
+        while isinstance(found := fork.line.receive(_SILENCE), tuple):
+            progress(*found)
+    if isinstance(found, BaseException):
+        raise found
+    report: EnvReport = found
+    return report
+
+
+def _send_report(local: GymEnv, plan: Plan, line: Line) -> None:
+    plan.busy = lambda done, total: line.busy((done, total))
+    try:
+        line.send(_report(local, plan))
+    except Exception as error:
+        line.send(error)
+
+
+def _report(local: GymEnv, plan: Plan, *, forks: bool = True) -> EnvReport:
+    subject = Subject(local.gym_env, local.codec)
+    others: list[tuple[str, Any]] = []
+    with contextlib.ExitStack() as stack:
+        if forks:
+            there = DisturbedSubject(local.gym_env, local.codec)
+            other = stack.enter_context(Fork(there.serve))
+            others.append(("another process", RemoteSubject(other.line)))
+        no_second = ""
+        try:
+            second = local.clone()
+        except Exception as error:  # of the env's constructor, which has gone well before: told
+            no_second = f"{type(error).__name__}: {error}"
+        else:
+            others.append(("a second instance", Subject(second.gym_env, second.codec)))
+        trip = check_round_trip(subject, others, plan)
     layers = tuple((name, part.method, part.width) for part, name in local.codec.described())
-    return EnvReport(local.name, layers, local.state_width, outcome, 1 + len(others))
+    return EnvReport(local.name, layers, local.state_width, trip, no_second, forks)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Callable
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.arrays.rewards import reward_of
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout, check_actions
-from plangym_ext.core.drawing import picture
+from plangym_ext.core.drawing import Film, picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
+from plangym_ext.core.masks.method import with_told_masks
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
@@ -22,17 +25,23 @@ from plangym_ext.core.row_loop import RowError, RowLoop
 from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
-from plangym_ext.errors import EnvClosed, ResetNeeded, add_note
+from plangym_ext.errors import EnvClosed, ResetNeeded, WrongKind, add_note
+from plangym_ext.states.binding import Binding, Exactness
+from plangym_ext.states.codec import StateCodec, layers
+from plangym_ext.states.content_hash import remember_constructor
 from plangym_ext.states.envelope import HEADER, stacked_rows
-from plangym_ext.states.late_state import first_codec
-from plangym_ext.states.live_state import LiveState
+from plangym_ext.states.live_state import LiveState, state_identity
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.states.reseeding import generator_words, reseed
-from plangym_ext.states.trials.sampling import info_of, sampled
+from plangym_ext.states.randomness.reseeding import generator_words, reseed
+from plangym_ext.states.trials.audit import Audit, checked_audit, shown
+from plangym_ext.states.trials.choice import prove
 
 
 class GymEnv(LocalStepper, PlanEnv):
     """One gymnasium env and a loop over rows: the reference for every backend.
+
+    How its state is captured is tried on a copy: the env stays as `make` made it until it is
+    reset or brought to a state.
 
     Args:
         make: callable that returns a gymnasium env. It is called once here, and
@@ -42,12 +51,16 @@ class GymEnv(LocalStepper, PlanEnv):
         autoreset: whether `step` without a state resets an env that ended.
         state: how the state is captured: "auto" for the first way that proves itself,
             a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
-        check: whether the way must pass a short round trip now; `exact` is None without it.
+        check: whether the way must prove itself now, on a copy of the env, or the seconds that this
+            may take; `exact` is None without it.
         trust: open pickles in states that another session made. They can run any code.
         invalid: what batches do about rewards and observations that are not a number, or
             infinite where the space has a bound: "raise" `InvalidObservation`, "mark" the
             rows in an info column `invalid`, "off", or "strict": as "raise", and finite
             observations out of their space's bounds are refused as well.
+        binding: of an equal env, which spares the proof.
+        audit: what is done when a future that is played again, while states are in use, differs
+            from the real one: "raise" `InexactState`, "warn", or "off" for no such audits.
 
     Raises:
         IncompleteState: the env's state cannot be captured exactly.
@@ -55,6 +68,8 @@ class GymEnv(LocalStepper, PlanEnv):
     """
 
     backend = "serial"
+    #: Films what `step` plays, and not rows; None: nothing is filmed. See `run/video.py`.
+    film: Film | None = None
 
     def __init__(
         self,
@@ -64,9 +79,11 @@ class GymEnv(LocalStepper, PlanEnv):
         frameskip: int = 1,
         autoreset: bool = True,
         state: str = "auto",
-        check: bool = True,
+        check: bool | float = True,
         trust: bool = False,
         invalid: str = "raise",
+        binding: Binding | None = None,
+        audit: str = "raise",
     ) -> None:
         super().__init__()
         self._invalid = checked_policy(invalid, "GymEnv")
@@ -80,6 +97,7 @@ class GymEnv(LocalStepper, PlanEnv):
             "check": check,
             "trust": trust,
             "invalid": invalid,
+            "audit": checked_audit(audit, "GymEnv"),
         }
         self.gym_env = made_env(make)
         self.frameskip, self.autoreset = frameskip, autoreset
@@ -88,32 +106,43 @@ class GymEnv(LocalStepper, PlanEnv):
         self._closed = False
         #: Whether there is a state: the env was reset, or a state was set.
         self.is_reset = False
-        self._is_proved = check
+        #: Whether the env was reset without its user's asking, to be brought to a state.
+        self._was_begun = False
         try:
-            self._prepare(state, check=check, trust=trust)
+            if binding is None:
+                binding = prove(self.gym_env, state, check=check, trusted=trust, make=make)
+            self._prepare(binding, audit, trust=trust)
         except BaseException:
             self.gym_env.close()
             raise
 
-    def _prepare(self, state: str, *, check: bool, trust: bool) -> None:
-        """Find codec and layout from a reset and one step, which leave no trace."""
+    def _prepare(self, binding: Binding, audit: str, *, trust: bool) -> None:
+        """Lay out rows by what was learned of a copy of the env."""
         obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
-        self.gym_env, self.codec, _ = first_codec(self.gym_env, state, check=check, trusted=trust)
-        # A seed, so that equal envs find equal fields and widths in every process.
-        shown = info_of(self.gym_env.reset(seed=0))
-        self._live = LiveState(self.gym_env, self.codec, self.name)
-        self.envelope = self._live.envelope
-        # A copy: to seed the env's own space would change what its user samples.
-        probe = copy.deepcopy(self.gym_env.action_space)
-        probe.seed(0)
-        *_, info = self.gym_env.step(sampled(probe, shown))
+        self.binding, self._exactness = binding, binding.exactness
+        # What comes with the library is tested with it, and what is inexact is known to be so.
+        watched = binding.exactness.proved != "library" and binding.exactness.exact is not False
+        self.audit = Audit(self.name, audit if watched else "off")
+        self._live = LiveState(self.gym_env, binding, self.name, trusted=trust)
+        self.gym_env, self.envelope = self._live.env, self._live.envelope
         self.obs_writer = ObsWriter(obs_layout)
-        self.info_writer = InfoWriter(info)
+        self.info_writer = InfoWriter(binding.info)
         self.values = ValuePolicy(self._invalid, self.name, obs_layout, self.info_writer.columns)
         self.layout = RowLayout(obs_layout, action_layout, self.envelope.width, self.values.columns)
-        # A worker's env is only ever restored into, which a fresh reset allows.
-        self.gym_env.reset(seed=0)
+
+    @property
+    def codec(self) -> StateCodec:
+        """Captures and restores states; an env that was never reset is reset for it once."""
+        if not (self.is_reset or self._was_begun):
+            self.gym_env.reset(seed=0)
+            self._was_begun = True
+        return self._live.codec
+
+    def own_identity(self) -> dict[str, Any]:
+        """Return what states belong to by this env itself, whatever its binding was learned of."""
+        parts = self.codec.identity()
+        return state_identity(self.gym_env, self.binding, parts, self.name)
 
     # The env proper -------------------------------------------------------------
 
@@ -128,10 +157,14 @@ class GymEnv(LocalStepper, PlanEnv):
         """Start a new episode; see `PlanEnv.reset`."""
         self._check_open("reset")
         self._check_rows_free("reset")
-        if seed is None and not self.is_reset:
-            # The probe seeded the env; without a seed the caller expects a fresh one.
+        if seed is None and self._was_begun and not self.is_reset:
+            # It was seeded to be brought to a state; without a seed the caller expects a fresh one.
             seed = int(np.random.SeedSequence().generate_state(1)[0] >> 1)
+        seed = None if seed is None else at_least("reset: seed", seed, 0)
+        if not isinstance(options, Mapping | None):
+            raise WrongKind(f"reset: options must be a dict or None; got {options!r}")
         obs, info = self.gym_env.reset(seed=seed, options=options)
+        self.audit.sample = None
         self.is_reset = True
         # Rows begin anew where the env is now.
         self._continued.drop()
@@ -153,37 +186,63 @@ class GymEnv(LocalStepper, PlanEnv):
             self._set_env_state(self._checked_state(state, "step"))
         elif not self.is_reset:
             raise ResetNeeded("step: the env was never reset. Call reset first, or pass a state.")
-        total, taken = 0.0, 0
+        total, taken, film = 0.0, 0, self.film
+        if film is not None:
+            film.on = True
         for _ in range(repeats):
             # An env may keep what it is given, or write into it.
             action = self.layout.action.join(tuple(leaf[()].copy() for leaf in leaves))
             obs, reward, terminated, truncated, info = self.gym_env.step(action)
-            total += float(reward)
+            total += reward_of(reward)
             taken += 1
+            if self.audit.sample is not None:
+                self._note(action, obs, reward, terminated, truncated)
+            if film is not None:
+                film.after_step()
             if terminated or truncated:
                 break
-        info = {**info, "n_step": taken, "dt": int(dt)}
+        if film is not None:
+            film.on = False
+        info = {**(info or {}), "n_step": taken, "dt": int(dt)}
         result = Transition(obs, total, bool(terminated), bool(truncated), info)
         wanted = return_state or (return_state is None and state is not None)
         # Before the reset below: it is the state of the ending.
         final = self.get_state() if wanted else None
         if (terminated or truncated) and self.autoreset and state is None:
-            self.gym_env.reset()
+            begun, _ = self.gym_env.reset()
+            if self.audit.sample is not None:
+                self._note(None, begun)
         return result if final is None else StateTransition(final, *result)
+
+    def _note(self, *played: Any) -> None:
+        """Note an action, or None for a reset, and what it has led to, for an audit."""
+        action, *result = played
+        if self.audit.note(action, shown(self.layout.obs, *result)):
+            self.audit.start(self.gym_env, self.codec)
 
     @property
     def exact(self) -> bool | None:
         """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
-        return self._is_proved or None if self.codec.exact else False
+        return self._exactness.exact
 
-    def note_proof(self) -> None:
-        """Note that a check has found every restored future equal to the real one."""
-        self._is_proved = True
+    @property
+    def exactness(self) -> Exactness:
+        """How it was proved that states are exact, and how far; see `PlanEnv.exactness`."""
+        return dataclasses.replace(self._exactness, audits=self.audit.passed)
+
+    @exactness.setter
+    def exactness(self, found: Exactness) -> None:
+        self._exactness = found
+
+    @property
+    def incomparable(self) -> str:
+        """Why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
+        return self.codec.incomparable
 
     @property
     def step_seconds(self) -> float | None:
-        """What an env step took when the env was made; None if its states were not proved."""
-        return self.codec.step_seconds
+        """What an env step took in the proof of its states; None if there was none."""
+        return self.binding.step_seconds
 
     @one_call
     def get_state(self) -> np.ndarray:
@@ -192,6 +251,8 @@ class GymEnv(LocalStepper, PlanEnv):
         if not self.is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
         state = self._live.capture()
+        if self.audit.sample is None and self.audit.is_due():
+            self.audit.open(state[HEADER:])
         # The capture has outgrown its row and made a wider one.
         if self._live.envelope is not self.envelope:
             self.widen(self._live.envelope.width)
@@ -222,6 +283,8 @@ class GymEnv(LocalStepper, PlanEnv):
 
     def _set_env_state(self, state: np.ndarray) -> None:
         self._check_open("set_state")
+        assert self.codec is not None  # bound, to an env that has been reset
+        self.audit.sample = None
         self._live.bring(state, is_reset=self.is_reset)
         self.is_reset = True
 
@@ -238,6 +301,7 @@ class GymEnv(LocalStepper, PlanEnv):
     # Rows -----------------------------------------------------------------------
 
     def _first_state(self) -> np.ndarray:
+        self._check_open("step_batch")
         if not self.is_reset:
             raise ResetNeeded(
                 "step_batch: there are no rows to continue yet. Call reset first, or pass states."
@@ -275,12 +339,18 @@ class GymEnv(LocalStepper, PlanEnv):
 
     def clone(self, **overrides: Any) -> Self:
         """Return a new env with the same settings; see `PlanEnv.clone`."""
-        return type(self)(**{**self._arguments, **overrides})
+        return self.constructor(**overrides)
+
+    @property
+    def constructor(self) -> Callable[..., Self]:
+        """What makes such an env, here or in another process, with some settings changed."""
+        return functools.partial(type(self), **self._arguments)
 
     def close(self) -> None:
         """Close the gymnasium env."""
         if not self._closed:
             self._closed = True
+            self.audit.close()
             self.gym_env.close()
 
     def _check_open(self, where: str) -> None:
@@ -293,16 +363,38 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
 
     Raises:
         TypeError: it is not callable, or makes something else.
+        WrongKind: its env has gym's old interface.
     """
     if not callable(make):
-        raise TypeError(
+        raise WrongKind(
             f"GymEnv: make must be a callable that returns a gymnasium env; got {make!r}. "
             "Pass a function such as `lambda: gymnasium.make(...)`, so that it can be cloned."
         )
     env = make()
     if not isinstance(env, gym.Env):
-        raise TypeError(
+        raise WrongKind(
             f"GymEnv: make() must return a gymnasium.Env; got {type(env).__module__}."
             f"{type(env).__qualname__}"
         )
-    return env
+    # Not `unwrapped`, which may be no gymnasium env, as robosuite's is not.
+    _check_reset(layers(env)[-1])
+    remember_constructor(env, make)
+    return with_told_masks(env)
+
+
+def _check_reset(env: gym.Env[Any, Any]) -> None:
+    """Refuse an env of gym's old interface, which took no seed."""
+    try:
+        signature = inspect.signature(env.reset)
+    except ValueError:  # of compiled code
+        return
+    try:
+        signature.bind(seed=None, options=None)
+    except TypeError as error:
+        name = f"{type(env).__module__}.{type(env).__qualname__}"
+        raise WrongKind(
+            f"{name}: reset must take the keywords seed and options, as gymnasium's envs do; got "
+            f"reset{signature}. Write reset(self, *, seed=None, options=None) and begin it with "
+            f"super().reset(seed=seed); its step returns obs, reward, terminated, truncated, info. "
+            f"An env of the old gym that you cannot change is wrapped by the package shimmy."
+        ) from error

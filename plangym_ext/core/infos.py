@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from plangym_ext.arrays.cells import cells_of
+from plangym_ext.core.masks import MASK, flat_mask
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,48 @@ _COUNTS = ("n_step", "dt")
 _SCALARS: dict[type, str] = {bool: "|b1", int: "<i8", float: "<f8"}
 
 
+def _with_flat_mask(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    mask = info.get(MASK)
+    if mask is None or isinstance(mask, np.ndarray):
+        return info
+    return {**info, MASK: flat_mask(mask)}
+
+
+def info_values(infos: Any, name: str, count: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the values of an info of all rows, `[B, ...]`, and `[B]` bool, which rows told it.
+
+    Values of several types come as the one that holds all: 0 beside 12.5 is 0.0. What goes into
+    no array of numbers is one of objects. Where nothing was told there are zeros.
+
+    Args:
+        infos: of a batch: `InfoBatch`, or a mapping of names to columns.
+        name: of the info.
+        count: B.
+    """
+    own: Mapping[int, Mapping[str, Any]] = getattr(infos, "own", {})
+    column = np.asarray(infos[name]) if name in infos.keys() else None  # noqa: SIM118
+    known = np.full(count, column is not None)
+    if not own:
+        return (np.zeros(count) if column is None else column), known
+    # Rows of other fields or types than the first step's have zeros in the columns.
+    known[list(own)] = [name in info for info in own.values()]
+    told = np.flatnonzero(known).tolist()
+    values = [own[row][name] if row in own else column[row] for row in told]  # type: ignore[index]
+    if not values:
+        return np.zeros(count), known
+    if len({np.shape(value) for value in values}) == 1:
+        listed = np.array(values)
+    else:
+        listed = np.empty(len(values), object)
+        listed[:] = values
+    found = np.zeros((count, *listed.shape[1:]), listed.dtype)
+    found[told] = listed
+    return found, known
+
+
 def _column(key: str, value: Any) -> InfoColumn | None:
+    if key == MASK:
+        value = flat_mask(value)
     # The very type, as a bool is an int, and True would come back as 1.
     kind = type(value)
     if kind in _SCALARS:
@@ -44,6 +87,8 @@ class InfoWriter:
     """
 
     def __init__(self, example: Mapping[str, Any]) -> None:
+        # Lists and tuples are looked for in each info only if this one has some.
+        self._masks_are_arrays = example is _with_flat_mask(example)
         found = [_column(key, value) for key, value in example.items()]
         self.columns = tuple(column for column in found if column is not None)
         # Fields without a column that every step carries do not make a row odd, as long
@@ -71,9 +116,11 @@ class InfoWriter:
             if column.kind is not np.ndarray:
                 cells = cells_of(array)
                 scalars.append((column.key, column.kind, array if cells is None else cells))
-        silent, size = self._silent, len(self._plain)
+        silent, size, as_they_are = self._silent, len(self._plain), self._masks_are_arrays
 
         def put(i: int, info: dict[str, Any]) -> dict[str, Any] | None:
+            if not as_they_are:
+                info = dict(_with_flat_mask(info))
             # As many keys as there should be, and each of those is found below.
             if len(info) != size:
                 return self._odd(columns, i, info)
@@ -100,6 +147,7 @@ class InfoWriter:
 
     def _odd(self, columns: Any, i: int, info: dict[str, Any]) -> dict[str, Any]:
         """Store what fits, and zeros for the rest; returns all numeric fields."""
+        info = dict(_with_flat_mask(info))
         for column, array in columns:
             value = info.get(column.key)
             array[i] = value if _fits(column, value) else 0

@@ -29,6 +29,8 @@ _REMEDIES = {
     "strict": "Correct the env or its space, or make it with invalid='raise', which lets finite "
     "numbers out of bounds pass.",
 }
+#: Spaces of finitely many elements.
+_FINITE = (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 #: The info column of "mark".
 MARKS = InfoColumn("invalid", bool, "|b1")
 
@@ -147,7 +149,8 @@ def leaf_checks(policy: str, obs: SpaceLayout) -> list[LeafCheck]:
     """Return the checks of the leaves of observations that a policy looks at."""
     found: list[LeafCheck] = []
     for index, leaf in enumerate(obs.leaves):
-        if policy == "strict" and _is_bounded(leaf):
+        # Another element than a Discrete space has is never meant, unlike a number beside a Box.
+        if (policy == "strict" or isinstance(leaf.space, _FINITE)) and _is_bounded(leaf):
             found.append(BoundsCheck(index, leaf))
         elif leaf.dtype.kind == "f":
             found.append(FiniteCheck(index, leaf))

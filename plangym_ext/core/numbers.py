@@ -17,6 +17,18 @@ def at_least(where: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def rounding_of(sums: Any) -> float:
+    """Return by how much sums of float64 rewards may differ that were added in another order.
+
+    Rounding a step adds 1e-16 of the sum: this is enough for ten thousand steps whose roundings
+    fall alike, and for any number of steps whose roundings fall either way.
+
+    Args:
+        sums: numbers, the largest of which tells how large their parts are.
+    """
+    return 1e-12 * float(np.max(np.abs(sums), initial=0.0))
+
+
 def finite_between(where: str, value: float, low: float, high: float) -> float:
     """Return `value` as a float, or say that it is not in [low, high] (NaN is not)."""
     try:

@@ -20,7 +20,7 @@ from plangym_ext.core.results import (
     shapes_by_axis,
 )
 from plangym_ext.core.rows import RowLayout, outgrown
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
 
 _Shown = TypeVar("_Shown", Transitions, StateTransitions, Rollouts)
 
@@ -128,7 +128,7 @@ class OutFields:
 
 def _fields(out: Any, where: str) -> dict[str, Any]:
     if not isinstance(out, Mapping):
-        raise TypeError(
+        raise WrongKind(
             f"{where}: out must map names of the result's fields to arrays; got {out!r}"
         )
     return dict(out)
@@ -160,7 +160,7 @@ def part_at(value: Any, path: Path, where: str) -> Any:
         try:
             value = value[str(key) if isinstance(value, ArrayDict) else key]
         except (KeyError, IndexError, TypeError) as error:
-            raise ValueError(
+            raise InvalidOption(
                 f"{where} is missing: it must be nested as the observation space; got "
                 f"{type(value).__name__}, which has no {key!r}"
             ) from error
@@ -177,9 +177,9 @@ def ndarray_of(value: Any, where: str, wanted: str = "") -> np.ndarray:
         # No copy: it would be filled in place of the caller's memory, and thrown away.
         array = value.to_ndarray(copy=False) if isinstance(value, Array) else value
     except ValueError as error:
-        raise ValueError(f"{where} must lie in memory of its own; {error}") from error
+        raise InvalidOption(f"{where} must lie in memory of its own; {error}") from error
     if not isinstance(array, np.ndarray):
-        raise ValueError(f"{where} must be an array{wanted}; got {type(value).__name__}")
+        raise InvalidOption(f"{where} must be an array{wanted}; got {type(value).__name__}")
     return array
 
 
@@ -194,7 +194,7 @@ def view_of(
     wanted = f" {shape} {' or '.join(dtype.name for dtype in dtypes)}"
     array = ndarray_of(value, where, wanted)
     if array.shape != shape or array.dtype not in dtypes:
-        raise ValueError(f"{where} must be an array{wanted}; got {array.shape} {array.dtype}")
+        raise InvalidOption(f"{where} must be an array{wanted}; got {array.shape} {array.dtype}")
     check_writable(array, where)
     return array
 
@@ -206,4 +206,4 @@ def check_writable(array: np.ndarray, where: str) -> None:
         ValueError: it is read-only.
     """
     if not array.flags.writeable:
-        raise ValueError(f"{where} must be writable; got a read-only array")
+        raise InvalidOption(f"{where} must be writable; got a read-only array")

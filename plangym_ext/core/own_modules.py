@@ -1,10 +1,11 @@
-"""What the user names as "module:name": modules that register envs, functions and classes."""
+"""What users give of their own: constructors of envs, and "module:name" of what there is."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from plangym_ext.errors import UnknownName, WrongKind, suggestion
@@ -100,3 +101,24 @@ def search_current_folder() -> None:
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.append(folder)
+
+
+def check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
+    """Refuse what is no constructor, and arguments that only a registered env can be given."""
+    import gymnasium as gym
+
+    if isinstance(factory, gym.Env):
+        raise WrongKind(
+            f"{where}: expected a name or a callable that makes the env; got the env "
+            f"{factory}. Pass its class, or `lambda: ...`, so that more can be made."
+        )
+    if not callable(factory) and (where == "make" or not isinstance(factory, Iterable)):
+        raise WrongKind(
+            f"{where}: expected a registered gymnasium id such as 'CartPole-v1', or a callable "
+            f"that returns a gymnasium env; got {factory!r}"
+        )
+    if kwargs:
+        raise WrongKind(
+            f"{where}: {', '.join(kwargs)} can be given with a name only; got {factory!r}. "
+            "Give them to what makes the envs: functools.partial(MyEnv, size=5)."
+        )

@@ -12,8 +12,11 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.arrays.tensors import as_array
 from plangym_ext.core.results import StateTransition, Transition
+from plangym_ext.core.short_text import html_table
 from plangym_ext.core.slot_stepper import SlotStepper
+from plangym_ext.errors import StateError
 
 
 class PlanEnv(SlotStepper, Closing):
@@ -30,6 +33,7 @@ class PlanEnv(SlotStepper, Closing):
         backend: which backend runs the rows: "serial", "process", "kernel" or "mujoco".
         backend_note: why `make` chose it, where it did and it is no native one; else "".
         frameskip: env steps for which one control step holds an action.
+        exactness: how it was proved that states are exact, how far, and how many audits there were.
     """
 
     name: str
@@ -154,6 +158,14 @@ class PlanEnv(SlotStepper, Closing):
         return True
 
     @property
+    def incomparable(self) -> str:
+        """Why equal states may differ in their bytes; "" if they do not.
+
+        Planners that compare states are refused then.
+        """
+        return ""
+
+    @property
     def obs_shape(self) -> tuple[int, ...] | None:
         """Shape of one observation; None for a nested space."""
         return self.observation_space.shape
@@ -182,7 +194,7 @@ class PlanEnv(SlotStepper, Closing):
             StateError: a state is damaged or belongs to another env.
         """
         with self._one_caller:
-            if np.ndim(state) == 2:
+            if as_array(state, "set_state: state", StateError).ndim == 2:
                 self.set_row_states(state)
                 return
             self._check_rows_free("set_state")
@@ -219,10 +231,23 @@ class PlanEnv(SlotStepper, Closing):
         note = {True: "", False: ", approximate states", None: ", unproved states"}[self.exact]
         return f"<{type(self).__name__} {self.name} ({self.backend}{note})>"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = {
+            "backend": self.backend,
+            "why": self.backend_note or None,
+            "observations": self.observation_space,
+            "actions": self.action_space,
+            "frameskip": self.frameskip,
+            "states": f"{self.state_width} bytes, exact: {self.exact}",
+        }
+        return html_table(self.name, [row for row in rows.items() if row[1] is not None])
+
     def _checked_state(self, state: Any, where: str) -> np.ndarray:
-        if np.ndim(state) != 1:
-            raise ValueError(
+        found = as_array(state, f"{where}: state", StateError)
+        if found.ndim != 1:
+            raise StateError(
                 f"{where}: state must be ({self.state_width},) uint8 from get_state; "
-                f"got shape {np.shape(state)}"
+                f"got shape {found.shape}"
             )
-        return self.checked_states(np.asarray(state)[None], where)[0]
+        return self.checked_states(found[None], where)[0]

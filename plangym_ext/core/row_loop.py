@@ -9,12 +9,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from plangym_ext.arrays.rewards import reward_of
 from plangym_ext.arrays.spaces import ObsWriter, own_copy
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import InvalidValue, ValuePolicy
 from plangym_ext.core.rows import NO_ROW, RowBatch
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import HEADER, Envelope
+from plangym_ext.states.trials.audit import Audit, shown
 
 #: Given a row and its info, what the columns do not hold of it, or None.
 PutInfo = Callable[[int, dict[str, Any]], dict[str, Any] | None]
@@ -24,12 +26,16 @@ class RowEnv(Protocol):
     """What the loop needs of the env that it drives."""
 
     gym_env: Any
-    codec: StateCodec
     envelope: Envelope
     obs_writer: ObsWriter
     values: ValuePolicy
     info_writer: InfoWriter
     frameskip: int
+    audit: Audit
+
+    @property
+    def codec(self) -> StateCodec:
+        """Captures and restores states of the env."""
 
 
 class RowError(Exception):
@@ -60,7 +66,7 @@ class RowLoop:
         self._source = batch.states_in.data.cast("B")
         self._target = batch.states_out.data.cast("B")
         self._resets = batch.reset_first.data
-        self._rewards = batch.rewards[:, 0].data
+        self._rewards: Any = batch.rewards[:, 0].data
         self._terminated, self._truncated = batch.terminated.data, batch.truncated.data
         self._put_obs = env.obs_writer.into(batch.obs)
         self._put_info = _info_keeper(env.info_writer.into(batch.info), batch.infos)
@@ -98,7 +104,11 @@ class RowLoop:
                 restore(source, start)
                 if resets is not None and resets[row]:
                     env.gym_env.reset()
-                obs, rewards[row], terminated[row], truncated[row], info = step(move)
+                obs, reward, terminated[row], truncated[row], info = step(move)
+                try:
+                    rewards[row] = reward
+                except TypeError:  # an array of one number
+                    rewards[row] = reward_of(reward)
                 put_obs(row, obs)
                 if put_info is not None and (own := put_info(row, info)) is not None:
                     # Copied now: an env may go on writing to what it put into its info.
@@ -115,6 +125,20 @@ class RowLoop:
             failure = self._finish(first, lengths, odd, played) or failure
         if failure is not None:
             raise failure from failure.reason
+        if resets is None and lengths and env.audit.is_due():
+            self._audit(first, starts[0])
+
+    def _audit(self, row: int, start: int) -> None:
+        """Have the future of a row's state played again, with what was handed out of it."""
+        env, batch = self.env, self.batch
+        env.audit.open(self._source[start : start - HEADER + self._width])
+        if env.frameskip == 1:  # a batch keeps the sums of several env steps
+            layout = batch.layout
+            action = layout.action.join(tuple(a[row, 0].copy() for a in batch.actions))
+            obs = layout.obs.join(tuple(leaf[row] for leaf in batch.obs))
+            result = self._rewards[row], self._terminated[row], self._truncated[row]
+            env.audit.note(action, shown(layout.obs, obs, *result))
+        env.audit.start(env.gym_env, env.codec)
 
     def _finish(
         self, first: int, lengths: list[int], odd: list[int], played: _Sequences | None
@@ -169,11 +193,15 @@ class RowLoop:
 def _info_keeper(put: PutInfo, infos: str) -> PutInfo | None:
     """Return a function of a row and its info, which returns what to keep beside the columns."""
 
-    def put_all(row: int, info: dict[str, Any]) -> dict[str, Any]:
-        put(row, info)
-        return info
+    # Some envs return None where they have nothing to tell.
+    def put_all(row: int, info: dict[str, Any] | None) -> dict[str, Any]:
+        put(row, info or {})
+        return info or {}
 
-    return {"none": None, "numeric": put, "all": put_all}[infos]
+    def put_numeric(row: int, info: dict[str, Any] | None) -> dict[str, Any] | None:
+        return put(row, info or {})
+
+    return {"none": None, "numeric": put_numeric, "all": put_all}[infos]
 
 
 def row_error(batch: RowBatch, row: int, reason: BaseException) -> RowError:
@@ -217,13 +245,13 @@ class _Sequences:
             # An env may write into what it is given, and a held action is the same again.
             held = action if repeats == 1 else own_copy(action)
             obs, reward, terminated, truncated, info = step(action)
-            total = float(reward)
+            total = reward_of(reward)
             env_steps += 1
             for _ in range(repeats - 1):
                 if terminated or truncated:
                     break
                 obs, reward, terminated, truncated, info = step(own_copy(held))
-                total += float(reward)
+                total += reward_of(reward)
                 env_steps += 1
             rewards.append(total)
             if terminated or truncated:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.arrays.tensors import as_array
 from plangym_ext.core.state_store import StateStore
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.errors import InvalidOption, StateError, UnknownName, suggestion
 from plangym_ext.states.envelope import stacked
 
 #: Which infos come back: none but the counts, the numeric fields, or every field.
@@ -101,17 +102,17 @@ def checked_dt(dt: Any, num_rows: int | None, where: str) -> np.ndarray:
     # The one array for all such requests: `RowRequest.single` knows it by identity.
     if type(dt) is int and dt == 1:
         return ONE_STEP
-    held = np.asarray(dt)
+    held = as_array(dt, f"{where}: dt", InvalidOption)
     if held.shape not in ((), (num_rows,)) or held.dtype.kind not in "iu":
         rows = "" if num_rows is None else f" or ({num_rows},) int"
-        raise ValueError(
+        raise InvalidOption(
             f"{where}: dt must be an int{rows}, control steps per row; "
             f"got {held.shape} {held.dtype}"
         )
     # Below 1 no step would be taken and no observation come; above int32 it would wrap.
     most = np.iinfo(np.int32).max
     if held.size and (held.min() < 1 or held.max() > most):
-        raise ValueError(
+        raise InvalidOption(
             f"{where}: dt must be at most {most} and at least 1 in every row; "
             f"got {held.min()} to {held.max()}"
         )
@@ -124,7 +125,7 @@ def one_array(states: Any, where: str) -> Any:
         return states
     for index, state in enumerate(states):
         if state is None:
-            raise ValueError(
+            raise StateError(
                 f"{where}: states[{index}] is None; expected a state in every row. "
                 "Pass states=None to continue all rows, or a state for each."
             )

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, num_rows, rows_of
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.files.state_file import checked_file, read_arrays, write_arrays
 from plangym_ext.core.row_stepper import RowStepper
-from plangym_ext.core.state_file import checked_file, read_arrays, write_arrays
 from plangym_ext.errors import DamagedState
 
 
@@ -112,13 +112,22 @@ class StateSet:
         names = [f"obs{i}" for i in range(len(layout.leaves))]
         found = read_arrays(path, names, ["legal", "to_go"], "StateSet.load")
         states = checked_file(path, found, env, "StateSet.load")
-        for name, leaf in zip(names, layout.leaves, strict=True):
-            want = (len(states), *leaf.shape)
-            if found[name].shape != want or found[name].dtype != leaf.dtype:
+        leaves_of = dict(zip(names, layout.leaves, strict=True))
+        wanted = {name: (leaf.shape, leaf.dtype) for name, leaf in leaves_of.items()}
+        if "legal" in found:
+            # Of other spaces than a Discrete the env alone knows how many actions there are.
+            num = getattr(env.action_space, "n", found["legal"].shape[-1:] or 0)
+            wanted["legal"] = (np.ravel(num).tolist(), np.dtype(bool))
+        if "to_go" in found:
+            wanted["to_go"] = ((), np.dtype(float))
+        for name, (shape, dtype) in wanted.items():
+            if found[name].shape != (len(states), *shape) or found[name].dtype != dtype:
                 raise DamagedState(
-                    f"StateSet.load: {Path(path).name}: {name} must be {want} {leaf.dtype}, one "
-                    f"observation for every state; got {found[name].shape} {found[name].dtype}."
+                    f"StateSet.load: {Path(path).name}: {name} must be {(len(states), *shape)} "
+                    f"{dtype}, one for every state; got {found[name].shape} {found[name].dtype}."
                 )
+        if np.isnan(found.get("to_go", 0.0)).any():
+            raise DamagedState(f"StateSet.load: {Path(path).name}: to_go must be numbers; got NaN.")
         obs = layout.join(tuple(found[name] for name in names))
         try:
             return cls(states, obs, found.get("legal"), found.get("to_go"))

@@ -13,7 +13,19 @@ from plangym_ext.explore.rows import Places, named
 from plangym_ext.states.envelope import as_wide
 
 _ROOM = 1024  # cells that there is room for in the beginning
+_MOST = 1 << 53  # of a count
 _SPREAD = 4  # places for each cell that there is room for
+
+
+def check_counts(**counts: npt.NDArray[np.int64]) -> None:
+    """Refuse counts `[N]` that counting could not have come to.
+
+    Raises:
+        ValueError: one is below 0, or so large that the next ones would wrap.
+    """
+    for name, found in counts.items():
+        if found.size and not 0 <= found.min() <= found.max() < _MOST:
+            raise ValueError(f"{name} must be from 0 to {_MOST}; got {found.min()}, {found.max()}")
 
 
 class Archive:
@@ -205,6 +217,12 @@ class Archive:
                 )
             target[:number] = found
         entries.known[0] = number
-        if not ((self._entries.segment[:number] < len(self.paths)).all() and number):
+        if not number:
+            raise ValueError("it has no cells")
+        if not self.paths.hold(self._entries.segment[:number], self._entries.taken[:number]):
             raise ValueError("cells lie on segments that are not there")
-        put_in_places(entries)
+        check_counts(steps=self.steps, seen=self.seen, chosen=self.chosen)
+        if np.isnan(self.scores).any() or (entries.key[:number, -1] != self.ended).any():
+            raise ValueError("its cells have no scores, or ends that are not theirs")
+        if not put_in_places(entries):
+            raise ValueError("two of its cells are the same, or they were made to collide")

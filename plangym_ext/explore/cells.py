@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import leaves
+from plangym_ext.arrays.nested import leaves, num_rows
 from plangym_ext.core.compiling.jit import allocating_kernel
+from plangym_ext.core.infos import info_values
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption
 
@@ -47,13 +48,15 @@ class InfoCells:
         for name, width in self.fields:
             finite_between(f"InfoCells: width of {name!r}", width, 1e-9, np.inf)
 
-    def __call__(self, obs: Any, infos: Any) -> npt.NDArray[np.int64]:  # noqa: ARG002
+    def __call__(self, obs: Any, infos: Any) -> npt.NDArray[np.int64]:
         """Return `[B, K]` int64, fresh.
 
         Raises:
             InvalidOption: the infos have no such field.
         """
-        found = [np.floor(_field(infos, name) / width) for name, width in self.fields]
+        found = [
+            np.floor(_field(infos, name, num_rows(obs)) / width) for name, width in self.fields
+        ]
         return np.stack(found, axis=1).astype(np.int64)
 
 
@@ -200,21 +203,16 @@ def _unknown(text: str) -> InvalidOption:
     )
 
 
-def _field(infos: Any, name: str) -> npt.NDArray[Any]:
+def _field(infos: Any, name: str, count: int) -> npt.NDArray[Any]:
     """Return a field of all rows, `[B]`."""
-    known = list(infos.keys())
-    if name not in known:
+    found, known = info_values(infos, name, count)
+    if not known.all() or found.ndim != 1 or found.dtype.kind not in "biuf":
+        told = ", ".join(infos.keys()) or "none"
+        some = f" in {int((~known).sum())} of {len(known)} rows" if known.any() else ""
         raise InvalidOption(
-            f"InfoCells: the infos have no numeric field {name!r}; they have "
-            f"{', '.join(known) or 'none'}. Name one of these, or choose other cells."
+            f"InfoCells: the infos have no numeric field {name!r}{some}; they have {told}. Name "
+            f"one that every step tells, or choose other cells."
         )
-    found = np.asarray(infos[name])
-    own = getattr(infos, "own", {})
-    if own:
-        # Rows whose infos are of another kind have zeros in the columns.
-        found = found.copy()
-        for row, info in own.items():
-            found[row] = info.get(name, 0)
     return found
 
 

@@ -14,6 +14,8 @@ FREE = -1
 # FNV-1a, 64 bits (Fowler, Noll & Vo).
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _HALF = np.uint64(32)
+# Of a cell, places that are taken by others: on average a fraction of one, as a quarter are taken.
+_MOST_LOOKED = 64
 
 
 class Entries(NamedTuple):
@@ -52,15 +54,20 @@ NO_KEYS = np.zeros((0, 0), np.uint8)
 
 
 @kernel_inline
-def place_of(entries: Entries, key: Any) -> Any:
-    """Return where in `place` a key `[W]` is, or would be put."""
+def home_of(entries: Entries, key: Any) -> Any:
+    """Return where in `place` a key `[W]` would be put, if that is free."""
     found = _BASIS
     for byte in key:
         found = (found ^ np.uint64(byte)) * _PRIME
     # The low bits of the product depend on the low bits of bytes alone.
     found ^= found >> _HALF
-    last = len(entries.place) - 1
-    at = np.int64(found & np.uint64(last))
+    return np.int64(found & np.uint64(len(entries.place) - 1))
+
+
+@kernel_inline
+def place_of(entries: Entries, key: Any) -> Any:
+    """Return where in `place` a key `[W]` is, or would be put."""
+    at, last = home_of(entries, key), len(entries.place) - 1
     while entries.place[at] != FREE:
         known = entries.key[entries.place[at]]
         same = True
@@ -120,7 +127,19 @@ def copy_row(source: Any, row: Any, target: Any, i: Any) -> None:
 
 
 @kernel
-def put_in_places(entries: Entries) -> None:
-    """Write `place`, which is FREE everywhere, for the cells that are known."""
+def put_in_places(entries: Entries) -> bool:
+    """Write `place`, which is FREE everywhere, for the cells that are known.
+
+    Returns:
+        Whether they are all different, and not chosen so that they collide: of those that are,
+        looking for places would take time without end.
+    """
+    last, looked = len(entries.place) - 1, 0
     for i in range(entries.known[0]):
-        entries.place[place_of(entries, entries.key[i])] = i
+        key = entries.key[i]
+        at = place_of(entries, key)
+        looked += (at - home_of(entries, key)) & last
+        if entries.place[at] != FREE or looked > _MOST_LOOKED * (i + 1) + last:
+            return False
+        entries.place[at] = i
+    return True

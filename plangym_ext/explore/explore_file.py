@@ -1,8 +1,8 @@
 """An exploration on disk: one `.npz` without pickles, of which nothing is lost.
 
-It is a state file (see `core/state_file.py`) of the cells' states, with the archive, the paths and
-the particles beside them, and the settings and the generator as JSON text. So `load_states`
-reads the states of an archive, and a file of another env is refused.
+It is a state file (see `core/files/state_file.py`) of the cells' states, with the archive, the
+paths and the particles beside them, and the settings and the generator as JSON text. So
+`load_states` reads the states of an archive, and a file of another env is refused.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.files.state_file import checked_file, read_arrays, write_arrays
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.state_file import checked_file, read_arrays, write_arrays
-from plangym_ext.errors import DamagedState, InvalidOption
+from plangym_ext.errors import DamagedState, InvalidOption, PlangymExtError
+from plangym_ext.explore.archive import check_counts
 from plangym_ext.explore.cells import FrameCells, InfoCells, ObsCells
 from plangym_ext.explore.rows import Places
+from plangym_ext.states import plain
+from plangym_ext.states.randomness import random_state
 
 _ARCHIVE = ("key", "score", "steps", "seen", "chosen", "ended", "segment", "taken")
 _PATHS = ("path_actions", "path_start", "path_parent", "path_taken")
@@ -26,6 +29,8 @@ _PARTICLES = tuple(
     f"particle_{name}"
     for name in ("states", "scores", "steps", "segment", "taken", "cell", "ended")
 )
+#: Control steps of all rows in one round.
+_MOST_OF_ROUND = 1 << 28
 _CELLS = {cells.__name__: cells for cells in (FrameCells, InfoCells, ObsCells)}
 
 
@@ -79,13 +84,14 @@ def load(
         explorer.archive = explorer.empty_archive()
         explorer.archive.load(states, found)
         explorer.steps_taken, explorer.rounds = settings["steps_taken"], settings["rounds"]
+        _check_counts(explorer)
         # JSON keeps whole numbers of any size, so also the 128 bits of the generator.
-        explorer.rng.bit_generator.state = settings["rng"]
-        explorer.particles = _particles(found, env)
+        explorer.rng = random_state.generator(settings["rng"])
+        explorer.particles = _particles(found, explorer)
     # ValueErrors, too, but they say more than what follows.
-    except (InvalidOption, DamagedState):
+    except PlangymExtError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except plain.MALFORMED as error:
         raise DamagedState(
             f"{where}: {path} is no file of an exploration, or it is damaged: "
             f"{str(error) or type(error).__name__}"
@@ -93,12 +99,41 @@ def load(
     return explorer
 
 
-def _particles(found: Mapping[str, Any], env: PlanEnv) -> Places | None:
+def _check_counts(explorer: Any) -> None:
+    """Refuse what rounds of that many rows and steps could not have come to.
+
+    Raises:
+        ValueError: it could not.
+    """
+    of_round = explorer.num_rows * explorer.horizon
+    counts = explorer.rounds, explorer.steps_taken
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError(f"rounds and steps must be whole numbers; got {counts}")
+    if explorer.steps_taken != explorer.rounds * of_round or of_round > _MOST_OF_ROUND:
+        raise ValueError(f"{counts[0]} rounds of {of_round} steps are not {counts[1]}")
+
+
+def _particles(found: Mapping[str, Any], explorer: Any) -> Places | None:
     if "particle_states" not in found:
         return None
-    states = env.checked_states(found["particle_states"], "GoExplore.load: particles")
+    states = found["particle_states"]
+    if states.ndim != 2 or states.dtype != np.uint8:
+        raise ValueError(f"particle_states must be [L, S] uint8; got {states.shape} {states.dtype}")
+    states = explorer.env.checked_states(states, "GoExplore.load: particles")
     rest = {name.removeprefix("particle_"): found[name] for name in _PARTICLES[1:]}
-    return Places(states, **rest)
+    places, count = Places(states, **rest), explorer.num_rows
+    dtypes = {"scores": np.float64, "ended": np.bool_}
+    for name, array in vars(places).items():
+        dtype = np.dtype(dtypes.get(name, np.uint8 if name == "states" else np.int64))
+        if array.shape[:1] != (count,) or array.dtype != dtype or array.ndim != 1 + (dtype == "u1"):
+            raise ValueError(f"particle_{name} must be of {count} rows, {dtype}; got {array.dtype}")
+    check_counts(steps=places.steps, cell=places.cell)
+    archive = explorer.archive
+    if not (places.cell < len(archive)).all() or np.isnan(places.scores).any():
+        raise ValueError("its particles are in cells that are not there, or have no scores")
+    if not archive.paths.hold(places.segment, places.taken):
+        raise ValueError("its particles are on segments that are not there")
+    return places
 
 
 def _described(cell: Any) -> dict[str, Any]:

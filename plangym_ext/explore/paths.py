@@ -79,6 +79,14 @@ class Paths:
             segment, taken = int(self._parent[segment]), int(self._taken[segment])
         return np.concatenate(parts[::-1])
 
+    def hold(self, segment: npt.NDArray[Any], taken: npt.NDArray[Any]) -> bool:
+        """Return whether places `[L]` on segments are all there; any number is taken of ROOT."""
+        if not ((segment >= ROOT) & (segment < len(self)) & (taken >= 0)).all():
+            return False
+        on = segment != ROOT
+        lengths = np.diff(self._start, append=self._used)
+        return bool((taken[on] <= lengths[segment[on]]).all())
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all of it, by name; views."""
         return {
@@ -101,6 +109,9 @@ class Paths:
                 f"actions must be [T, {self._actions.shape[1:]}] {self._actions.dtype}; got "
                 f"{actions.shape} {actions.dtype}"
             )
+        for name, found in (("start", start), ("parent", parent), ("taken", taken)):
+            if found.dtype != np.int64 or found.ndim != 1:
+                raise ValueError(f"path_{name} must be [L] int64; got {found.shape} {found.dtype}")
         # Parents come before their children, so that no walk to the root goes in circles.
         if not _linked(start, parent, taken, len(actions)):
             raise ValueError("segments are not linked to earlier ones")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.masks import MASK, checked_mask
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.state_set import StateSet
@@ -109,7 +110,8 @@ def demonstration(explorer: GoExplore, cell: int | None = None, *, every: int = 
     earned = np.cumsum([step.reward for step in reached])
     # Counted from the end, so that the last one is always among them.
     lived = [i for i, step in enumerate(reached) if not step.ended][::-1][::every][::-1]
-    masks = [reached[i].info.get("action_mask") for i in lived]
+    space = env.action_space
+    masks = [checked_mask(reached[i].info.get(MASK), space, "demonstration") for i in lived]
     return StateSet(
         stacked_rows([reached[i].state for i in lived]),
         SpaceLayout(env.observation_space, objects=True).stack([reached[i].obs for i in lived]),

@@ -42,6 +42,14 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.off_policy.r2d1 import R2D1 as R2D1
     from plangym_ext.learn.algorithms.off_policy.sac import SAC as SAC
     from plangym_ext.learn.algorithms.off_policy.td3 import TD3 as TD3
+    from plangym_ext.learn.algorithms.plan_config import AlphaZeroConfig as AlphaZeroConfig
+    from plangym_ext.learn.algorithms.plan_config import HistogramConfig as HistogramConfig
+    from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig as PlanLearningConfig
+    from plangym_ext.learn.algorithms.plan_config import QConfig as QConfig
+    from plangym_ext.learn.algorithms.plan_config import SupervisedConfig as SupervisedConfig
+    from plangym_ext.learn.algorithms.plan_config import TDConfig as TDConfig
+    from plangym_ext.learn.algorithms.plan_config import ValueConfig as ValueConfig
+    from plangym_ext.learn.algorithms.plan_learning import PlanLearning as PlanLearning
     from plangym_ext.learn.algorithms.rollouts.a2c import A2C as A2C
     from plangym_ext.learn.algorithms.rollouts.advantage_config import (
         AdvantageConfig as AdvantageConfig,
@@ -55,6 +63,8 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.rollouts.pqn import PQN as PQN
     from plangym_ext.learn.algorithms.rollouts.reinforce import REINFORCE as REINFORCE
     from plangym_ext.learn.algorithms.rollouts.vtrace import VTrace as VTrace
+    from plangym_ext.learn.algorithms.supervised import SupervisedLearning as SupervisedLearning
+    from plangym_ext.learn.algorithms.temporal_differences import TDLearning as TDLearning
     from plangym_ext.learn.distributions.make import distribution_of as distribution_of
     from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
     from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -98,20 +108,6 @@ if TYPE_CHECKING:
     from plangym_ext.learn.schedule import Schedule as Schedule
     from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
     from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
-    from plangym_ext.learn.trainers.base import Trainer as Trainer
-    from plangym_ext.learn.trainers.config import AlphaZeroConfig as AlphaZeroConfig
-    from plangym_ext.learn.trainers.config import HistogramConfig as HistogramConfig
-    from plangym_ext.learn.trainers.config import QConfig as QConfig
-    from plangym_ext.learn.trainers.config import SupervisedConfig as SupervisedConfig
-    from plangym_ext.learn.trainers.config import TDConfig as TDConfig
-    from plangym_ext.learn.trainers.config import TrainerConfig as TrainerConfig
-    from plangym_ext.learn.trainers.config import ValueConfig as ValueConfig
-    from plangym_ext.learn.trainers.supervised import AlphaZeroTrainer as AlphaZeroTrainer
-    from plangym_ext.learn.trainers.supervised import HistogramTrainer as HistogramTrainer
-    from plangym_ext.learn.trainers.supervised import QTrainer as QTrainer
-    from plangym_ext.learn.trainers.supervised import SupervisedTrainer as SupervisedTrainer
-    from plangym_ext.learn.trainers.supervised import ValueTrainer as ValueTrainer
-    from plangym_ext.learn.trainers.td import TDTrainer as TDTrainer
     from plangym_ext.learn.transforms.moments import Moments as Moments
     from plangym_ext.learn.transforms.observations import (
         ObservationNormalizer as ObservationNormalizer,
@@ -129,8 +125,6 @@ _HOME = {
     "AgentConfig": "networks.agent_config",
     "AgentNetwork": "networks.agent_network",
     "AgentPlanner": "agents.agent_planner",
-    "AlphaZeroConfig": "trainers.config",
-    "AlphaZeroTrainer": "trainers.supervised",
     "AlternatingSampler": "sampling.alternating",
     "BalancedReplay": "replay.balanced",
     "C51": "algorithms.off_policy.distributional",
@@ -150,8 +144,6 @@ _HOME = {
     "ExpertSampler": "sampling.expert",
     "ForkingSampler": "sampling.forking",
     "GeneratorNoise": "distributions.noise",
-    "HistogramConfig": "trainers.config",
-    "HistogramTrainer": "trainers.supervised",
     "Inputs": "agents.inputs",
     "Moments": "transforms.moments",
     "Network": "networks.network",
@@ -172,10 +164,8 @@ _HOME = {
     "PrioritizedReplay": "replay.prioritized",
     "QAgent": "agents.q_agent",
     "QAgentConfig": "networks.agent_config",
-    "QConfig": "trainers.config",
     "QRDQN": "algorithms.off_policy.distributional",
     "QRDQNConfig": "algorithms.off_policy.config",
-    "QTrainer": "trainers.supervised",
     "R2D1": "algorithms.off_policy.r2d1",
     "R2D1Config": "algorithms.off_policy.config",
     "REINFORCE": "algorithms.rollouts.reinforce",
@@ -200,20 +190,12 @@ _HOME = {
     "UnsureStarts": "sampling.starts",
     "SoftPolicyConfig": "networks.agent_config",
     "StepReplay": "replay.steps",
-    "SupervisedConfig": "trainers.config",
-    "SupervisedTrainer": "trainers.supervised",
     "TD3": "algorithms.off_policy.td3",
     "TD3Config": "algorithms.off_policy.actor_critic_config",
-    "TDConfig": "trainers.config",
-    "TDTrainer": "trainers.td",
     "TorchNoise": "distributions.torch_noise",
-    "Trainer": "trainers.base",
-    "TrainerConfig": "trainers.config",
     "VALUE_TARGETS": "targets",
-    "ValueConfig": "trainers.config",
     "VTrace": "algorithms.rollouts.vtrace",
     "VTraceConfig": "algorithms.rollouts.config",
-    "ValueTrainer": "trainers.supervised",
     "WorkerSampler": "sampling.worker",
     "build_sample_tree": "sampling.tree",
     "check_agent": "agents.check",
@@ -222,6 +204,16 @@ _HOME = {
     "log_spaced": "agents.q_agent",
     "make_agent_network": "networks.agent_network",
     "make_network": "networks.network",
+    "PlanLearning": "algorithms.plan_learning",
+    "SupervisedLearning": "algorithms.supervised",
+    "TDLearning": "algorithms.temporal_differences",
+    "PlanLearningConfig": "algorithms.plan_config",
+    "AlphaZeroConfig": "algorithms.plan_config",
+    "HistogramConfig": "algorithms.plan_config",
+    "QConfig": "algorithms.plan_config",
+    "SupervisedConfig": "algorithms.plan_config",
+    "TDConfig": "algorithms.plan_config",
+    "ValueConfig": "algorithms.plan_config",
 }
 
 __all__ = [*_HOME]

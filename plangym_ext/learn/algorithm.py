@@ -20,8 +20,7 @@ class Algorithm(Protocol):
 
         Args:
             agent: plays the network; what is set, such as the epsilon of a `QAgent`, follows
-                from counters that are saved, such as the steps that were taken in. In a run
-                with a planner, the evaluator that it asks.
+                from counters that are saved, such as the steps that were taken in.
         """
 
     def take(self, collected: Collected) -> None:

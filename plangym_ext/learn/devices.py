@@ -29,7 +29,7 @@ def check_device(device: str, where: str) -> None:
         InvalidOption: torch does not know it, or cannot reach it.
     """
     try:
-        torch.empty(1, device=device)
+        torch.empty(1, device=device, dtype=torch.float32)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         # torch raises an AssertionError where it was built without CUDA.
         reason = str(error).splitlines()[0].rstrip(".")

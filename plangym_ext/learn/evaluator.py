@@ -13,6 +13,7 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.devices import check_device
 from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.networks.checked_network import refuse_unsized
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.quick_forward import QuickNetwork, is_plain
 from plangym_ext.learn.networks.state import load_network_state
@@ -35,7 +36,7 @@ class NetworkEvaluator:
 
     Args:
         network: a `Network`, or any module whose forward returns a `NetworkOutput`. It is
-            shared, not copied: what a trainer changes is asked at once.
+            shared, not copied: what an algorithm changes is asked at once.
         outputs: what to answer from: "policy-value", "value" (the prior is uniform),
             "policy" (values are 0), "q" (the best action's value, prior softmax(q /
             temperature)); "auto" takes the heads that there are. A policy over actions
@@ -76,6 +77,7 @@ class NetworkEvaluator:
                 f"NetworkEvaluator: temperature must be above 0; got {temperature}."
             )
         check_device(device, "NetworkEvaluator")
+        refuse_unsized("NetworkEvaluator", network)
         # Dropout, or statistics of a batch, would make a row depend on chance or on the others.
         self.network = network.to(device).eval()
         self.outputs, self.temperature, self.version = outputs, float(temperature), version

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import stacked
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.games import Step
 from plangym_ext.planners.masks import stacked_masks
@@ -27,7 +28,7 @@ class EpisodeRecord:
         seed: what it was played with.
         observations: `[T + 1, *obs]`, the last one after the last step; nested as the space
             if the recorder was given it.
-        actions: `[T, *act]`, elements of the action space.
+        actions: `[T, *act]`, elements of the action space, nested as it is.
         rewards: `[T]` float64.
         terminated: it came to an end. If not it was cut, by the env or the collector.
         truncated: the env cut it.
@@ -45,7 +46,7 @@ class EpisodeRecord:
 
     seed: int
     observations: Any
-    actions: npt.NDArray[Any]
+    actions: Any
     rewards: npt.NDArray[np.float64]
     terminated: bool
     truncated: bool
@@ -61,7 +62,7 @@ class EpisodeRecord:
     @property
     def length(self) -> int:
         """T, how many steps were taken."""
-        return len(self.actions)
+        return len(self.rewards)
 
     @property
     def return_(self) -> float:
@@ -132,14 +133,6 @@ class EpisodeRecorder:
         self._rewards.append(step.reward)
         self._ended = bool(step.terminated), bool(step.truncated)
 
-    def since(self, first: int) -> EpisodeRecorder:
-        """Return a recorder of the steps from the one of this number on; they are not copied."""
-        later = copy.copy(self)
-        later._plans, later._rewards = self._plans[first:], self._rewards[first:]
-        # Before each step there is an observation, and after the last one.
-        later._observations, later._legal = self._observations[first:], self._legal[first:]
-        return later
-
     def _stacked_observations(self) -> Any:
         if self._layout is not None:
             return self._layout.stack(self._observations)
@@ -159,7 +152,7 @@ class EpisodeRecorder:
         return EpisodeRecord(
             seed=self.seed,
             observations=self._stacked_observations(),
-            actions=np.stack([np.asarray(plan.action) for plan in plans]),
+            actions=stacked([plan.action for plan in plans]),
             rewards=np.array(self._rewards, np.float64),
             terminated=self._ended[0],
             truncated=self._ended[1],

@@ -2,27 +2,135 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from plangym_ext.errors import ConcurrentUse
 from plangym_ext.learn.torch_extra import torch
+
+#: Seconds that a thread waits for another one's updates.
+_PATIENCE = 600.0
+
+
+class _Chance:
+    """Who may draw from torch's generators, of which a process has one for each device.
+
+    One thread at a time, or several that learn together: these wait for each other, so none of
+    them can be kept from its turn until another one is through.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        #: Threads that draw, how many blocks each is in, and whether it is alone.
+        self._in: dict[int, int] = {}
+        self._alone = False
+
+    @contextmanager
+    def mine(self, alone: bool) -> Iterator[None]:
+        me = threading.get_ident()
+        with self._changed:
+            self._wait(me, alone)
+            self._in[me] = self._in.get(me, 0) + 1
+            if len(self._in) == 1:
+                self._alone = alone if self._in[me] == 1 else self._alone
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._in[me] -= 1
+                if not self._in[me]:
+                    del self._in[me]
+                self._changed.notify_all()
+
+    def forked(self) -> None:
+        """Forget the threads that a forked process has not got."""
+        me = threading.get_ident()
+        self._changed = threading.Condition()
+        self._in = {who: count for who, count in self._in.items() if who == me}
+
+    def _wait(self, me: int, alone: bool) -> None:
+        until = time.monotonic() + _PATIENCE
+        # A thread that is in already goes on: it may make a network while it learns.
+        while self._in and me not in self._in and (alone or self._alone):
+            if not self._changed.wait(max(0.0, until - time.monotonic())):
+                raise ConcurrentUse(
+                    f"torch's generator of random numbers, of which a process has one, was in use "
+                    f"by another thread for {_PATIENCE:g} s: runs, algorithms and networks that "
+                    f"are made wait for each other, so that each draws what it would draw alone. "
+                    f"Let none wait for a thread that learns; or run them in processes of their "
+                    f"own."
+                )
+
+
+_chance = _Chance()
+os.register_at_fork(after_in_child=_chance.forked)
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Seed torch's generators, and put them back as they were when the block ends.
 
-    A process has one for each device: two threads in here at once draw from each other's.
+    A process has one for each device: other threads wait until this one is through.
+
+    Raises:
+        ConcurrentUse: another thread was not through for ten minutes.
     """
-    cuda: Any = torch.cuda
-    # Of GPUs only where CUDA has started: to fork their generators would start it.
-    gpus = range(cuda.device_count()) if cuda.is_initialized() else ()
-    with torch.random.fork_rng(devices=gpus):
-        torch.manual_seed(seed)
-        yield
+    with _chance.mine(alone=True):
+        cuda: Any = torch.cuda
+        # Of GPUs only where CUDA has started: to fork their generators would start it.
+        gpus = range(cuda.device_count()) if cuda.is_initialized() else ()
+        with torch.random.fork_rng(devices=gpus):
+            torch.manual_seed(seed)
+            yield
+
+
+class Threads:
+    """How many threads torch has while runs want so many; put back when none does any more.
+
+    Sums are added in an order that depends on their number, so runs at once want the same.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted: list[tuple[int, int]] = []
+        self._before = 0
+
+    def hold(self, count: int) -> None:
+        """Have so many until `release`.
+
+        Raises:
+            ConcurrentUse: a run in another thread wants another number.
+        """
+        me = threading.get_ident()
+        with self._lock:
+            others = [number for who, number in self._wanted if who != me and number != count]
+            if others:
+                raise ConcurrentUse(
+                    f"threads must be the same in runs at once, as torch has one number of them in "
+                    f"a process; got {count}, and a run in another thread has {others[0]}. Give "
+                    f"them the same, or run them in processes of their own."
+                )
+            if not self._wanted:
+                self._before = torch.get_num_threads()
+            self._wanted.append((me, count))
+            fix_threads(count)
+
+    def release(self, count: int) -> None:
+        """Want them no more: the runs around this one have theirs again."""
+        with self._lock:
+            at = max(i for i, (_, number) in enumerate(self._wanted) if number == count)
+            del self._wanted[at]
+            fix_threads(self._wanted[-1][1] if self._wanted else self._before)
+
+
+#: Of the process.
+THREADS = Threads()
 
 
 def fix_threads(count: int) -> int:
@@ -63,9 +171,13 @@ class TorchRandom:
             self._states = self._present()
 
     @contextmanager
-    def used(self) -> Iterator[None]:
-        """Let torch draw from this stream while the block runs."""
-        with self._put_back(), fixed_kernels():
+    def used(self, *, together: bool = False) -> Iterator[None]:
+        """Let torch draw from this stream while the block runs; other threads wait.
+
+        Args:
+            together: whether other learners are waited for in the block, which may be threads.
+        """
+        with _chance.mine(alone=not together), self._put_back(), fixed_kernels():
             torch.random.set_rng_state(self._states[0])
             for gpu, state in zip(self._gpus, self._states[1:], strict=True):
                 torch.cuda.set_rng_state(state, gpu)
@@ -90,5 +202,10 @@ class TorchRandom:
         whole = torch.from_numpy(np.array(state, np.uint8))
         for i, own in enumerate(self._states):
             part, whole = whole[: len(own)], whole[len(own) :]
-            if len(part):
-                self._states[i] = part
+            if not len(part):
+                continue
+            if not i:
+                # On another one, which refuses what is no state: the run's own would do so in its
+                # first round.
+                torch.Generator().set_state(part)
+            self._states[i] = part

@@ -10,40 +10,63 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 from plangym_ext.core.own_modules import load_own
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.field_kinds import take_kinds
+
+SHAPES = ("linear", "cosine", "rsqrt")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A straight line from `start` to `end`, over so many updates; `end` from then on.
+    """A line from `start` to `end`, over so many updates; `end` from then on.
 
     Args:
         start: before the first update.
         end: after `over` updates.
         over: updates, at least 1.
+        shape: "linear"; "cosine", half a wave; or "rsqrt": `start` for so many updates, and then
+            `start` times the root of `over` by the updates, down to `end`.
+        warmup: updates over which it rises from 0 to what it says otherwise.
 
     Raises:
-        InvalidOption: `over` is no int, or below 1.
+        InvalidOption: `over` is no int, or below 1; or there is no such shape.
     """
 
     start: float
     end: float
     over: int
+    shape: str = "linear"
+    warmup: int = 0
 
     def __post_init__(self) -> None:
         """Check the numbers."""
         take_kinds(self)
+        if self.shape not in SHAPES:
+            raise InvalidOption(
+                f"Schedule: shape must be one of {', '.join(SHAPES)}; got {self.shape!r}"
+                f"{suggestion(self.shape, SHAPES)}."
+            )
+        if self.warmup < 0:
+            raise InvalidOption(f"Schedule: warmup must be at least 0; got {self.warmup}.")
         if not (isinstance(self.over, int) and self.over >= 1):
             raise InvalidOption(f"Schedule: over must be at least 1 update; got {self.over}.")
 
     def __call__(self, updates: int) -> float:
         """Return the number for the update after `updates` others."""
         done = min(1.0, updates / self.over)
-        return (1.0 - done) * self.start + done * self.end  # exact at both ends
+        if self.shape == "cosine":
+            done = 0.5 * (1.0 - math.cos(math.pi * done))
+        if self.shape == "rsqrt":
+            found = max(self.end, self.start / math.sqrt(max(1.0, updates / self.over)))
+        else:
+            found = (1.0 - done) * self.start + done * self.end  # exact at both ends
+        # Plus 1, or the first update would have a rate of 0.
+        return found * min(1.0, (updates + 1) / self.warmup) if self.warmup else found
 
     def __str__(self) -> str:
-        return f"{{start = {self.start}, end = {self.end}, over = {self.over}}}"
+        shape = "" if self.shape == "linear" else f', shape = "{self.shape}"'
+        warmup = f", warmup = {self.warmup}" if self.warmup else ""
+        return f"{{start = {self.start}, end = {self.end}, over = {self.over}{shape}{warmup}}}"
 
 
 @dataclass(frozen=True)

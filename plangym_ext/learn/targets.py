@@ -104,7 +104,7 @@ VALUE_TARGETS: Mapping[str, Callable[[EpisodeRecord, float, int], Floats]] = {
     "n_return": n_return,
 }
 #: Name -> function of record to `[T, A]` float64 that sums to 1. "action", what was
-#: played, is there as well: it needs an action space, and trainers know that.
+#: played, is there as well: it needs an action space, and algorithms know that.
 POLICY_TARGETS: Mapping[str, Callable[[EpisodeRecord], Floats]] = {
     "weights": weights,
     "action_histogram": action_histogram,

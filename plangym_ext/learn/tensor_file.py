@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from plangym_ext.core.whole_file import replacing
+from plangym_ext.core.files.whole_file import opened, replacing
 from plangym_ext.errors import DamagedCheckpoint
+from plangym_ext.learn.packed_values import packed, unpacked
 from plangym_ext.learn.torch_extra import torch
 
 _SEAL = b"plangym-ext seal"
 _DIGEST_BYTES = 32
 _CHUNK = 1 << 20
+_MOST_TIMES = 10
 _SEAL_BYTES = len(_SEAL) + _DIGEST_BYTES
-#: Marks what was a numpy array, so that it comes back as one.
-_ARRAY = "__numpy__"
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
@@ -33,16 +34,50 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
     Args:
         path: of the file; an existing one is replaced when the new one is on the disk.
-        content: arrays of numbers or bools; ints of at most 64 bits.
+        content: what `packed` takes.
+
+    Raises:
+        WrongKind: it holds something else, of which the message says where; nothing was written.
     """
+    found = packed(content)
     with replacing(path, "w+b") as file:
-        torch.save(_packed(content), file)
+        written: Any = _Written(file)
+        try:
+            torch.save(found, written)
+        except Exception:
+            # Torch goes on after an error of the disk, and tells one of its own.
+            if written.error is not None:
+                raise written.error from None
+            raise
         # How long the archive's comment is: the last number of the archive.
         file.seek(-2, os.SEEK_END)
         file.write(_SEAL_BYTES.to_bytes(2, "little") + _SEAL)
         digest = _digest(file, file.seek(0, os.SEEK_END))
         file.seek(0, os.SEEK_END)
         file.write(digest)
+
+
+class _Written:
+    """A file that remembers why it could not be written.
+
+    Attributes:
+        error: of the first write that failed; None if none has.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.error: OSError | None = None
+        self.flush = file.flush
+
+    def write(self, data: Any) -> int:
+        """Write bytes; nothing more once a write has failed."""
+        if self.error is not None:
+            raise self.error
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -53,7 +88,10 @@ def load(path: Path) -> dict[str, Any]:
     """
     try:
         _check_seal(path)
+        _check_members(path)
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
+        _check_size(content, path)
+        content = unpacked(content)
     except FileNotFoundError:
         raise
     except Exception as error:  # torch raises what it pleases for a file that is none of its own
@@ -64,8 +102,40 @@ def load(path: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(content, dict):
         raise DamagedCheckpoint(f"{path}: expected a checkpoint; it holds a {type(content)}.")
-    found: dict[str, Any] = _unpacked(content)
-    return found
+    return content
+
+
+def _check_members(path: Path) -> None:
+    """Refuse an archive of which more is unpacked than it has: torch writes all as it is.
+
+    Raises:
+        ValueError: a member is packed, or lies about its size.
+    """
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    whole = all(one.compress_type == zipfile.ZIP_STORED for one in members)
+    if not whole or sum(max(one.file_size, one.compress_size) for one in members) > size:
+        raise ValueError("it is packed, which torch never does")
+
+
+def _check_size(content: Any, path: Path) -> None:
+    """Refuse tensors that say that they are much larger than the file: they repeat few numbers.
+
+    Raises:
+        ValueError: they do.
+    """
+    left, total = [content], 0
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+        elif isinstance(value, torch.Tensor):
+            total += value.numel() * value.element_size()
+    if total > _MOST_TIMES * path.stat().st_size:
+        raise ValueError(f"its tensors would take {total:,} bytes")
 
 
 def _digest(file: IO[bytes], size: int) -> bytes:
@@ -87,7 +157,7 @@ def _check_seal(path: Path) -> None:
     Raises:
         ValueError: a bit is not as it was written, or there is no seal.
     """
-    with path.open("rb") as file:
+    with opened(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _SEAL_BYTES))
         seal, digest = file.read(len(_SEAL)), file.read()
@@ -96,31 +166,6 @@ def _check_seal(path: Path) -> None:
         # Of all but the digest itself: the name of the seal is covered, too.
         if _digest(file, size - _DIGEST_BYTES) != digest:
             raise ValueError("its bytes do not fit its seal")
-
-
-def _packed(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _packed(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_packed(one) for one in value]
-    if isinstance(value, np.ndarray):
-        # A copy only where torch takes nothing else: large arrays would not fit in twice.
-        fits = value.flags.c_contiguous and value.flags.writeable and value.ndim
-        return {_ARRAY: torch.from_numpy(value if fits else np.array(value, order="C"))}
-    # Pickled, numpy's scalars would be objects that `weights_only` refuses.
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
-def _unpacked(value: Any) -> Any:
-    if isinstance(value, dict):
-        if value.keys() == {_ARRAY}:
-            return value[_ARRAY].numpy()
-        return {key: _unpacked(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_unpacked(one) for one in value]
-    return value
 
 
 def tensors_of(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -15,6 +15,6 @@ except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise MissingExtra(
-        "plangym_ext.learn: networks and trainers need torch; it is not installed. "
+        "plangym_ext.learn: networks and algorithms need torch; it is not installed. "
         + installing("learn")
     ) from error

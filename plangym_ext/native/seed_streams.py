@@ -9,7 +9,7 @@ import numpy as np
 
 from plangym_ext.native.compiled import built_once, compiled
 from plangym_ext.native.kernel.pcg64 import RNG, next64
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _POOL = 4
 _LOW = np.uint64(0xFFFFFFFF)

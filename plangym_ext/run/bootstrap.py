@@ -65,6 +65,16 @@ def mean_interval(
     return float(STATISTICS[statistic](data[None])[0]), float(low), float(high)
 
 
+def known_interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
+    """Return the mean and the ends of its interval, None of a single value: it says of no spread.
+
+    Args:
+        values: at least one.
+    """
+    mean, low, high = mean_interval(values)
+    return (mean, low, high) if len(values) > 1 else (mean, None, None)
+
+
 def unpaired_interval(
     first: Sequence[float], second: Sequence[float], *, level: float = 0.95, seed: int = 0
 ) -> tuple[float, float, float]:

@@ -3,24 +3,122 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
 import errno
+import io
+import logging
 import os
 import re
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import plangym_ext
+from plangym_ext.core.compiling.progress import LOGGER, compile_seconds
 from plangym_ext.errors import PlangymExtError, WorkerError, suggestion
-from plangym_ext.run.arguments import INTERRUPTED
+from plangym_ext.run.arguments import INTERRUPTED, error_as_typed, keep_paths
 from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.commands.completion import ASKED, answer
-from plangym_ext.run.compiling_shown import compiling_shown
-from plangym_ext.run.misspelt import closest_option
+from plangym_ext.run.progress import ProgressLine
 
-#: What a disk says that is full, or that may not be written to: no fault of the program.
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+
+def closest_option(typed: str, options: Iterable[str]) -> str | None:
+    """Return the option that is most like what was typed; None if none is.
+
+    Sections need not be typed (`--learning-rate` for `--algorithm.learning_rate`), nor more
+    than a word's initial (`--lr`, `--algorithm.lr`).
+
+    Args:
+        typed: with its dashes.
+        options: with theirs.
+    """
+    wanted = _plain(typed)
+    named = {option: _plain(option) for option in options if option not in ("-h", "--help")}
+    if not wanted:
+        return None
+    # From the surest to the vaguest; the first that any option passes decides.
+    tests = (
+        lambda name: name == wanted,
+        lambda name: _last(name) == _last(wanted),
+        lambda name: (
+            "".join(word[:1] for word in _last(name).split("-")) == _last(wanted)
+            and _section(wanted) in ("", _section(name))
+        ),
+        # One or two letters begin too many names to mean one of them.
+        lambda name: len(wanted) > 2 and _last(name).startswith(wanted),
+    )
+    for test in tests:
+        for option, name in named.items():
+            if test(name):
+                return option
+    by_name = {name: option for option, name in named.items()}
+    # Backwards, so that of options with the same last part the first stays.
+    by_last = {_last(name): option for option, name in reversed(named.items())}
+    for found, word in ((by_name, wanted), (by_last, _last(wanted))):
+        close = difflib.get_close_matches(word, found, n=1, cutoff=0.7)
+        if close:
+            return found[close[0]]
+    return None
+
+
+def _plain(option: str) -> str:
+    return option.lstrip("-").lower().replace("_", "-")
+
+
+def _section(name: str) -> str:
+    return name.rpartition(".")[0]
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+class _Line(logging.Handler):
+    """A line that is wiped when what it tells of is over."""
+
+    def __init__(self, line: ProgressLine) -> None:
+        super().__init__()
+        # What was compiled before this line is not of the time that it shows.
+        self._line, self._before = line, compile_seconds()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show what is being compiled and how long this thread has been at it."""
+        what: str = getattr(record, "compiling", "")
+        if not what:
+            self._line.wipe()
+            return
+        # The log is written by the thread that compiles.
+        seconds = compile_seconds() - self._before
+        so_far = f"; {seconds:.0f} s so far" if seconds >= 1 else ""
+        self._line.update(f"compiling {what.removeprefix('plangym_ext.')} (once{so_far})")
+
+
+@contextlib.contextmanager
+def compiling_shown(line: ProgressLine | None = None) -> Iterator[None]:
+    """Show what is compiled meanwhile; nothing appears where all of it is loaded from disk.
+
+    Args:
+        line: where; None: a line of its own on standard error.
+    """
+    handler, level = _Line(line or ProgressLine()), LOGGER.level
+    LOGGER.addHandler(handler)
+    # Loggers drop what is below a warning if they are not asked for it.
+    LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOGGER.setLevel(level)
+        LOGGER.removeHandler(handler)
+
+
+#: What a disk says that is full, or that may not be written to, and of a path that is none: no
+#: fault of the program.
+_DISK = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE),
+}
 #: Exit status of a call that could not be understood, as argparse has it.
 USAGE_ERROR = 2
 #: Exit status when the reader of the output has gone, as a shell has it of a program that SIGPIPE
@@ -66,8 +164,8 @@ class _Parser(argparse.ArgumentParser):
                 for name in action.option_strings
             ]
             close = closest_option(first, options)
-            meant = f"; did you mean {close!r}?" if close else "."
-            message = f"unknown option {first!r}{meant} See {self.prog} --help"
+            meant = f" (did you mean {close!r}?)" if close else ""
+            message = f"unknown option {first!r}{meant}. See {self.prog} --help"
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 
@@ -109,6 +207,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]
     called = " ".join(["plangym-ext", *arguments[:1]])
+    # Names of files have letters that a terminal may not: telling what was done is not to fail.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             return _run(arguments)
@@ -119,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise  # of code of the user's, whose traceback it has as its cause
     except PlangymExtError as error:
         # Expected failures are one line; anything else is a fault and keeps its traceback.
-        print(f"{called}: {error}", file=sys.stderr)
+        print(f"{called}: {error_as_typed(error)}", file=sys.stderr)
         return USAGE_ERROR
     except BrokenPipeError:
         if not _is_unread():
@@ -129,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in _DISK:
             raise
         file = f"{error.filename}: " if error.filename else ""
-        print(f"{called}: {file}{error.strerror}", file=sys.stderr)
+        print(f"{called}: {error_as_typed(file)}{error.strerror}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         print(f"\n{called}: interrupted", file=sys.stderr)
@@ -163,6 +264,7 @@ def _run(arguments: Sequence[str]) -> int:
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         options.parser.error("unrecognized arguments: " + " ".join(unknown))
+    keep_paths(options)
     with compiling_shown():
         return int(options.run(options))
 

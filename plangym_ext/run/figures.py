@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.core.whole_file import replacing
+from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.errors import MissingExtra, installing
 
 SUFFIXES = (".png", ".svg", ".pdf")
+#: By which a figure is known, of whatever format.
+MARK = b"plangym-ext figure"
 #: Inches of a figure: a column and a page of the usual conferences; None: by its panels.
 WIDTHS: Mapping[str, float | None] = {"screen": None, "column": 3.3, "page": 6.9}
 #: The colours of Okabe and Ito 2008, which colour-blind readers tell apart.
@@ -69,6 +71,8 @@ def save(figure: Any, target: Path) -> None:
     figure.tight_layout()
     with replacing(target, "wb") as file:
         # An open file has no ending by which matplotlib would know.
-        figure.savefig(file, format=target.suffix.removeprefix("."))
+        kind = target.suffix.removeprefix(".")
+        named = "Software" if kind == "png" else "Creator"
+        figure.savefig(file, format=kind, metadata={named: MARK.decode()})
     # Pyplot keeps every figure until it is closed there.
     load_pyplot("a figure").close(figure)

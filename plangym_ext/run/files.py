@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.core.whole_file import replacing
-from plangym_ext.errors import FolderTaken, InvalidOption
+from plangym_ext.core.files.whole_file import replacing
+from plangym_ext.errors import FolderTaken
 
 #: Where a run writes its settings.
 CONFIG = "config.json"
@@ -23,66 +24,28 @@ _RESULTS = {
 }
 
 
-def make_folder(path: Path) -> None:
-    """Make the folder that `--out` names, before anything is played for it.
+def made_folders(path: Path) -> list[Path]:
+    """Make a folder that can be written to, and those above it.
+
+    Returns:
+        those that were not there, the innermost first.
 
     Raises:
-        InvalidOption: it cannot be made, or written to.
+        OSError: it cannot be made, or written to.
     """
-    try:
-        _make_writable(path)
-    except OSError as error:
-        raise InvalidOption(
-            f"--out must be a folder that can be written to; got {path}: {error.strerror}"
-        ) from error
-
-
-def check_file(path: Path, option: str = "--out") -> None:
-    """Refuse a folder where an option names the file to write.
-
-    Raises:
-        InvalidOption: there is a folder of this name.
-    """
-    if path.is_dir():
-        raise InvalidOption(
-            f"{option} must be the file to write; got the folder {path}. Name a file in it."
-        )
-
-
-def check_new_file(path: Path, *, overwrite: bool, option: str = "--out") -> None:
-    """Refuse a file with results that are to be kept; it stays until a new one replaces it.
-
-    Raises:
-        FolderTaken: there is one.
-    """
-    if path.exists() and not overwrite:
-        raise FolderTaken(
-            f"{path} is there already. Name another place with {option}, or write over it with "
-            f"--overwrite."
-        )
-
-
-def make_folder_of(path: Path, option: str = "--out") -> None:
-    """Make the folder of the file that an option names.
-
-    Raises:
-        InvalidOption: it cannot be made, or written to, or the file is a folder.
-    """
-    check_file(path, option)
-    try:
-        _make_writable(path.parent)
-    except OSError as error:
-        raise InvalidOption(
-            f"{option} must be a file in a folder that can be written to; got {path}: "
-            f"{error.strerror}"
-        ) from error
-
-
-def _make_writable(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
     # Tried, not looked up: a read-only mount refuses even whom the permission bits let write.
-    with tempfile.TemporaryFile(dir=folder):
+    with tempfile.TemporaryFile(dir=path):
         pass
+    return missing
+
+
+def remove_empty(folders: Sequence[Path]) -> None:
+    """Remove the folders, the innermost first, in which nothing lies."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def check_kind(folder: Path, own: str) -> None:

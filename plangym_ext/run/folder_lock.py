@@ -5,68 +5,70 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.core.own_process import each_in_child, fork_count
-from plangym_ext.errors import FolderBusy
+from plangym_ext.core.files.whole_file import PathLock
+from plangym_ext.errors import InvalidOption
+from plangym_ext.run.files import made_folders, remove_empty
 
-_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
+#: Folders that are removed by another process between the making and the lock, at most.
+_TRIES = 100
 
 
 class FolderLock(Closing):
-    """Holds a folder until it is closed, or the process ends in whatever way.
+    """Makes a folder for results, and holds it until it is closed or the process ends.
 
-    The lock is on the folder itself, so it leaves no file, and the system lifts it when the
-    process dies: a run that was killed can be resumed at once. Where the system or the file
-    system has no such locks, nothing is held.
+    To be taken before anything is looked up in the folder: of two commands that begin at once in
+    one folder, even in a new one, the second is refused. The lock is on the folder itself, so it
+    leaves no file, and a run that was killed can be resumed at once. What was made here, and has
+    nothing in it at the end, is removed.
 
     Args:
-        folder: that exists.
+        folder: made if it is not there, with those above it.
+        files: names of files that will be written in it.
 
     Raises:
         FolderBusy: another process, or another part of this one, holds it.
+        InvalidOption: it cannot be made, or written to, or a folder has the name of a file.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files: Sequence[str] = ()) -> None:
+        self._made: list[Path] = []
         try:
-            import fcntl
-        except ImportError:  # not a Unix
-            return
-        # Of this process: `flock` holds for the open file, so forks share it and must not let it
-        # go.
-        descriptor = os.open(folder, os.O_RDONLY)
-        # Before the lock, so that the descriptor is closed in any case.
-        self._release = weakref.finalize(self, _let_go, descriptor, fork_count())
-        try:
-            # Without waiting: the other run may take days.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = self._held(folder.absolute(), folder)
         except OSError as error:
-            self._release()
-            if error.errno in _TAKEN:
-                raise FolderBusy(
-                    f"{folder}: another run is writing there. Wait until it has ended, or choose "
-                    "another folder."
-                ) from None
-            return
-        # A forked child shares the lock, and would keep it when this process is gone.
-        _locks.add(self)
+            remove_empty(self._made)
+            if error.errno is None:  # another holds it
+                raise
+            raise InvalidOption(
+                f"--out must be a folder that can be written to; got {folder}: {error.strerror}"
+            ) from error
+        for name in files:
+            if (folder / name).exists() and not (folder / name).is_file():
+                self.close()
+                raise InvalidOption(
+                    f"{folder / name} must be a file, or not be there; it is a folder. Move it, "
+                    f"or name another folder with --out."
+                )
+
+    def _held(self, path: Path, folder: Path) -> PathLock:
+        busy = (
+            f"{folder}: another run is writing there. Wait until it has ended, or choose another "
+            "folder."
+        )
+        for _ in range(_TRIES):
+            # One that was refused may remove the folder that it has made, before we hold it.
+            with contextlib.suppress(FileNotFoundError):
+                self._made = made_folders(path)
+                return PathLock(path, os.O_RDONLY, busy)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
 
     def close(self) -> None:
-        """Let go of the folder."""
-        if hasattr(self, "_release"):
-            self._release()
-
-
-def _let_go(descriptor: int, held_at: int) -> None:
-    if held_at == fork_count():
-        import fcntl
-
-        # By name: a child that was forked a moment ago may not have closed its copy yet.
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-    os.close(descriptor)
-
-
-_locks = each_in_child(FolderLock.close)
+        """Let go of the folder; safe to call twice."""
+        # While it is held: another one that waits for it would find it gone.
+        if self._lock.is_there():
+            remove_empty(self._made)
+        self._made = []
+        self._lock.close()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import InvalidOption, UnknownName, suggestion
-from plangym_ext.run.own_player import is_own
+from plangym_ext.core.own_modules import search_current_folder
+from plangym_ext.run.named_player import is_function, value_parser
 
 if TYPE_CHECKING:
     from plangym_ext.planners import Option
@@ -40,8 +41,10 @@ def add_planner_options(
     if name is None and (not given or "--help" in given or "-h" in given):
         return
     name = name or default
-    if is_own(name):
-        return
+    if ":" in name:
+        search_current_folder()
+        if is_function(name):
+            return
     from plangym_ext.planners import load_planner, options_of
     from plangym_ext.planners.tuned import is_tuned, tuned_options
 
@@ -57,17 +60,20 @@ def add_planner_options(
         target = _PREFIX + option.name
         # A percent sign is a placeholder to argparse.
         text = option.help.replace("%", "%%").replace("`", "")
-        default = tuned.get(option.name, option.default)
+        value: Any = tuned.get(option.name, option.default)
         if option.name in tuned:
-            text += f" (default in {env}: {default})"
+            text += f" (default in {env}: {value})"
         elif option.name == "num_simulations":
             text += f" (default: {planner.default_simulations}, unless another limit is given)"
         if option.kind is bool:
             # With `--no-NAME`: what is on by default could not be turned off otherwise.
             kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
         else:
-            kind = {"type": _parser(option.kind, option.optional), "metavar": "X"}
-        group.add_argument(flag, dest=target, default=default, help=text, **kind)
+            kind = {"type": value_parser(option.kind, option.optional), "metavar": "X"}
+        if value is inspect.Parameter.empty:
+            kind["required"] = True
+            value = None
+        group.add_argument(flag, dest=target, default=value, help=text, **kind)
 
 
 def _limits_first(options: Sequence[Option]) -> list[Option]:
@@ -89,58 +95,3 @@ def _named(given: Sequence[str]) -> str | None:
         if word == "--planner" and position + 1 < len(given):
             return given[position + 1]
     return None
-
-
-def _parser(kind: type, optional: bool) -> Callable[[str], Any]:
-    """Return a parser of one value; `none` is one where the option may be None."""
-
-    def parse(text: str) -> Any:
-        if optional and text.lower() == "none":
-            return None
-        try:
-            return kind(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(
-                f"expected {'a' if kind is float else 'an'} {kind.__name__}; got {text!r}"
-            ) from None
-
-    return parse
-
-
-def planner_from(text: str) -> Any:
-    """Make a planner from `name` or `name:option=value,option=value`.
-
-    Raises:
-        UnknownName: there is no such planner or option.
-        InvalidOption: a value is not one of that option.
-    """
-    from plangym_ext.planners import load_planner, options_of
-
-    name, _, rest = text.partition(":")
-    cls = load_planner(name)
-    known = {option.name: option for option in options_of(cls) if option.kind is not None}
-    chosen: dict[str, Any] = {}
-    for part in filter(None, rest.split(",")):
-        key, _, value = part.partition("=")
-        key = key.strip().replace("-", "_")
-        if key not in known:
-            raise UnknownName(
-                f"{name}: option must be one of {', '.join(known)}; got {key!r}"
-                f"{suggestion(key, known)}"
-            )
-        option = known[key]
-        assert option.kind is not None
-        chosen[key] = _typed(f"{name}: {key}", value.strip(), option.kind, option.optional)
-    return cls(**chosen)
-
-
-def _typed(where: str, text: str, kind: type, optional: bool) -> Any:
-    # `bool` would take every text for True that is not empty.
-    if kind is bool:
-        if text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        raise InvalidOption(f"{where} must be true or false; got {text!r}")
-    try:
-        return _parser(kind, optional)(text)
-    except argparse.ArgumentTypeError as error:
-        raise InvalidOption(f"{where}: {error}") from None

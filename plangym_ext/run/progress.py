@@ -11,7 +11,7 @@ from typing import TextIO
 
 
 class ProgressLine:
-    """Rewrites one terminal line; where there is no terminal, prints one now and then.
+    """Rewrites one line of a terminal or notebook; elsewhere, prints one now and then.
 
     Args:
         stream: where to write; standard error if None, so that output can be piped.
@@ -20,7 +20,9 @@ class ProgressLine:
 
     def __init__(self, stream: TextIO | None = None, interval: float = 0.2) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._live = self._stream.isatty()
+        # What a notebook shows can be rewritten as well.
+        in_notebook = type(self._stream).__module__.startswith("ipykernel.")
+        self._live = self._stream.isatty() or in_notebook
         self._interval = interval if self._live else 10 * interval
         self._next = 0.0
         self._width = 0

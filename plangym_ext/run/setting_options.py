@@ -1,4 +1,4 @@
-"""The settings of a training run as options of a command: `--trainer.learning_rate 1e-3`."""
+"""The settings of a training run as options of a command: `--algorithm.learning_rate 1e-3`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.settings import Setting, Text, listed, nested
 
 #: Sections whose options depend on their name.
-_NAMES = ("planner.name", "trainer.name", "agent.name", "algorithm.name", "teacher.name")
+_NAMES = ("planner.name", "agent.name", "algorithm.name")
 
 
 def add_setting_options(
@@ -21,7 +21,7 @@ def add_setting_options(
 
     Args:
         parser: of the command.
-        given: what was typed; a planner or trainer named there brings its own settings.
+        given: what was typed; a planner or algorithm named there brings its own settings.
         sources: presets and files; see `compose`. Without any no setting is known: those that
             were typed pass, for the command to refuse.
 

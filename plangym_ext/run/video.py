@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import MissingExtra, PlangymExtError, installing
+from plangym_ext.core.drawing import picture, rgb_frame
+from plangym_ext.errors import CannotDraw, MissingExtra, PlangymExtError, installing
 
+#: Most frames a second: what ordinary players and screens show.
+_MOST_FPS = 60.0
 #: Pictures smaller than this are enlarged by a whole factor until they reach it.
 _MIN_HEIGHT = 360
 
@@ -29,10 +33,11 @@ class VideoWriter:
 
     def __init__(self, path: Path, fps: float) -> None:
         self._program = ffmpeg("Leave out --video.")
-        self._path, self._fps = path, fps
+        self._path, self._fps = path.absolute(), fps
         # The same ending, by which ffmpeg chooses the format.
-        self._partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+        self._partial = self._path.with_name(f".{path.stem}.partial{path.suffix}")
         self._process: subprocess.Popen[bytes] | None = None
+        self._size: tuple[int, ...] | None = None
         self._finished = False
 
     def _start(self, height: int, width: int) -> subprocess.Popen[bytes]:
@@ -58,8 +63,20 @@ class VideoWriter:
             process_group=0,
         )
 
-    def add(self, frame: np.ndarray) -> None:
-        """Append an `[H, W, 3]` uint8 frame; all must have one size."""
+    def add(self, frame: Any) -> None:
+        """Append a frame, as `rgb_frame` takes it; all must have one size.
+
+        Raises:
+            CannotDraw: it is no picture, or has another size than the first one.
+        """
+        frame = rgb_frame(frame, "video")
+        self._size = self._size or frame.shape
+        if frame.shape != self._size:
+            (height, width, _), (first, across, _) = frame.shape, self._size
+            raise CannotDraw(
+                f"video: all frames must be as large as the first, {first} by {across} pixels; "
+                f"got one of {height} by {width}. Have the env draw in one size."
+            )
         factor = max(1, -(-_MIN_HEIGHT // frame.shape[0]))
         # Whole pixels: a smoother enlargement would blur the sprites of small screens.
         big = frame.repeat(factor, axis=0).repeat(factor, axis=1)
@@ -142,14 +159,73 @@ def ffmpeg(instead: str) -> str:
 
 
 def first_frame(env: Any, seed: int) -> Any:
-    """Return the picture that the episode of a seed begins with; the env is reset."""
+    """Return the picture `[H, W, 3]` uint8 that a seed's episode begins with; the env is reset.
+
+    Raises:
+        CannotDraw: it renders none.
+    """
     env.reset(seed=seed)
-    return env.render()
+    return rgb_frame(env.render(), str(getattr(env, "name", env)))
+
+
+class EnvFilm:
+    """Takes a picture after each env step that `env.step` plays, or each frame of an emulator.
+
+    Then a film of `fps` frames a second lasts as long as what it shows.
+
+    Args:
+        env: made with `render_mode="rgb_array"`.
+
+    Attributes:
+        on: whether a step is being played; see `Film`.
+        fps: frames a second: of those that are taken.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self.on = False
+        self._local = getattr(env, "plan_env", env)  # which plays what other backends step
+        self._simulator, self._name = self._local.gym_env.unwrapped, env.name
+        from plangym_ext.states.families import family_of
+
+        family = family_of(self._simulator)
+        self._frames = None if family is None else family.load_frames()
+        fps, self._within = _rate(env.metadata), False
+        if self._frames is not None:
+            fps, self._within = self._frames(self._simulator, None)
+        #: One of so many frames is taken.
+        self._every = max(1, math.ceil(fps / _MOST_FPS))
+        self._seen = 0
+        self.fps = fps / self._every
+
+    @contextlib.contextmanager
+    def taken(self, add: Callable[[Any], None]) -> Iterator[None]:
+        """Give `add` the pictures `[H, W, 3]` uint8 of all that is played meanwhile."""
+        self._add, self._local.film = add, self
+        if self._frames is not None:
+            self._frames(self._simulator, self._take)
+        try:
+            yield
+        finally:
+            self._local.film = None
+            if self._frames is not None:
+                self._frames(self._simulator, None)
+
+    def after_step(self) -> None:
+        """Take a picture, if the simulator says of no frames within the step."""
+        if not self._within:
+            self._take()
+
+    def _take(self) -> None:
+        if not self.on:
+            return
+        self._seen += 1
+        if self._seen % self._every == 0:
+            self._add(picture(self._local.gym_env, self._name))
 
 
 @contextlib.contextmanager
 def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | None]:
-    """Open a writer for an episode's frames, finished if all goes well.
+    """Film an episode: its beginning, and all that `env.step` plays until the block ends.
 
     Args:
         path: the .mp4 to write; None: nothing is, and there is no writer.
@@ -159,12 +235,20 @@ def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | N
     if path is None:
         yield None
         return
-    # At most 30: a game that says 60 shows every fourth frame, which is hard to follow.
-    writer = VideoWriter(path, min(30, env.metadata.get("render_fps", 30)))
+    film = EnvFilm(env)
+    writer = VideoWriter(path, film.fps)
     try:
         writer.add(first_frame(env, seed))
-        yield writer
+        with film.taken(writer.add):
+            yield writer
         writer.close()  # may be interrupted too
     except BaseException:
         writer.discard()
         raise
+
+
+def _rate(metadata: Any) -> float:
+    """Return the frames a second of an env, 30 where it says no number above 0."""
+    rate = metadata.get("render_fps")
+    known = isinstance(rate, int | float | np.number) and 0 < rate < np.inf
+    return float(rate) if known else 30.0

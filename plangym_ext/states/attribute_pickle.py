@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import pickle
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -14,8 +16,9 @@ import numpy as np
 
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.graph.array_views import Ties, place_of, view_at
-from plangym_ext.states.graph.writer import Name
-from plangym_ext.states.random_bytes import RANDOM_TYPES
+from plangym_ext.states.graph.writer import Name, finaliser_of
+from plangym_ext.states.outside import module_of
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES
 
 
 def dumps(attributes: Any, names: dict[int, Name]) -> bytes:
@@ -40,6 +43,35 @@ def dumps(attributes: Any, names: dict[int, Name]) -> bytes:
     return file.getvalue()
 
 
+def check_sets(attributes: Any) -> None:
+    """Refuse sets of objects that are hashed by their address.
+
+    A set is run through in the order of the hashes: of a copy in another one, whatever is
+    drawn from it.
+
+    Raises:
+        IncompleteState: there is one.
+    """
+    seen: set[int] = set()
+    todo = [attributes]
+    while todo and len(seen) < _MOST_SEEN:
+        value = todo.pop()
+        if id(value) in seen or isinstance(value, type | types.ModuleType | gym.Env | gym.Space):
+            continue
+        seen.add(id(value))
+        if isinstance(value, set | frozenset):
+            for item in value:
+                kind: Any = type(item)
+                if kind.__hash__ is object.__hash__ and not isinstance(item, type):
+                    raise IncompleteState(
+                        f"a set of {kind.__module__}.{kind.__qualname__}, which are run through in "
+                        "the order of their addresses: keep them in a list or a dict"
+                    )
+        # Of a function what it encloses, not all that its module has.
+        is_function = isinstance(value, types.FunctionType)
+        todo += value.__closure__ or () if is_function else gc.get_referents(value)
+
+
 def size(attribute: Any, names: dict[int, Name]) -> int:
     """Return the bytes of the pickle of an attribute, or of as much of it as can be written."""
     file = io.BytesIO()
@@ -56,6 +88,12 @@ def loads(data: bytes, named: Callable[[int, str], Any]) -> Any:
         named: from the parts of a name to the object here.
     """
     return _Unpickler(io.BytesIO(data), named).load()
+
+
+#: How many objects are looked at for sets.
+_MOST_SEEN = 100_000
+#: Packages whose objects can be pickled and come back without some of what steps read.
+_LOSSY = {"pymunk": "the impulses of contacts, from which the next step goes on"}
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -76,6 +114,17 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(obj, memoryview):
             # cloudpickle writes its bytes, which come back as bytes.
             raise IncompleteState("a memoryview, whose pickle is a copy of what it shows")
+        kind: Any = type(obj)
+        if finaliser_of(kind):
+            raise IncompleteState(
+                f"a {kind.__module__}.{kind.__qualname__}, whose __del__ would run for a copy "
+                "too and free what the original holds"
+            )
+        left_out = _LOSSY.get(module_of(kind).partition(".")[0])
+        if left_out is not None:
+            raise IncompleteState(
+                f"a {kind.__module__}.{kind.__qualname__}, whose pickle leaves out {left_out}"
+            )
         owner = self.ties.owner(obj) if type(obj) is np.ndarray else None
         if owner is not None:
             return view_at, (owner, obj.dtype, place_of(obj, owner))

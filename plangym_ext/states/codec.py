@@ -6,6 +6,8 @@ the first way that applies and passes the round trip:
     codec     the library knows the simulator (`plangym_ext.envs`, `register_family`);
               what a class derived from it adds is captured beside it, as plain data
     own       a layer has get_state and set_state; they cover all layers below
+    simulator what the env refers to is set in place, with the simulators among it that
+              are known wherever they are held
     snapshot  the attributes, as plain data or else as a pickle
     replay    the reset and the actions since
 
@@ -19,21 +21,24 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import DamagedState, IncompleteState, PlangymExtError
 from plangym_ext.states.extra_fields import ExtraFieldsPart
 from plangym_ext.states.families import family_of, is_own_class
 from plangym_ext.states.fixed_fields import FixedFields
+from plangym_ext.states.in_place.part import InPlacePart, holds_simulator
 from plangym_ext.states.own_state import OwnStatePart, offers_state
 from plangym_ext.states.part import StatePart
+from plangym_ext.states.randomness.reset_seed import ResetSeedPart
 from plangym_ext.states.replay import Recorder, ReplayPart, ResetRecorder
-from plangym_ext.states.reset_seed import ResetSeedPart
 from plangym_ext.states.snapshot import SnapshotPart
 from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
 
 #: The ways, in the order in which they are tried.
-METHODS = ("codec", "own", "snapshot", "replay")
+METHODS = ("codec", "own", "simulator", "snapshot", "replay")
 #: Steps that a replayed episode without a time limit is expected to last.
 _USUAL_DEPTH = 1000
+#: Steps that rows have room for at first, however long an episode may last; they are widened.
+_MOST_DEPTH = 10_000
 
 
 def layers(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
@@ -87,8 +92,9 @@ class StateCodec:
             names = ", ".join(type(layer).__qualname__ for layer in unknown)
             if base_part is not None and method != "replay":  # which resets by the seed itself
                 found.append((ResetSeedPart(stack[-1]), type(stack[-1]).__qualname__))
-            # One snapshot for all of them: what two of them share stays shared.
-            found.append((SnapshotPart(unknown, stack, trusted=trusted), names))
+            # One for all of them: what two of them share stays shared.
+            way = InPlacePart if method == "simulator" else SnapshotPart
+            found.append((way(unknown, stack, trusted=trusted), names))
         fixes = base_part is not None and base_part.fixes_fields and is_own_class(stack[-1])
         self.fixed = FixedFields(stack[-1], base_part if fixes else None)
         #: Looked at in every row: a wrapper of the user's may change them in any step.
@@ -96,10 +102,6 @@ class StateCodec:
         self._found = found
         self.parts = tuple(part for part, _ in found)
         self.method = method
-        #: What an env step took when the way was proved; None if it was not.
-        self.step_seconds: float | None = None
-        #: What the proof leaves open, in words; "" if nothing.
-        self.check_note = ""
         self.width = sum(part.width for part in self.parts)
         self.exact = all(part.exact for part in self.parts)
 
@@ -107,6 +109,15 @@ class StateCodec:
     def canonical(self) -> bool:
         """As of `StatePart`, for all layers together."""
         return all(part.canonical for part in self.parts)
+
+    @property
+    def incomparable(self) -> str:
+        """Why equal states may differ in their bytes; "" if they do not."""
+        for part, name in self._found:
+            if not part.canonical:
+                why = getattr(part, "pickled_for", "") or f"the state of {name} is no plain data"
+                return f"{why}, and equal states may differ in their bytes"
+        return ""
 
     def capture(self, buffer: memoryview, offset: int) -> int:
         """Write the state to `buffer[offset : offset + width]`.
@@ -127,9 +138,25 @@ class StateCodec:
         return offset
 
     def restore(self, buffer: memoryview, offset: int) -> None:
-        """Bring the env to the state that `capture` wrote at `offset`."""
-        for part in self.parts:
-            offset = part.restore(buffer, offset)
+        """Bring the env to the state that `capture` wrote at `offset`.
+
+        Raises:
+            StateError: a part cannot be what the bytes say.
+        """
+        for part, name in self._found:
+            try:
+                offset = part.restore(buffer, offset)
+            except PlangymExtError:
+                raise
+            # Whatever a simulator's own code raises for bytes that no capture wrote; where an
+            # episode is played again, what a step raises is the env's own.
+            except Exception as error:
+                if part.method == "replay":
+                    raise
+                raise DamagedState(
+                    f"state: {name} cannot be in it: {type(error).__name__}: {error}. Pass a row "
+                    "from get_state of this env."
+                ) from error
         if self._watched is not None:
             self._watched.put_back()
 
@@ -179,6 +206,8 @@ def candidate_methods(env: gym.Env[Any, Any]) -> Iterator[str]:
         yield "codec"
     if any(offers_state(layer) for layer in stack):
         yield "own"
+    if holds_simulator(stack[-1]):
+        yield "simulator"
     if family is None or family.playback is None:
         yield "snapshot"
     yield "replay"
@@ -230,14 +259,14 @@ def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart |
             if offers_state(layer):
                 return OwnStatePart(layer), depth
         raise IncompleteState(f"{type(base).__qualname__}: no layer has get_state and set_state")
-    if method == "snapshot":
+    if method in ("simulator", "snapshot"):
         return None, len(stack) - 1
     recorder = next((layer for layer in stack if isinstance(layer, Recorder)), None)
     if method == "replay" and recorder is not None:
         limit = next(
             (layer._max_episode_steps for layer in stack if isinstance(layer, _TimeLimit)), None
         )
-        return ReplayPart(recorder, limit or _USUAL_DEPTH), len(stack) - 1
+        return ReplayPart(recorder, min(limit or _USUAL_DEPTH, _MOST_DEPTH)), len(stack) - 1
     raise IncompleteState(f"state: expected one of {', '.join(METHODS)}; got {method!r}")
 
 

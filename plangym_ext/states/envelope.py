@@ -27,16 +27,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import DamagedState, ForeignState
+from plangym_ext.arrays.tensors import as_array
+from plangym_ext.errors import DamagedState, ForeignState, StateError
+from plangym_ext.states.content_hash import content_digest
 
 MAGIC = b"PGXS"
-VERSION = 1
+VERSION = 2
 HEADER = 48
 _WORD = 8
 _CHECKSUM_WORD = 4
@@ -46,8 +47,6 @@ _HALF_BITS = np.array(32, _U8)  # of a plain number each use would make an array
 #: Words that are equal in all own rows of one width, but for the length in the second.
 _OWN_WORDS = 4
 _LENGTH, _WIDTH, _FINGERPRINT = slice(8, 12), slice(12, 16), slice(16, 32)
-# In the text of a function or of an object without a text of its own.
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def fingerprint(identity: dict[str, Any]) -> bytes:
@@ -58,13 +57,7 @@ def fingerprint(identity: dict[str, Any]) -> bytes:
 
 def _plain(value: Any) -> Any:
     """Return what JSON lacks, in a form that is the same in every process."""
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        # Its text would leave out the middle.
-        content = hashlib.blake2b(value.tobytes(), digest_size=16).hexdigest()
-        return ["array", value.dtype.str, value.shape, content]
-    if isinstance(value, set | frozenset):
-        return sorted(map(repr, value))
-    return _ADDRESS.sub("", repr(value))
+    return ["content", content_digest(value)]
 
 
 def _weights(num_words: int) -> np.ndarray:
@@ -98,6 +91,10 @@ def _remember(found: bytes, identity: dict[str, Any]) -> None:
     _identities[found] = identity
     while len(_identities) > _MOST_IDENTITIES:
         _identities.pop(next(iter(_identities)), None)
+
+
+#: In the identity of an env whose futures depend on them, and so in what refuses its states.
+OF_TEXTS = "hashes of texts, which PYTHONHASHSEED decides, set before Python starts,"
 
 
 class Envelope:
@@ -181,7 +178,7 @@ class Envelope:
         rows = np.asarray(states)
         if rows.ndim != 2 or rows.dtype != np.uint8:
             one = ". One state is a batch of one row as state[None]." if rows.ndim == 1 else ""
-            raise ValueError(
+            raise StateError(
                 f"{where}: states must be (B, {self.width}) uint8, rows from get_state; "
                 f"got {rows.shape} {rows.dtype}{one}"
             )
@@ -245,7 +242,7 @@ class Envelope:
         """Say in what the env of a foreign row differs from this one."""
         theirs = _identities.get(row[_FINGERPRINT].tobytes())
         if theirs is None:
-            told = {key: self.identity[key] for key in ("id", "arguments") if key in self.identity}
+            told = {k: v for k, v in self.identity.items() if k in ("id", "arguments", OF_TEXTS)}
             return f"one that was not made in this process; here it is {told}"
         keys = (self.identity | theirs).keys()
         # One by one as the whole: values may be arrays, which have no plain equality.
@@ -269,11 +266,11 @@ def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
         DamagedState: a row is narrower than it was when it was captured.
         ValueError: a row is no vector of bytes.
     """
-    arrays = [np.asarray(row) for row in rows]
+    arrays = [as_array(row, f"{where}: states[{i}]", StateError) for i, row in enumerate(rows)]
     found = np.zeros((len(arrays), max((row.size for row in arrays), default=0)), np.uint8)
     for i, row in enumerate(arrays):
         if row.ndim != 1 or row.dtype != np.uint8:
-            raise ValueError(
+            raise StateError(
                 f"{where}: states[{i}] must be [S] uint8 from get_state; "
                 f"got {row.shape} {row.dtype}"
             )

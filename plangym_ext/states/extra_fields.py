@@ -13,11 +13,12 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import DamagedState, IncompleteState
 from plangym_ext.states import plain
 from plangym_ext.states.families import family_of, is_own_class
 from plangym_ext.states.layer_attributes import LayerAttributes
 from plangym_ext.states.part import StatePart, get_block, put_block
+from plangym_ext.states.protocols import misplaced
 
 #: Room for growth, as for a snapshot.
 _SLACK = 2.0
@@ -115,10 +116,7 @@ class ExtraFieldsPart(StatePart):
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Set the attributes that were changed, and take back what has changed since."""
         data, offset = get_block(buffer, offset)
-        changed, gone = plain.decode(data)
-        wanted = {**self._first, **changed}
-        for name in gone:
-            del wanted[name]
+        wanted = self._wanted(*plain.decode(data))
         fields = self._fields()
         self._attributes.take_back(fields.keys() - wanted.keys())
         for name, value in wanted.items():
@@ -126,3 +124,24 @@ class ExtraFieldsPart(StatePart):
             if name not in fields or self._encoded(name, fields[name]) != value:
                 setattr(self._layer, name, plain.decode(value))
         return offset
+
+    def _wanted(self, changed: dict[str, bytes], gone: list[str]) -> dict[str, bytes]:
+        """Return the encoded attributes that a state says, all of them fields.
+
+        Raises:
+            DamagedState: it says what `capture` could not have written.
+        """
+        values = {name: plain.decode(data) for name, data in changed.items()}
+        self._attributes.check(values)
+        kind: Any = type(self._layer)
+        wrong = misplaced(kind, tuple(values))
+        # By the state's value: what the env holds now may be the object that the codec knows.
+        codecs = [name for name, value in values.items() if self._codec.covers(name, value)]
+        if wrong or codecs or not self._first.keys() >= set(gone):
+            what = wrong or ", ".join(map(str, codecs or gone))
+            raise DamagedState(
+                f"state: {self._name}: it changes {what}, which is no field of this env. Pass a "
+                "row from get_state of this env."
+            )
+        wanted = {**self._first, **changed}
+        return {name: data for name, data in wanted.items() if name not in gone}

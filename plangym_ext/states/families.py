@@ -53,7 +53,12 @@ class Family:
             "module:name" of a callable (or itself) from the unwrapped env to what it
             runs: for "kernel" a compiled `Kernel` (it raises `NoKernel` where there is
             none), for "mujoco" a `MujocoTask` (or None).
+        frames: "module:name" of a callable (or itself) of the unwrapped env and a function, which
+            is called after every frame that the simulator draws within an env step, until
+            the callable is given None for it; it returns how many frames make a second, and
+            whether it calls: else each env step is a frame.
         extra: of this library that installs what the envs need, and what they draw with.
+        deterministic: whether seed and actions decide an episode, whatever its spec says.
         headless: environment variables, with their values, that let the envs draw where
             there is no display.
     """
@@ -73,7 +78,9 @@ class Family:
     prepared: tuple[str, str] | None = None
     building: str | Callable[[], AbstractContextManager[Any]] | None = None
     native: tuple[str, str | Callable[[Any], Any]] | None = None
+    frames: str | Callable[[Any, Callable[[], None] | None], tuple[float, bool]] | None = None
     extra: str | None = None
+    deterministic: bool = False
     headless: tuple[tuple[str, str], ...] = ()
 
     def load_codec(self, *, approximate: bool = False) -> Callable[[Any], Any]:
@@ -91,6 +98,10 @@ class Family:
     def load_playback(self) -> Callable[[Any], Any] | None:
         """Return the class of the family's `Playback`, or None if any env's will do."""
         return None if self.playback is None else load_named(self.playback)
+
+    def load_frames(self) -> Callable[[Any, Callable[[], None] | None], tuple[float, bool]] | None:
+        """Return what has a function called after every frame, or None if env steps are frames."""
+        return None if self.frames is None else load_named(self.frames)
 
     def load_wrap(self) -> Callable[..., Any] | None:
         """Return what `make` passes every env of the family through, or None."""
@@ -166,7 +177,7 @@ def registered_spec(name: str) -> Any:
     except gym.error.Error as error:
         close = _closest_id(name, gym.registry)
         hint = (
-            f"; did you mean {close!r}?"
+            f" (did you mean {close!r}?)"
             if close
             else ". An env of your own is named with the module that registers it, such as "
             f"'my_module:{name}'."

@@ -6,14 +6,58 @@ import contextlib
 import functools
 import types
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 import gymnasium as gym
 
 from plangym_ext.errors import DamagedState
 from plangym_ext.states.graph.writer import imported, is_drawing, name_of
-from plangym_ext.states.same_function import is_same
+from plangym_ext.states.outside import is_outside, module_of
+
+_VALUES = (bool, int, float, complex, str, bytes, type(None))
+
+
+def is_same(one: Any, two: Any) -> bool:
+    """Return whether two functions or classes are one, or were made by one line of equal values.
+
+    A reset may make a function anew each time, which then does what the one before it did.
+    """
+    if one is two:
+        return True
+    # A builtin function and a class are each their own.
+    if not (type(one) is type(two) is types.FunctionType) or one.__code__ != two.__code__:
+        return False
+    held, others = list(_held(one)), list(_held(two))
+    return len(held) == len(others) and all(
+        # A function may refer to itself.
+        _is_equal(value, other) or (value is one and other is two)
+        for value, other in zip(held, others, strict=True)
+    )
+
+
+def _held(function: types.FunctionType) -> Iterator[Any]:
+    """Yield what a function was made with: defaults, and variables from around it."""
+    yield function.__defaults__
+    yield tuple((function.__kwdefaults__ or {}).items())
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # not set yet
+            yield None
+
+
+def _is_equal(one: Any, two: Any) -> bool:
+    # Only what cannot change: two equal lists may differ later.
+    if one is two:
+        return True
+    if type(one) is not type(two):
+        return False
+    if type(one) is tuple:
+        return len(one) == len(two) and all(map(_is_equal, one, two))
+    return type(one) in _VALUES and bool(one == two)
+
 
 # Set by gymnasium or the constructor and never changed by a step.
 _CONSTANT_NAMES = {
@@ -33,17 +77,23 @@ _CONSTANT_TYPES = (
 )
 # Mostly constant: state only where an attribute holds another one than at first.
 _CODE_TYPES = (types.FunctionType, types.BuiltinFunctionType, type)
+_DECIDED_BY_VALUE = (*_CODE_TYPES, weakref.ReferenceType, *weakref.ProxyTypes)
 # What shows the state is None until the first picture is drawn, and an object then;
 # neither may be part of the state.
 _DRAWING_NAMES = {"viewer", "window", "screen", "clock", "surf", "renderer"}
 # What a layer measures by the clock; a restored episode has its own time.
-_CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_queue"}}
+CLOCKS = {gym.wrappers.RecordEpisodeStatistics: {"episode_start_time", "time_queue"}}
+
+
+#: Sets of attributes that are remembered: an env has few, but where types come and go.
+_MOST_PLANS = 256
 
 
 @functools.cache
 def _is_constant(kind: Any) -> bool:
     drawing: bool = is_drawing(kind)
-    return issubclass(kind, _CONSTANT_TYPES) or drawing
+    outside: bool = is_outside(kind)
+    return issubclass(kind, _CONSTANT_TYPES) or drawing or outside
 
 
 def _is_code(value: Any) -> bool:
@@ -61,7 +111,7 @@ def _is_weak_layer(value: Any) -> bool:
 
 @functools.cache
 def _is_value(kind: Any) -> bool:
-    return kind.__module__ in ("builtins", "numpy", "collections")
+    return module_of(kind) in ("builtins", "numpy", "collections")
 
 
 def named_as_drawing(layer: Any) -> dict[str, Any]:
@@ -76,10 +126,39 @@ def named_as_drawing(layer: Any) -> dict[str, Any]:
     return shown
 
 
+def _values_of(names: tuple[str, ...]) -> Any:
+    """Return a function from attributes to the values of some."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    return lambda found: tuple(found[name] for name in names)
+
+
 def _constant_names(layer: Any, ignored: Iterable[str]) -> set[str]:
-    names = _CONSTANT_NAMES | set(_CLOCKS.get(type(layer), ())) | set(ignored)
+    names = _CONSTANT_NAMES | set(CLOCKS.get(type(layer), ())) | set(ignored)
     # A simulator may well call a part of itself `env`.
     return names | {"env"} if isinstance(layer, gym.Wrapper) else names
+
+
+class AttributePlan:
+    """Which attributes are state, of those that have certain names and types.
+
+    Attributes:
+        names: of those that are.
+        types: of their values.
+        take: from the attributes to the values of these.
+        open_names: of those of which the values decide; they are taken to be none.
+    """
+
+    __slots__ = ("names", "open_names", "take", "types")
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        types: tuple[type, ...],
+        take: Any,
+        open_names: tuple[str, ...],
+    ) -> None:
+        self.names, self.types, self.take, self.open_names = names, types, take, open_names
 
 
 class LayerAttributes:
@@ -91,11 +170,39 @@ class LayerAttributes:
         self._constant = _constant_names(layer, ignored)
         #: Functions and classes that the attributes hold at first.
         self._code = {name: value for name, value in vars(layer).items() if _is_code(value)}
+        #: By names and types of all attributes.
+        self._plans: dict[Any, AttributePlan] = {}
+        self._checked: set[Any] = set()
 
     def state(self) -> dict[str, Any]:
         """Return the attributes that are state, in an order that does not depend on the past."""
         found = vars(self.layer)
+        plan = self.plan(found)
+        if plan is not None:
+            return dict(zip(plan.names, plan.take(found), strict=True))
         return {name: found[name] for name in sorted(found) if self._is_state(name, found[name])}
+
+    def plan(self, found: dict[str, Any]) -> AttributePlan | None:
+        """Return which of the attributes that there are now are state; None: look at each."""
+        key = (tuple(found), tuple(map(type, found.values())))
+        plan = self._plans.get(key)
+        if plan is None:
+            open_names = tuple(
+                name for name, kind in zip(*key, strict=True) if issubclass(kind, _DECIDED_BY_VALUE)
+            )
+            names = tuple(
+                name
+                for name in sorted(found)
+                if name not in open_names and self._may_be_state(name, found[name])
+            )
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = AttributePlan(
+                names, tuple(type(found[name]) for name in names), _values_of(names), open_names
+            )
+        if plan.open_names and any(self._is_state(name, found[name]) for name in plan.open_names):
+            return None
+        return plan
 
     def _is_state(self, name: str, value: Any) -> bool:
         if _is_code(value) and is_same(value, self._code.get(name)):
@@ -129,17 +236,27 @@ class LayerAttributes:
         """
         if not (isinstance(attributes, dict) and all(isinstance(name, str) for name in attributes)):
             raise DamagedState(f"state: {self.name} must get its attributes by their names")
+        key = (tuple(attributes), tuple(map(type, attributes.values())))
+        if key in self._checked:
+            return
         for name, value in attributes.items():
             if not self._may_be_state(name, value):
                 raise DamagedState(
                     f"state: {self.name}.{name} is no part of a state; got a "
                     f"{type(value).__qualname__}. Pass a row from get_state of this env."
                 )
+        if len(self._checked) >= _MOST_PLANS:
+            self._checked.clear()
+        if not any(issubclass(kind, weakref.ReferenceType) for kind in key[1]):
+            self._checked.add(key)
 
     def assign(self, attributes: dict[str, Any]) -> None:
         """Make the state exactly `attributes`; what it has gained since is dropped."""
-        self.take_back([name for name in self.state() if name not in attributes])
-        vars(self.layer).update(attributes)
+        found = vars(self.layer)
+        plan = self.plan(found)
+        if plan is None or plan.names != tuple(attributes):
+            self.take_back([name for name in self.state() if name not in attributes])
+        found.update(attributes)
 
     def take_back(self, names: Iterable[str]) -> None:
         """Make attributes what they are where a state does not name them."""

@@ -2,6 +2,10 @@
 
 The only way in which states are captured: of the env that batches run on (`GymEnv`), and of
 every sub-env of a vector env. What the env and its wrappers refer to is never copied.
+
+A codec is bound to an env that has been reset: it looks at what is there. The env is its
+user's, and is not reset to look at it. So the codec is bound when the first state is wanted,
+by what was learned on a copy (`trials.choice`).
 """
 
 from __future__ import annotations
@@ -12,44 +16,82 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.states.codec import StateCodec, layers
-from plangym_ext.states.envelope import HEADER, Envelope
+from plangym_ext.states.binding import Binding
+from plangym_ext.states.codec import StateCodec, layers, with_recorder
+from plangym_ext.states.content_hash import enclosed_by_constructor
+from plangym_ext.states.envelope import HEADER, OF_TEXTS, Envelope
+from plangym_ext.states.extra_fields import plain_fields
 from plangym_ext.states.part import StateTooWide
+from plangym_ext.states.trials.choice import prepare
+
+#: Ways whose states hold all attributes, or refuse those of other ones by themselves.
+_WHOLE = ("snapshot", "simulator")
 
 
 class LiveState:
     """Reads and sets the state of one env.
 
     Args:
-        env: with the recorder in its stack that the codec may need.
-        codec: bound to the env.
+        env: as its constructor made it.
+        binding: of an equal env.
         name: of an env that has no spec; the name of its class if empty.
+        trusted: open pickles that another session made.
 
     Attributes:
-        codec: as given.
+        env: to be played: `env`, perhaps with a recorder in its stack.
+        binding: as given.
         envelope: of the rows; replaced when they are widened.
     """
 
-    def __init__(self, env: gym.Env[Any, Any], codec: StateCodec, name: str = "") -> None:
-        self._env, self.codec = env, codec
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        binding: Binding,
+        name: str = "",
+        *,
+        trusted: bool = False,
+    ) -> None:
+        prepare(env, binding.method)
+        # Before its user resets it: the fields that differ later are those that a reset touches.
+        self._before = plain_fields(layers(env)[-1])
+        self.env = with_recorder(env, binding.method)
+        self.binding, self._trusted = binding, trusted
         self._name = name or type(env.unwrapped).__name__
-        self._seal_anew()
+        self._codec: StateCodec | None = None
+        self._was_set = False
+        self._seal(binding.parts, binding.width)
+
+    @property
+    def codec(self) -> StateCodec:
+        """The codec, bound to the env now if it was not; the env must have been reset."""
+        if self._codec is None:
+            codec = StateCodec(self.env, self.binding.method, trusted=self._trusted)
+            codec.adopt(self.binding.learned, self._before)
+            # Whatever this instance holds by now: rows of all equal envs are equally wide.
+            codec.width = self.envelope.width - HEADER
+            self._codec = codec
+            if self._was_set:
+                self.identify()
+        return self._codec
 
     def identify(self) -> None:
         """Look at what states belong to once more: an attribute of the env was set."""
-        self.codec.fixed.rebase()
-        self._seal_anew()
+        self._was_set = True
+        if self._codec is not None:
+            self._codec.fixed.rebase()
+            self._seal(self._codec.identity(), self._codec.width)
 
-    def _seal_anew(self) -> None:
-        identity = state_identity(self._env, self.codec, self._name)
-        self.envelope = Envelope(identity, self.codec.width)
+    def _seal(self, parts: dict[str, Any], width: int) -> None:
+        identity = state_identity(self.env, self.binding, parts, self._name)
+        self.envelope = Envelope(identity, width)
         self.widen(self.envelope.width)
 
     def widen(self, width: int) -> None:
         """Make room for rows of `width` bytes."""
         self.envelope = Envelope(self.envelope.identity, width - HEADER)
-        # Rounded up, so that the codec clears the padding too: memory is used again.
-        self.codec.width = self.envelope.width - HEADER
+        if self._codec is not None:
+            # Rounded up, so that the codec clears the padding too: memory is used again.
+            self._codec.width = self.envelope.width - HEADER
 
     def wider(self, excess: int) -> int:
         """Return the row width for states that need `excess` bytes more, with room to grow."""
@@ -61,11 +103,12 @@ class LiveState:
         Raises:
             IncompleteState: the state cannot be captured exactly.
         """
-        self.codec.fixed.check()
+        codec = self.codec
+        codec.fixed.check()
         while True:
             row = np.zeros((1, self.envelope.width), np.uint8)
             try:
-                end = self.codec.capture(row[0].data, HEADER)
+                end = codec.capture(row[0].data, HEADER)
             except StateTooWide as error:
                 self.widen(self.wider(error.excess))
                 continue
@@ -73,7 +116,7 @@ class LiveState:
             return row[0]
 
     def restore(self, state: np.ndarray, where: str) -> None:
-        """Bring the env to a state.
+        """Bring the env, which must have been reset, to a state.
 
         Args:
             state: `[S]` uint8; it may be used again after the call.
@@ -82,6 +125,7 @@ class LiveState:
         Raises:
             StateError: it is damaged or belongs to another env.
         """
+        assert self.codec is not None  # bound: attributes that were set decide what fits
         row = self.envelope.check(np.asarray(state)[None], where)[0]
         if len(row) > self.envelope.width:
             self.widen(len(row))
@@ -95,34 +139,42 @@ class LiveState:
             is_reset: whether the env is anywhere.
         """
         here: np.ndarray | None = None
-        if is_reset and self.codec.may_refuse:
+        codec = self.codec
+        if is_reset and codec.may_refuse:
             # Where it is may be no place for a capture, as after an edit: then it goes nowhere.
             with contextlib.suppress(Exception):
                 here = self.capture()
         try:
             # Owned: what is restored may keep views of it.
-            self.codec.restore(row.copy().data, HEADER)
-            self.codec.fixed.put_back()
+            codec.restore(row.copy().data, HEADER)
+            codec.fixed.put_back()
         except Exception:
             if here is not None:
-                self.codec.restore(here.data, HEADER)
+                codec.restore(here.data, HEADER)
             raise
 
 
-def state_identity(env: gym.Env[Any, Any], codec: StateCodec, name: str) -> dict[str, Any]:
+def state_identity(
+    env: gym.Env[Any, Any], binding: Binding, parts: dict[str, Any], name: str
+) -> dict[str, Any]:
     """Return what the states of an env belong to, for their fingerprint.
 
     Args:
-        env: of which the codec is.
-        codec: how they are captured.
+        env: whose states.
+        binding: how the simulator's state is captured.
+        parts: what the states of each part depend on.
         name: of an env that has no spec.
     """
     spec = env.spec
     arguments = dict(spec.kwargs) if spec else {}
     arguments.pop("render_mode", None)  # drawing does not change the dynamics
-    return {
+    # Another in each session, unless PYTHONHASHSEED is set.
+    texts = {OF_TEXTS: hash(__name__)} if binding.of_texts else {}
+    return texts | {
         "id": spec.id if spec else name,
         "arguments": arguments,
         "layers": [type(layer).__qualname__ for layer in layers(env)],
-        "parts": codec.identity(),
+        "parts": parts,
+        # A state that holds all attributes brings along what they were made of.
+        "enclosed": [] if binding.method in _WHOLE else enclosed_by_constructor(env),
     }

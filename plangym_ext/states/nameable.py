@@ -8,7 +8,8 @@ a wish, not an order. `Nameable` grants it only if
     module that the env's own modules refer to. It is looked up as a definition: no
     import, no attribute of a module that came from another one;
 *   building it, dropping it and using it as a key runs none of its code (`hook_of`);
-*   none of its attributes takes the place of a method, so that data is never called;
+*   none of its attributes takes the place of a method, so that data is never called, or is
+    looked up by libraries on any object (`protocols`);
 *   a thing to refer to was met in the first state and is the env's own, or is a
     builtin or numpy type, or an enumeration of the env's own modules.
 
@@ -22,11 +23,12 @@ import enum
 import functools
 import sys
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from plangym_ext.errors import DamagedState, UntrustedState
-from plangym_ext.states.graph.writer import Shape, imported, name_of
+from plangym_ext.states.graph.classes import BASES, Shape, imported, name_of
+from plangym_ext.states.protocols import is_protocol, misplaced
 
 _NOT_OWN = {"builtins", "gymnasium", "typing", "abc"}
 #: Packages whose classes do nothing when they are called with data.
@@ -49,15 +51,7 @@ _HOOKS = (
 )
 #: What a frozen dataclass brings along: its two hooks raise.
 _OF_FROZEN = ("__setattr__", "__delattr__")
-_METHODS = (
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.WrapperDescriptorType,
-    types.MethodDescriptorType,
-    types.ClassMethodDescriptorType,
-    classmethod,
-    staticmethod,
-)
+_OF_SLOTS = ("__getstate__", "__setstate__")
 _MOST_REMEMBERED = 4096
 
 
@@ -67,14 +61,25 @@ def hook_of(cls: Any) -> str:
     # Without `object`, which has most of these methods.
     for above in cls.__mro__[:-1]:
         found = vars(above)
+        if above in BASES:  # whose own methods are C
+            continue
         frozen = getattr(found.get("__dataclass_params__"), "frozen", False)
         for name in _HOOKS:
-            if name in found and not (frozen and name in _OF_FROZEN):
+            if name in found and not (frozen and name in _OF_FROZEN) and not _is_made(found, name):
                 return name
         # A property in its place would run when the attributes are set.
         if not isinstance(found.get("__dict__"), types.GetSetDescriptorType | None):
             return "__dict__"
     return ""
+
+
+def _is_made(found: Mapping[str, Any], name: str) -> bool:
+    """Return whether a method was added by `dataclasses` for slots, or by `namedtuple`."""
+    # Both for pickle alone, which asks for no more than slots and items.
+    if name == "__getnewargs__":
+        return "_fields" in found and "_make" in found
+    made = found[name]
+    return name in _OF_SLOTS and getattr(made, "__module__", "") == "dataclasses"
 
 
 @functools.cache
@@ -87,17 +92,6 @@ def hashing(cls: Any) -> str:
     # dataclasses compile the text of the methods that they add.
     added = "__dataclass_params__" in vars(above) and found.__code__.co_filename == "<string>"
     return "fields" if added else "own"
-
-
-@functools.lru_cache(_MOST_REMEMBERED)
-def shadowed(cls: Any, attributes: tuple[str, ...]) -> str:
-    """Return the first of the names that is a method of the class; "" if none is."""
-    # An attribute of an instance is found before its class's method, and would be called for it.
-    for name in attributes:
-        above = next((above for above in cls.__mro__ if name in vars(above)), None)
-        if above is not None and isinstance(vars(above)[name], _METHODS):
-            return name
-    return ""
 
 
 def defined(module: str, name: str) -> type | None:
@@ -186,15 +180,15 @@ class Nameable:
         return all(map(self._is_plain, shapes)) and all(map(self._is_referred, references))
 
     def check_layer(self, layer: Any, attributes: tuple[str, ...]) -> None:
-        """Refuse attributes of a layer that would take the place of its methods.
+        """Refuse attributes of a layer that are more than data; see `protocols`.
 
         Raises:
             UntrustedState: one does.
         """
         kind: Any = type(layer)
-        name = shadowed(kind, attributes)
-        if name:
-            raise _untrusted(f"{kind.__qualname__}.{name}", "in the place of a method")
+        wrong = misplaced(kind, attributes)
+        if wrong:
+            raise _untrusted(f"{kind.__qualname__}.{wrong}")
 
     def learned(self) -> tuple[frozenset[tuple[str, str]], ...]:
         """Return the names of what is `known`, and of what is `referable`; for `adopt`."""
@@ -243,9 +237,9 @@ class Nameable:
         hook = hook_of(cls)
         if hook:
             raise _untrusted(text, f"whose {hook} could run")
-        name = shadowed(cls, attributes)
-        if name:
-            raise _untrusted(f"{text}.{name}", "in the place of a method")
+        wrong = misplaced(cls, attributes)
+        if wrong:
+            raise _untrusted(f"{text}.{wrong}")
 
     def _is_plain(self, shape: Shape) -> bool:
         found = self._plain.get(shape)
@@ -253,7 +247,7 @@ class Nameable:
             cls, attributes = shape
             # What came later is vouched for too: another process may not have loaded it.
             found = name_of(cls) in self.known and hashing(cls) != "own"
-            found = found and not hook_of(cls) and not shadowed(cls, attributes)
+            found = found and not hook_of(cls) and not misplaced(cls, attributes)
             if len(self._plain) >= _MOST_REMEMBERED:
                 self._plain.clear()
             self._plain[shape] = found
@@ -310,12 +304,19 @@ def is_method(function: types.FunctionType, owner: Any) -> bool:
 
 
 def check_key(key: Any) -> None:
-    """Refuse a key of a dict if code of a class would run to hash it.
+    """Refuse a key of a dict that is more than data.
+
+    That is one for which code of a class would run to hash it, or `__x__`: an env may well make
+    attributes of a dict.
 
     Raises:
         UntrustedState: it would.
     """
     kind: Any = type(key)
+    if kind is str:
+        if is_protocol(key):
+            raise _untrusted(f"{key}, a name that libraries look up on any object")
+        return
     if kind is tuple:
         for item in key:
             check_key(item)
@@ -336,8 +337,8 @@ def _module(value: Any) -> str:
     return str(value.__name__ if isinstance(value, types.ModuleType) else value.__module__)
 
 
-def _untrusted(what: str, why: str) -> UntrustedState:
+def _untrusted(what: str, why: str = "") -> UntrustedState:
     return UntrustedState(
-        f"state: it holds {what}, {why}. "
+        f"state: it holds {what}{why and ', '}{why}. "
         "If you trust where it comes from, make the env with trust=True."
     )

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import DamagedState
-from plangym_ext.states import random_state
+from plangym_ext.states.protocols import is_protocol
+from plangym_ext.states.randomness import random_state
 
 _U32 = struct.Struct("<I")
 _F64 = struct.Struct("<d")
@@ -40,6 +41,13 @@ MALFORMED = (
     MemoryError,
     struct.error,
 )
+
+
+#: Of a whole number: to multiply larger ones takes so long that Ctrl-C waits.
+MOST_BITS = 1 << 19
+# Keys of a set or dict, of which that many may have one hash. Those of text and bytes are
+# drawn by each process; numbers can be chosen so that each is compared with all before it.
+FEW, _MOST_ALIKE = 128, 64
 
 
 class NotPlain(TypeError):
@@ -74,6 +82,37 @@ def decode(data: bytes | memoryview) -> Any:
     return value
 
 
+class Alike:
+    """Refuses keys of a set or dict that were chosen to collide, one after another."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+
+    def add(self, key: Any) -> None:
+        """Count one more.
+
+        Raises:
+            ValueError: there were too many of its hash.
+        """
+        found = hash(key)
+        self._counts[found] = self._counts.get(found, 0) + 1
+        if self._counts[found] > _MOST_ALIKE:
+            raise ValueError(f"more than {_MOST_ALIKE} keys of one hash")
+
+
+def check_hashes(keys: list[Any]) -> list[Any]:
+    """Return keys of a set or dict that is to be made, if they were not chosen to collide.
+
+    Raises:
+        ValueError: they were.
+    """
+    if len(keys) > FEW:
+        alike = Alike()
+        for key in keys:
+            alike.add(key)
+    return keys
+
+
 @functools.lru_cache(256)
 def is_plain(dtype: np.dtype[Any]) -> bool:
     """Return whether arrays of a type are nothing but the bytes of their elements."""
@@ -93,6 +132,14 @@ def dtype_of(text: str) -> np.dtype[Any]:
     return np.dtype(text)
 
 
+def array_of(data: bytes, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return bytes as a flat array, which may be a view of them."""
+    if dtype == np.bool_:
+        # Of flags of another byte than 0 and 1 numpy counts wrongly, and its memory shows.
+        return np.frombuffer(data, np.uint8) != 0
+    return np.frombuffer(data, dtype)
+
+
 def _encode(value: Any, out: bytearray, where: str) -> None:
     kind = type(value)
     if value is None:
@@ -101,6 +148,8 @@ def _encode(value: Any, out: bytearray, where: str) -> None:
         out += b"T" if value else b"F"
     # `type`, not `isinstance`, all the way: a subclass would come back as its base.
     elif kind is int:
+        if value.bit_length() > MOST_BITS:
+            raise NotPlain(f"{where}: a number of {value.bit_length():,} bits")
         # A byte more than the bits need where they fill it: the sign has to fit.
         _block(out, b"i", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
     elif kind is float:
@@ -120,6 +169,9 @@ def _encode(value: Any, out: bytearray, where: str) -> None:
     elif kind is dict:
         out += b"d" + _U32.pack(len(value))
         for key, item in value.items():
+            # An env may make attributes of what it is given, and libraries believe those.
+            if type(key) is str and is_protocol(key):
+                raise NotPlain(f"{where}: the key {key!r}, a name that libraries look up")
             _encode(key, out, f"a key of {where}")
             _encode(item, out, f"{where}[{key!r}]")
     else:
@@ -163,14 +215,14 @@ class _Reader:
             ord("N"): lambda: None,
             ord("T"): lambda: True,
             ord("F"): lambda: False,
-            ord("i"): lambda: int.from_bytes(self._block(), "little", signed=True),
+            ord("i"): self._int,
             ord("f"): lambda: _F64.unpack(self._take(8))[0],
             ord("u"): lambda: self._block().decode(),
             ord("b"): self._block,
             ord("t"): lambda: tuple(self._items()),
             ord("l"): self._items,
-            ord("s"): lambda: set(self._items()),
-            ord("z"): lambda: frozenset(self._items()),
+            ord("s"): lambda: set(check_hashes(self._items())),
+            ord("z"): lambda: frozenset(check_hashes(self._items())),
             ord("q"): lambda: self._deque(),
             ord("d"): self._dict,
             ord("g"): self._generator,
@@ -200,12 +252,23 @@ class _Reader:
     def _items(self) -> list[Any]:
         return [self.value() for _ in range(self._count())]
 
+    def _int(self) -> int:
+        data = self._block()
+        if len(data) > MOST_BITS // 8 + 1:
+            raise ValueError(f"a number of {len(data):,} bytes")
+        return int.from_bytes(data, "little", signed=True)
+
     def _deque(self) -> deque[Any]:
         maxlen = self.value()
         return deque(self.value(), maxlen=maxlen)
 
     def _dict(self) -> dict[Any, Any]:
-        made = {self.value(): self.value() for _ in range(self._count())}
+        pairs = [(self.value(), self.value()) for _ in range(self._count())]
+        check_hashes([key for key, _ in pairs])
+        made = dict(pairs)
+        for key in made:
+            if type(key) is str and is_protocol(key):
+                raise ValueError(f"the key {key!r}, a name that libraries look up")
         # An env sets such a state itself, and numpy takes it as it is.
         if made.get("bit_generator") in random_state.KINDS:
             random_state.check(made)
@@ -214,7 +277,7 @@ class _Reader:
     def _array(self) -> np.ndarray:
         dtype, shape, data = dtype_of(self.value()), self.value(), self.value()
         # A copy: a view of the bytes could not be written to.
-        return np.frombuffer(data, dtype).reshape(shape).copy()
+        return array_of(data, dtype).reshape(shape).copy()
 
     def _generator(self) -> np.random.Generator:
         return random_state.generator(self.value())

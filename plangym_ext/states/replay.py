@@ -23,9 +23,16 @@ import numpy as np
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import DamagedState, IncompleteState, NotExact
 from plangym_ext.states import plain
+from plangym_ext.states.families import family_of
 from plangym_ext.states.part import StatePart, StateTooWide, get_block, put_block
 from plangym_ext.states.playback import Playback
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.random_bytes import (
+    RANDOM_TYPES,
+    holds,
+    random_bytes,
+    set_state,
+    state_of,
+)
 
 #: Longest history that a state may hold; restoring costs that many steps.
 MAX_DEPTH = 100_000
@@ -62,7 +69,6 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         self.playback = playback or Playback(env)
         self.origin = b""
         self.shown = 0
-        self._rng = GeneratorBytes()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -71,9 +77,8 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         carried = self.playback.carried(options)
         if seed is None:
             # The generator goes on from where it is, so its state is the origin.
-            start = bytearray(RNG_BYTES)
-            self._rng.capture(self.unwrapped.np_random, memoryview(start), 0)
-            origin: tuple[Any, ...] = ("generator", bytes(start), options, carried)
+            start = random_bytes(self._generator())
+            origin: tuple[Any, ...] = ("generator", start, options, carried)
         else:
             origin = ("seed", int(seed), options, carried)
         try:
@@ -90,6 +95,20 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         self._note(result[0])
         return result
 
+    def _generator(self) -> Any:
+        """Return the simulator's generator.
+
+        Raises:
+            IncompleteState: it is none of numpy's.
+        """
+        generator = self.env.np_random
+        if not isinstance(generator, RANDOM_TYPES):
+            raise IncompleteState(
+                f"replay: np_random of {type(self.env).__qualname__} must be a generator of "
+                f"numpy, from which resets without a seed draw; it is a {type(generator).__name__}"
+            )
+        return generator
+
     def _note(self, obs: Any) -> None:
         """Keep a checksum of what the simulator shows."""
         if self.playback.repeats_observations:
@@ -97,17 +116,31 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
 
     def begin(self, origin: bytes) -> None:
         """Begin an episode as `origin` says."""
-        kind, start, options, carried = plain.decode(origin)
+        kind, start, options, carried = self._origin_of(origin)
         self.origin = b""
         self.playback.prepare(carried)
         if kind == "seed":
             obs, _ = self.env.reset(seed=start, options=options)
         else:
             # Before the reset, which draws from it as the live one did.
-            self._rng.restore(self.unwrapped.np_random, memoryview(start), 0)
+            set_state(self._generator(), state_of(start))
             obs, _ = self.env.reset(options=options)
         self._note(obs)
         self.origin = origin
+
+    def _origin_of(self, data: bytes) -> tuple[Any, ...]:
+        """Return kind, seed or generator, options and what is carried, as `reset` wrote them."""
+        try:
+            kind, start, options, carried = plain.decode(data)
+            if (kind, type(start)) not in (("seed", int), ("generator", bytes)):
+                raise ValueError(f"it begins with {kind!r:.40}")
+            if type(options) not in (dict, type(None)):
+                raise ValueError(f"its options are {options!r:.40}")
+            if kind == "generator" and not holds(self._generator(), state_of(start)):
+                raise ValueError("a state of another kind of generator")
+        except plain.MALFORMED as error:
+            raise DamagedState(f"replay: {error}; that is no reset. Pass a whole row.") from error
+        return kind, start, options, carried
 
     def known_origin(self) -> bytes:
         """Return `origin`, which a state needs.
@@ -117,7 +150,7 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         """
         if not self.origin:
             raise IncompleteState(
-                f"replay: the last reset or step of {type(self.unwrapped).__qualname__} raised, so "
+                f"replay: the last reset or step of {type(self.env).__qualname__} raised, so "
                 "how it came to be as it is cannot be played again. Reset it, or set a state."
             )
         return self.origin
@@ -216,7 +249,7 @@ class Recorder(ResetRecorder):
         # `origin` is still empty: if this raises, the next restore begins with the reset.
         if shown and shown != self.shown:
             raise NotExact(
-                f"replay: after {depth} steps {type(self.unwrapped).__qualname__} shows something "
+                f"replay: after {depth} steps {type(self.env).__qualname__} shows something "
                 "else than it did when the state was captured: its episodes are not decided by "
                 "seed and actions alone. Draw random numbers from self.np_random only."
             )
@@ -278,9 +311,11 @@ class ReplayPart(StatePart):
     method = "replay"
 
     def __init__(self, recorder: Recorder, depth: int) -> None:
-        spec = recorder.unwrapped.spec
+        spec = recorder.env.spec
         # Refused before a round trip: a short one may well agree by chance.
-        if spec is not None and spec.nondeterministic:
+        family = family_of(recorder.env)
+        is_known = family is not None and family.deterministic
+        if spec is not None and spec.nondeterministic and not is_known:
             raise IncompleteState(f"replay: {spec.id} says that it is not deterministic")
         self._recorder = recorder
         self.count = recorder.count

@@ -11,21 +11,23 @@ from __future__ import annotations
 
 import functools
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from plangym_ext.errors import DamagedState, IncompleteState, UntrustedState
-from plangym_ext.states import trust
+from plangym_ext.states import protocols, trust
+from plangym_ext.states.costs import AttributeCost, least
+from plangym_ext.states.graph.plans import Plans
 from plangym_ext.states.graph.reader import Finder, GraphReader
 from plangym_ext.states.graph.writer import GraphWriter, Name, is_simple, name_of
 from plangym_ext.states.layer_attributes import LayerAttributes
-from plangym_ext.states.nameable import AnyThing, Nameable, shadowed
+from plangym_ext.states.nameable import AnyThing, Nameable
 from plangym_ext.states.part import StatePart, get_block, put_block
-from plangym_ext.states.plain import NotPlain
-from plangym_ext.states.random_bytes import RANDOM_TYPES
+from plangym_ext.states.plain import MALFORMED, NotPlain
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, set_all
 
 #: Most bytes that a snapshot may take, unless `SnapshotPart` is given another limit. Every row
 #: of every batch is that wide and copied with each step; a state of more is as a rule a
@@ -34,8 +36,12 @@ MAX_BYTES = 16 << 20
 _NAMED_AS_LARGE = 3
 #: Room for growth: states of one env differ in size as objects come and go.
 _SLACK = 2.0
+_MOST_TABLES = 256
+_NO_DIGEST = bytes(trust.DIGEST_BYTES)
 # First byte of a state: what the rest is.
 _GRAPH, _PICKLE = b"G", b"P"
+#: Bytes of that, and of the digest after it.
+_HEAD = 1 + trust.DIGEST_BYTES
 # Changed in place, so that it matters who else holds them.
 _CHANGEABLE = (list, dict, set, deque, OrderedDict, np.ndarray)
 
@@ -48,6 +54,12 @@ def _may_be_shared(value: Any) -> bool:
 @functools.cache
 def _is_named(kind: Any) -> bool:
     return issubclass(kind, (gym.Space, gym.envs.registration.EnvSpec, *RANDOM_TYPES))
+
+
+@functools.lru_cache(1024)
+def _named_in(names: tuple[str, ...], kinds: tuple[Any, ...]) -> tuple[str, ...]:
+    """Return which attributes of a layer are named, by the types of all of them."""
+    return tuple(name for name, kind in zip(names, kinds, strict=True) if _is_named(kind))
 
 
 class SnapshotPart(StatePart):
@@ -85,6 +97,11 @@ class SnapshotPart(StatePart):
         self._known = self._nameable.known
         self._any = AnyThing(self._known)
         self._pickles = False
+        #: The attribute for which states are pickled, and what it holds; "" if they are not.
+        self.pickled_for = ""
+        #: Whether states need this session's word, by their tables.
+        self._needs_word: dict[Any, bool] = {}
+        self._plans = Plans()
         data = self._data(learns=True)
         self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
         self.width = min(int(len(data) * _SLACK), max_bytes) + 256
@@ -98,6 +115,8 @@ class SnapshotPart(StatePart):
         """Refer to the same as an equal env, whose first graph may have held other objects."""
         names, pickles, code = learned
         self._nameable.adopt(names)
+        self._needs_word.clear()
+        self._plans.forget()
         for layer, found in zip(self._layers, code, strict=True):
             layer.adopt_code(found)
         if pickles:
@@ -111,8 +130,8 @@ class SnapshotPart(StatePart):
         """Set the attributes, and drop those that came later."""
         data, offset = get_block(buffer, offset)
         # Read as a whole before anything is assigned: what is refused has changed nothing.
-        found = self._unpickled(data[1:]) if data[:1] == _PICKLE else self._read(data[1:])
-        for layer, attributes in zip(self._layers, found, strict=True):
+        read = self._unpickled if data[:1] == _PICKLE else self._read
+        for layer, attributes in zip(self._layers, read(data), strict=True):
             layer.assign(attributes)
         return offset
 
@@ -120,19 +139,34 @@ class SnapshotPart(StatePart):
         reason = ""
         if not self._pickles:
             try:
-                return self._checked(_GRAPH + self._graph(learns=learns))
-            except (NotPlain, RecursionError) as error:  # a list of nodes is as deep as it is long
-                reason = str(error)
+                return self._checked(self._graph(learns=learns))
+            except NotPlain as error:
+                reason = self.pickled_for = self._holder(error)
                 # From then on: two kinds of states would make equal ones differ in bytes,
                 # which those of a pickle may do anyhow.
                 self._pickles, self.canonical = True, False
         return self._checked(_PICKLE + self._pickled(reason))
 
+    def _holder(self, error: NotPlain) -> str:
+        """Return what an attribute holds that has no place in a graph, with its name."""
+        for layer in self._layers:
+            for name, value in layer.state().items():
+                writer = self._writer(learns=False)
+                writer.put(value)
+                try:
+                    writer.data()
+                except NotPlain as found:
+                    if str(found) == str(error):
+                        return f"{layer.name}.{name} holds {error}"
+        return str(error)
+
     def _checked(self, data: bytes) -> bytes:
         if len(data) <= self._max_bytes:
             return data
-        sizes = sorted(self._sizes(), reverse=True)[:_NAMED_AS_LARGE]
-        largest = ", ".join(f"{name} ({size:,} bytes)" for size, name in sizes)
+        costs = sorted(self.attribute_costs(), key=lambda cost: cost.bytes, reverse=True)
+        largest = ", ".join(
+            f"{cost.name} ({cost.bytes:,} bytes)" for cost in costs[:_NAMED_AS_LARGE]
+        )
         raise IncompleteState(
             f"snapshot: the attributes take {len(data):,} bytes, expected at most "
             f"{self._max_bytes:,}, since every row is that wide; the largest are {largest}. "
@@ -140,48 +174,101 @@ class SnapshotPart(StatePart):
             "set_state, or use state='replay'."
         )
 
-    def _sizes(self) -> Iterator[tuple[int, str]]:
-        """Yield what each attribute takes by itself, and its name."""
-        from plangym_ext.states import attribute_pickle
+    def attribute_costs(self) -> list[AttributeCost]:
+        """Return what each attribute takes by itself."""
+        return [
+            self._cost(f"{layer.name}.{name}", value)
+            for layer in self._layers
+            for name, value in layer.state().items()
+        ]
 
-        for layer in self._layers:
-            for name, value in layer.state().items():
-                yield attribute_pickle.size(value, self._names()), f"{layer.name}.{name}"
+    def _cost(self, name: str, value: Any) -> AttributeCost:
+        def written() -> bytes:
+            writer = self._writer(learns=False)
+            writer.put(value)
+            return writer.data()
+
+        try:
+            data = written()
+        except NotPlain:
+            from plangym_ext.states import attribute_pickle
+
+            names = self._names()
+            seconds = least(lambda: attribute_pickle.size(value, names))
+            return AttributeCost(name, attribute_pickle.size(value, names), seconds, True)
+        read = least(lambda: GraphReader(data, self._named, self._any, self._held).get())
+        return AttributeCost(name, len(data), least(written) + read, False)
 
     # As a graph -------------------------------------------------------------------
 
     def _graph(self, *, learns: bool = False) -> bytes:
-        found = [layer.state() for layer in self._layers]
-        writer = self._writer(found, learns=learns)
-        if writer.tied:
-            writer = self._writer(found, learns=learns, tied=writer.tied)
+        """Return a graph of all attributes, by a plan if there is one."""
+        key, roots = self._attributes()
+        named, shared = self._names(), self._shared()
+        if key is not None and (found := self._plans.written(key, roots, named, shared)):
+            return self._sealed(*found)
+        writer = self._writer(learns=learns)
+        writer.put_all([layer.state() for layer in self._layers])
         data = writer.data()
         if learns:
             self._nameable.referable.update(map(name_of, writer.references))
-        # What a stranger's state may not hold is vouched for by this session alone.
-        vouched = not self._nameable.needs_no_word(writer.shapes, writer.references)
-        for layer, attributes in zip(self._layers, found, strict=True):
-            kind: Any = type(layer.layer)
-            vouched = vouched or bool(shadowed(kind, tuple(attributes)))
-        return (trust.digest(data) if vouched else bytes(trust.DIGEST_BYTES)) + data
+        needs = self._needs(writer)
+        if key is not None and not (learns or writer.wide):
+            self._plans.saw_written(key, data, writer.levels, needs)
+        return self._sealed(data, needs)
 
-    def _writer(
-        self, found: list[dict[str, Any]], *, learns: bool, tied: Iterable[int] = ()
-    ) -> GraphWriter:
-        """Return a graph of all attributes."""
-        writer = GraphWriter(
-            self._names(), self._known, learns=learns, shared=self._shared(), tied=tied
-        )
-        writer.put_all(found, [layer.name for layer in self._layers])
-        return writer
+    def _attributes(self) -> tuple[Any, list[Any]]:
+        """Return what the attributes of all layers are, or None if that has no name, and them."""
+        plans: list[Any] = []
+        values: list[Any] = []
+        for layer in self._layers:
+            attributes = vars(layer.layer)
+            plan = layer.plan(attributes)
+            if plan is None:
+                return None, []
+            plans.append(plan)
+            values += plan.take(attributes)
+        return tuple(plans), values
+
+    def _writer(self, *, learns: bool) -> GraphWriter:
+        return GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
+
+    def _needs(self, writer: GraphWriter) -> bool:
+        """Return whether a state needs this session's word: no stranger's may hold the like."""
+        needs = self._needs_word.get(writer.table)
+        if needs is None:
+            needs = protocols.are_written(writer.table) or not self._nameable.needs_no_word(
+                writer.shapes, writer.references
+            )
+            for layer in self._layers:
+                kind: Any = type(layer.layer)
+                needs = needs or bool(protocols.misplaced(kind, tuple(layer.state())))
+            if len(self._needs_word) >= _MOST_TABLES:
+                self._needs_word.clear()
+            self._needs_word[writer.table] = needs
+        return needs
+
+    def _sealed(self, data: bytes, needs: bool) -> bytes:
+        """Return a state with its kind and the digest that it needs before it, or zeros."""
+        return b"".join((_GRAPH, trust.digest(data) if needs else _NO_DIGEST, data))
 
     def _read(self, data: bytes) -> Any:
-        claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
-        vouched = self._trusted or (any(claimed) and trust.is_ours(data, claimed))
+        vouched = self._trusted or (
+            data[1:_HEAD] != _NO_DIGEST and trust.is_ours(data[_HEAD:], data[1:_HEAD])
+        )
+        try:
+            read = self._plans.read(vouched, data, _HEAD, self._named)
+        except MALFORMED as error:
+            raise DamagedState(f"object graph: {error}") from error
+        if read is not None:
+            found, generators = read
+            set_all(generators)
+            return found
         finder: Finder = self._any if vouched else self._nameable
-        reader = GraphReader(data, self._named, finder, self._held)
+        reader = GraphReader(data[_HEAD:], self._named, finder, self._held)
         found = reader.get()
         self._check(found, careful=finder.careful)
+        self._plans.saw_read(vouched, data[_HEAD:], reader.levels)
         # Last, as it sets live generators: nothing is refused after it.
         reader.end()
         return found
@@ -201,10 +288,9 @@ class SnapshotPart(StatePart):
         for i, layer in enumerate(self._stack):
             # By the place in the stack, which is the same in every process; an `id` is not.
             named[id(layer)] = (i, "")
-            for name, value in vars(layer).items():
-                kind: Any = type(value)
-                if _is_named(kind):
-                    named[id(value)] = (i, name)
+            found = vars(layer)
+            for name in _named_in(tuple(found), tuple(map(type, found.values()))):
+                named[id(found[name])] = (i, name)
         return named
 
     def _named(self, layer: int, name: str) -> Any:
@@ -220,6 +306,8 @@ class SnapshotPart(StatePart):
 
     def _shared(self) -> dict[int, Name]:
         """Return where layers that other parts capture hold what may change in place."""
+        if not self._others:
+            return {}
         return {
             id(value): (i, name)
             for i in self._others
@@ -239,6 +327,8 @@ class SnapshotPart(StatePart):
 
         try:
             states = [layer.state() for layer in self._layers]
+            if reason:  # the first one
+                attribute_pickle.check_sets(states)
             data = attribute_pickle.dumps(states, self._names())
         except Exception as error:  # whatever an attribute's own reduction raises
             names = ", ".join(layer.name for layer in self._layers)
@@ -249,7 +339,7 @@ class SnapshotPart(StatePart):
         return trust.digest(data) + data
 
     def _unpickled(self, data: bytes) -> Any:
-        claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
+        claimed, data = data[1:_HEAD], data[_HEAD:]
         if not self._trusted and not trust.is_ours(data, claimed):
             raise UntrustedState(
                 "state: it holds a pickle that was not made in this session, and opening a pickle "

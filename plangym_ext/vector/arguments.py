@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.arrays.tensors import as_array
+from plangym_ext.errors import InvalidOption, StateError, UnknownName, WrongKind, suggestion
 
 
 def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
@@ -43,19 +44,21 @@ def checked_seeds(seed: Any, num_envs: int) -> list[int | None]:
     if seed is None:
         return [None] * num_envs
     # A bool is an int to Python, and a mistake here.
-    if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0:
         return [int(seed) + row for row in range(num_envs)]
     try:
         seeds = list(seed)
     except TypeError:
-        raise TypeError(
-            f"reset: seed must be None, an int or one of them for each sub-env; got {seed!r}"
+        raise WrongKind(
+            f"reset: seed must be None, an int >= 0 or one of them for each sub-env; got {seed!r}"
         ) from None
     if len(seeds) != num_envs:
-        raise ValueError(f"reset: seed must have {num_envs} entries; got {len(seeds)}")
+        raise InvalidOption(f"reset: seed must have {num_envs} entries; got {len(seeds)}")
     for row, one in enumerate(seeds):
         if isinstance(one, bool) or not isinstance(one, int | np.integer | None):
-            raise TypeError(f"reset: seed[{row}] must be None or an int; got {one!r}")
+            raise WrongKind(f"reset: seed[{row}] must be None or an int; got {one!r}")
+        if one is not None and one < 0:
+            raise InvalidOption(f"reset: seed[{row}] must be from 0 on; got {one}")
     return [None if one is None else int(one) for one in seeds]
 
 
@@ -63,6 +66,8 @@ def checked_options(
     options: dict[str, Any] | None, num_envs: int
 ) -> tuple[np.ndarray | None, dict[str, Any] | None]:
     """Return the mask of reset options, `[n]` bool or None, and the options without it."""
+    if not isinstance(options, Mapping | None):
+        raise WrongKind(f"reset: options must be a dict or None; got {options!r}")
     if options is None or "reset_mask" not in options:
         return None, options
     # The words in backticks are gymnasium's, which tests of others may look for.
@@ -78,13 +83,13 @@ def checked_mask(mask: Any, num_envs: int, what: str, *, some: bool = True) -> n
         ValueError: another shape, or nothing is True although there should be `some`.
     """
     if not isinstance(mask, np.ndarray):
-        raise TypeError(f"{what} must be a numpy array, got {type(mask)}")
+        raise WrongKind(f"{what} must be a numpy array, got {type(mask)}")
     if mask.shape != (num_envs,):
-        raise ValueError(f"{what} must have shape `({num_envs},)`, got {mask.shape}")
+        raise InvalidOption(f"{what} must have shape `({num_envs},)`, got {mask.shape}")
     if mask.dtype != np.bool_:
-        raise TypeError(f"{what} must have `dtype=np.bool_`, got {mask.dtype}")
+        raise WrongKind(f"{what} must have `dtype=np.bool_`, got {mask.dtype}")
     if some and not mask.any():
-        raise ValueError(
+        raise InvalidOption(
             f"{what} must contain a boolean array with at least one True value, "
             f"got reset_mask={mask}"
         )
@@ -100,10 +105,10 @@ def checked_rows(env_ids: Any, num_envs: int, where: str = "step: env_ids") -> r
     """
     if env_ids is None:
         return range(num_envs)
-    rows = np.asarray(env_ids)
+    rows = as_array(env_ids, where, WrongKind)
     # An empty list has numpy's default type, float64.
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-        raise TypeError(f"{where} must be [k] ints; got {rows.shape} {rows.dtype}")
+        raise WrongKind(f"{where} must be [k] ints; got {rows.shape} {rows.dtype}")
     # Python ints: they are compared, hashed and sent one by one.
     found: list[int] = rows.tolist()
     for row in found:
@@ -134,12 +139,12 @@ def checked_actions(actions: Any, space: spaces.Space[Any], num_rows: int, *, ar
             # own.
             actions = list(iterate(space, copy.deepcopy(actions)))
         except TypeError as error:
-            raise TypeError(
+            raise WrongKind(
                 f"step: actions must hold one action for each of {num_rows} sub-envs, as "
                 f"{space}; got {type(actions).__name__}"
             ) from error
     if len(actions) != num_rows:
-        raise ValueError(
+        raise InvalidOption(
             f"step: actions must hold one action for each of {num_rows} sub-envs; "
             f"got {len(actions)}"
         )
@@ -155,7 +160,7 @@ def per_row(values: Any, num_rows: int) -> Sequence[Any]:
     if not isinstance(values, list | tuple):
         return [values] * num_rows
     if len(values) != num_rows:
-        raise ValueError(
+        raise InvalidOption(
             "Values must be a list or tuple with length equal to the number of environments. "
             f"Got `{len(values)}` values for {num_rows} environments."
         )
@@ -168,9 +173,9 @@ def checked_states(states: Any, num_envs: int) -> np.ndarray:
     Raises:
         ValueError: they are another array.
     """
-    found = np.asarray(states)
+    found = as_array(states, "set_states: states", StateError)
     if found.ndim != 2 or len(found) != num_envs or found.dtype != np.uint8:
-        raise ValueError(
+        raise StateError(
             f"set_states: states must be ({num_envs}, S) uint8 from get_states; "
             f"got {found.shape} {found.dtype}"
         )

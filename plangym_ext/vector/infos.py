@@ -130,6 +130,9 @@ def _array_of(
         empty = None if dtype.kind == "O" else 0
         found[key] = np.full((num_envs, *shape), empty, dtype)
         found[f"_{key}"] = np.zeros(num_envs, bool)
+    elif "O" not in (dtype.kind, found[key].dtype.kind):
+        # Of the type that holds both, see `widen`.
+        found[key] = found[key].astype(np.result_type(found[key], dtype), copy=False)
     array: np.ndarray = found[key]
     return array
 
@@ -158,3 +161,25 @@ def only_infos(results: StepResults, wanted: frozenset[str]) -> StepResults:
 def only_named(info: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
     """Return the fields of an info that have these names."""
     return {name: value for name, value in info.items() if name in wanted}
+
+
+def widen(infos: dict[str, Any], info: dict[str, Any]) -> None:
+    """Make room in the arrays of all envs for values of one env that they would cut off.
+
+    gymnasium gives an array the type of the first value: 12.5 beside a 0 would become 12.
+
+    Args:
+        infos: of all envs, as `VectorEnv._add_info` has made them; changed.
+        info: of the env that is to be added.
+    """
+    for key, value in info.items():
+        array = infos.get(key)
+        # Not what tells which envs have said another key.
+        if key[:1] == "_" and (key[1:] in infos or key[1:] in info):
+            continue
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+            continue
+        kind = np.asarray(value).dtype
+        wanted = np.result_type(array.dtype, kind) if kind.kind in "biuf" else np.dtype(object)
+        if wanted != array.dtype:
+            infos[key] = array.astype(wanted)

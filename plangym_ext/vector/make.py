@@ -6,10 +6,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plangym_ext.arrays.short_memory import told_of_memory
 from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
 from plangym_ext.vector.backend import VectorBackend
 from plangym_ext.vector.state_rows.state_backend import StateBackend
 from plangym_ext.vector.sub_envs.env_backend import EnvBackend
@@ -54,8 +55,9 @@ def vector_env(
         for one in makes:  # rows that shared a constructor go on sharing one
             wrapped.setdefault(one, functools.partial(_wrapped, one, wrappers))
         makes = [wrapped[one] for one in makes]
-    rows = EnvBackend(makes, n_workers, settings, timeout=timeout, invalid=invalid)
-    return _built(rows, len(makes), options)
+    with told_of_memory("make_vec", len(makes), make[0] if isinstance(make, Sequence) else make):
+        rows = EnvBackend(makes, n_workers, settings, timeout=timeout, invalid=invalid)
+        return _built(rows, len(makes), options)
 
 
 def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any]) -> PlanVectorEnv:
@@ -103,7 +105,7 @@ def _checked_workers(n_workers: int | None, backend: str) -> int | None:
             f"{suggestion(str(backend), BACKENDS)}"
         )
     if backend == "serial" and n_workers is not None:
-        raise ValueError(
+        raise InvalidOption(
             f"make_vec: the serial backend has no workers; got n_workers={n_workers!r}. "
             "Leave it out, or choose backend='process'."
         )
@@ -123,13 +125,13 @@ def _constructors(make: Make | Sequence[Make], num_envs: int | None) -> list[Mak
         return [make] * (num_envs or 1)
     makes = list(make)
     if not makes or num_envs not in (None, len(makes)):
-        raise ValueError(
+        raise InvalidOption(
             f"make_vec: expected {num_envs or 'some'} constructors, one for each sub-env; "
             f"got {len(makes)}"
         )
     for row, one in enumerate(makes):
         if not callable(one):
-            raise TypeError(
+            raise WrongKind(
                 f"make_vec: constructor {row} must be a callable that returns a gymnasium env; "
                 f"got {one!r}"
             )

@@ -267,10 +267,28 @@ def _added(
     batch: dict[str, Any] = {}
     # By number: which env comes first decides the dtype of a key's array.
     for env in sorted({*ended, *by_env}):
-        if env in ended:
-            batch = add_info(batch, _final(*ended[env]), env)
-        batch = add_info(batch, by_env.get(env, {}), env)
+        for info in (*([_final(*ended[env])] if env in ended else []), by_env.get(env, {})):
+            _keep_as_objects(batch, info)
+            batch = add_info(batch, info, env)
     return batch
+
+
+def _keep_as_objects(batch: dict[str, Any], info: dict[str, Any]) -> None:
+    """Make columns of objects where an env tells an array of another shape than those before it."""
+    for key, value in info.items():
+        column = batch.get(key)
+        if isinstance(value, dict) and isinstance(column, dict):
+            _keep_as_objects(column, value)
+        elif (
+            isinstance(value, np.ndarray)
+            and isinstance(column, np.ndarray)
+            and column.dtype != object
+            and column.shape[1:] != value.shape
+        ):
+            kept = np.full(len(column), None, object)
+            for env in np.flatnonzero(batch[f"_{key}"]):
+                kept[env] = column[env]
+            batch[key] = kept
 
 
 def _final(obs: Any, info: dict[str, Any]) -> dict[str, Any]:

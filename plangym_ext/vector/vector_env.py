@@ -12,6 +12,7 @@ from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.numbers import wait_or_none
 from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.core.short_text import html_table, one_line
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
     checked_actions,
@@ -26,6 +27,7 @@ from plangym_ext.vector.arguments import (
 from plangym_ext.vector.backend import RowStep, VectorBackend
 from plangym_ext.vector.episodes import Episodes
 from plangym_ext.vector.errors import VectorResetNeeded
+from plangym_ext.vector.infos import widen
 from plangym_ext.vector.memory.step_out import (
     RESET_FIELDS,
     STEP_FIELDS,
@@ -468,6 +470,22 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
         self._as_one(moving)
 
+    def __repr__(self) -> str:
+        shown = {"num_envs": self.num_envs, "backend": self.backend}
+        return one_line(f"{type(self).__name__} {self._name}", shown)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        rows = {
+            "num_envs": self.num_envs,
+            "backend": self.backend,
+            "why": self.backend_note or None,
+            "observations": self.single_observation_space,
+            "actions": self.single_action_space,
+            "autoreset": self.autoreset_mode.value,
+        }
+        return html_table(self._name, [row for row in rows.items() if row[1] is not None])
+
     @property
     def backend(self) -> str:
         """What moves the sub-envs: "serial", "process", "kernel" or "mujoco"."""
@@ -646,6 +664,14 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             return listed_infos(len(rows), results)
         infos = infos_of(rows, results, self.num_envs, self._add_info)
         return some_infos(infos, rows) if some else infos
+
+    def _add_info(
+        self, vector_infos: dict[str, Any], env_info: dict[str, Any], env_num: int
+    ) -> dict[str, Any]:
+        """Add the info of one env to those of all, whatever type its values are of."""
+        widen(vector_infos, env_info)
+        added: dict[str, Any] = super()._add_info(vector_infos, env_info, env_num)
+        return added
 
     def _lost(self, where: str) -> VectorResetNeeded:
         return VectorResetNeeded(

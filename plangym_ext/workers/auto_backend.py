@@ -6,25 +6,28 @@ import functools
 import sys
 from typing import Any
 
-from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.workers.processors import default_n_workers, is_subprocess, workers_pay
 
 
-def chosen_workers(env: GymEnv, target: Any, rows: int) -> tuple[int | None, str]:
+def chosen_workers(
+    seconds: float | None, render_mode: str | None, target: Any, rows: int
+) -> tuple[int | None, str]:
     """Choose between workers and this process by what a step costs.
 
     Results are the same either way, so that it is no matter if two runs choose differently.
 
     Args:
-        env: the env, serial; what its steps cost was noted when its states were proved.
+        seconds: what a step costs, as noted when states were proved to be exact; None if they
+            were not.
+        render_mode: of the env.
         target: what makes it: a name, a class, or another callable.
         rows: of a small batch, for which workers have to be worth it.
 
     Returns:
         The number of workers, None for none; and the reason.
     """
-    n_workers, seconds = default_n_workers(), env.step_seconds
-    refused = _refusal(env, target)
+    n_workers = default_n_workers()
+    refused = _refusal(seconds, render_mode, target)
     if refused or seconds is None:
         return None, refused
     cost = f"a step takes about {_shown(seconds)}"
@@ -33,20 +36,26 @@ def chosen_workers(env: GymEnv, target: Any, rows: int) -> tuple[int | None, str
     return None, f"no worker processes, as {cost}"
 
 
-def _refusal(env: GymEnv, target: Any) -> str:
+def proved_seconds(env: Any) -> float | None:
+    """Return what a step of a serial env costs, if its states were proved to be exact."""
+    seconds: float | None = env.step_seconds
+    return seconds if env.exact else None
+
+
+def _refusal(seconds: float | None, render_mode: str | None, target: Any) -> str:
     """Say why the env has to stay in this process; "" if it need not."""
     if is_subprocess():
         return "no worker processes, as this is one itself"
     if default_n_workers() == 1:
         return "no worker processes, as there is one processor"
-    if env.gym_env.render_mode == "human":
+    if render_mode == "human":
         return "no worker processes, as each would open a window"
-    if not env.exact or env.step_seconds is None:
+    if seconds is None:
         return "no worker processes, as its states are not proved to be exact"
     if not _is_importable(target):
         return (
-            "no worker processes, as what makes it cannot be imported by its name and may share "
-            "objects with this process; n_workers=N has them all the same"
+            "no worker processes, as workers cannot import what makes the env, and copies of it "
+            "would not share its objects with this process; n_workers=N starts them all the same"
         )
     return ""
 

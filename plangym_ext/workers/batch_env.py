@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.arrays.tensors import as_array
 from plangym_ext.core.numbers import seconds_or_none
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.pending import Pending
-from plangym_ext.errors import EnvClosed, ResetNeeded, WorkerDied
+from plangym_ext.errors import EnvClosed, InvalidOption, ResetNeeded, StateError, WorkerDied
 from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
 from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.close_errors import warn_of
 from plangym_ext.workers.external_process import ExternalProcess
-from plangym_ext.workers.worker_handle import CLOSE_GRACE, start_limit
+from plangym_ext.workers.limits import ROW_TIMEOUT, start_limit
+from plangym_ext.workers.worker_handle import CLOSE_GRACE
 from plangym_ext.workers.worker_pool import WorkerPool
-
-#: Seconds that a worker may spend on one row, unless told otherwise.
-ROW_TIMEOUT = 300.0
 
 
 class BatchEnv(Closing, WorkerStepper):
@@ -37,7 +36,8 @@ class BatchEnv(Closing, WorkerStepper):
         blocking: step in one process after another rather than in parallel.
         timeout: seconds that a worker may spend on one row before it is held to hang:
             it is stopped, replaced and named. None waits for ever. Building an env may take
-            as long, and two minutes at least.
+            as long, and two minutes at least. From 30 on so may the first rows, long
+            rollouts a second a step, and later rows thrice as long as the longest so far.
         on_widening: called with the new width when state rows have become wider.
         one_caller: the guard of a handle that this one is part of.
 
@@ -63,7 +63,7 @@ class BatchEnv(Closing, WorkerStepper):
         self.row_timeout = seconds_or_none("BatchEnv: timeout", timeout)
         self._on_widening = on_widening
         if not self._envs:
-            raise ValueError("BatchEnv: expected at least one env; got none")
+            raise InvalidOption("BatchEnv: expected at least one env; got none")
         # All of them start before any is waited for.
         for env in self._envs:
             env.start_timeout = start_limit(self.row_timeout)
@@ -78,7 +78,7 @@ class BatchEnv(Closing, WorkerStepper):
                     else other[what] == first[what]
                 )
                 if not same:
-                    raise ValueError(
+                    raise InvalidOption(
                         f"BatchEnv: all envs must be equal; env {index} has {what} {other[what]}, "
                         f"env 0 has {first[what]}"
                     )
@@ -117,12 +117,13 @@ class BatchEnv(Closing, WorkerStepper):
             ValueError: not one state.
             StateError: the state is damaged or belongs to another env.
         """
-        if np.ndim(state) != 1:
-            raise ValueError(
+        found = as_array(state, "sync_states: state", StateError)
+        if found.ndim != 1:
+            raise StateError(
                 f"sync_states: state must be ({self.state_width},) uint8 from get_state; "
-                f"got shape {np.shape(state)}"
+                f"got shape {found.shape}"
             )
-        self.set_row_states(np.broadcast_to(state, (len(self._envs), len(state))))
+        self.set_row_states(np.broadcast_to(found, (len(self._envs), len(found))))
         # Every row has a state now.
         self._waiting.clear()
         for envs in [[env] for env in self._envs] if blocking else [self._envs]:
@@ -146,7 +147,7 @@ class BatchEnv(Closing, WorkerStepper):
         everyone = range(len(self._envs))
         chosen = list(everyone) if indices is None else [everyone[int(i)] for i in indices]
         if not chosen:
-            raise ValueError("reset: indices must name at least one env; got none")
+            raise InvalidOption("reset: indices must name at least one env; got none")
         self._check_rows_free("reset")
         seed = kwargs.pop("seed", None)
         requests = [
@@ -192,6 +193,7 @@ class BatchEnv(Closing, WorkerStepper):
             self._continued.keep(as_wide(stacked_rows(rows), width), np.array(ended, bool))
 
     def _first_state(self) -> np.ndarray:
+        self.check_open()
         raise ResetNeeded(
             f"BatchEnv: only rows that were reset can go on without states, at most "
             f"{len(self._envs)}. Call reset or sync_states first, or pass states."

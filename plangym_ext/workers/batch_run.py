@@ -222,6 +222,8 @@ class BatchRun:
                 steps = recovery.num_left * self.request.horizon
                 self.pool.scheduler.note(queue.heard, steps, time.monotonic_ns())
             self.land(self.memory.results())
+            self.pool.has_run = True
+            recovery.note_end(self.pool)
         except BaseException as error:  # an interrupt, too: who runs rows would go on writing
             self.abort(error)
             if not isinstance(error, Exception):
@@ -230,7 +232,7 @@ class BatchRun:
 
     def _moment(self, deadline: float) -> float:
         """Return the seconds until the next look at workers that have not answered."""
-        limit = self.owner.row_timeout
+        limit = self._recovery.limit(self)
         moment = _LOOK if limit is None else min(_LOOK, limit / 2)
         # Half of the limit: a worker that hangs is found at most half a limit late.
         return max(0.0, min(moment, deadline - time.monotonic()))

@@ -12,10 +12,12 @@ from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least, seconds_or_none
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
+from plangym_ext.states.binding import Binding
 from plangym_ext.states.envelope import fingerprint
-from plangym_ext.workers.batch_env import ROW_TIMEOUT, BatchEnv
+from plangym_ext.workers.batch_env import BatchEnv
 from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.limits import ROW_TIMEOUT
 from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processors import default_n_workers
 
@@ -39,8 +41,9 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         timeout: seconds that a worker may spend on one row before it is held to hang:
             it is stopped, replaced and named. None waits for ever. Building an env may take
             as long, and two minutes at least.
-        state, check, trust: how states are captured; see `GymEnv`.
+        state, check, trust, audit: how states are captured; see `GymEnv`.
         invalid: what batches do about values that are not a number; see `GymEnv`.
+        binding: of an equal env, which spares the proof; see `GymEnv`.
         kwargs: further arguments for `env_class`.
 
     Raises:
@@ -62,9 +65,11 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         *,
         timeout: float | None = ROW_TIMEOUT,
         state: str = "auto",
-        check: bool = True,
+        check: bool | float = True,
         trust: bool = False,
+        audit: str = "raise",
         invalid: str = "raise",
+        binding: Binding | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__()
@@ -88,6 +93,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             "state": state,
             "check": check,
             "trust": trust,
+            "audit": audit,
             "invalid": invalid,
             **kwargs,
         }
@@ -104,7 +110,9 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             state=state,
             check=check,
             trust=trust,
+            audit=audit,
             invalid=invalid,
+            binding=binding,
         )
         self._given_name = name
         self._closed = False
@@ -137,12 +145,14 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         check_descriptors(self.n_workers)
         workers: list[ExternalProcess] = []
         try:
-            # All workers start before any is waited for; the local env is built meanwhile.
-            for index in range(self.n_workers):
-                workers.append(ExternalProcess(self._constructor, index=index))
-                workers[-1].build()
+            # First, as what it proves of its states holds for the workers' envs, too.
             if self._plan_env is None:
                 self._plan_env = self._constructor()
+            constructor = functools.partial(self._constructor, binding=self._plan_env.binding)
+            # All workers start before any is waited for.
+            for index in range(self.n_workers):
+                workers.append(ExternalProcess(constructor, index=index))
+                workers[-1].build()
             batch_env = BatchEnv(
                 workers,
                 self._blocking,
@@ -171,6 +181,11 @@ class ParallelEnv(WorkerStepper, BackendEnv):
                 return False
             return self._arguments["check"] or None
         return self._plan_env.exact
+
+    @property
+    def incomparable(self) -> str:
+        """Why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
+        return self.plan_env.incomparable
 
     @property
     def plan_env(self) -> GymEnv:

@@ -17,6 +17,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW
+from plangym_ext.workers.limits import row_limit
 from plangym_ext.workers.processes.process import WorkerProcess
 from plangym_ext.workers.protocol import Failure, TooWide, Value
 from plangym_ext.workers.round import LOST, Round
@@ -220,7 +221,7 @@ class Recovery:
 
     def _look_for_hung(self, run: RecoverableRun) -> None:
         """Have workers that have been at the same for too long stopped."""
-        limit = run.owner.row_timeout
+        limit = self.limit(run)
         # One that has nothing to run answers at once, and is not held to hang.
         run.round.ask_to_finish()
         for worker in run.round.waiting():
@@ -228,12 +229,29 @@ class Recovery:
                 # It may be another batch that it does not get on with.
                 (run.pool.batch_at(worker) or run).stop_hung([worker], limit)
 
+    def limit(self, run: RecoverableRun) -> float | None:
+        """Return for how many seconds a worker may be at the same row."""
+        pool = run.pool
+        # What a row takes does not end before the batch does that it is the first of.
+        steps = int(run.request.horizon) * int(np.max(run.request.dt, initial=1))
+        return row_limit(
+            run.owner.row_timeout, first=not pool.has_run, slowest=pool.slowest, steps=steps
+        )
+
+    def note_end(self, pool: WorkerPool) -> None:
+        """Note how long the rows have taken that were looked at last, now that all are done."""
+        if self._seen:
+            began = min(since for _, since in self._seen.values())
+            pool.slowest = max(pool.slowest, time.monotonic() - began)
+
     def _still(self, run: RecoverableRun, worker: WorkerHandle, process: WorkerProcess) -> float:
         """Return for how many seconds a worker has been at what it is at."""
         now, sign = time.monotonic(), run.pool.progress_of(worker)
         before, since = self._seen.get(process, (None, now))
         if before != sign:
             self._seen[process] = sign, now
+            # Looked at a few times a second: what takes less is no matter.
+            run.pool.slowest = max(run.pool.slowest, now - since)
             return 0.0
         return now - since
 

@@ -273,9 +273,9 @@ class WorkerEnv:
             "autoreset": env.autoreset,
             "layout": env.layout,
             "info": env.layout.info,
-            "identity": env.envelope.identity,
+            "identity": env.own_identity(),
             "payload_width": env.codec.width,
-            "exact": env.codec.exact,
+            "exact": env.exact,
         }
 
     def open_block(self, number: int, fd: int, nbytes: int) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.arrays.short_memory import told_of_memory
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout, outgrown
+from plangym_ext.errors import StorageError
 from plangym_ext.workers.batch_layout import BatchLayout, Place, lines_bytes, worker_lines
 from plangym_ext.workers.pages import Page, PageViews
 from plangym_ext.workers.worker_pool import WorkerPool
@@ -60,7 +62,12 @@ class SharedBatch:
         request = self._request
         kind = request.infos, request.unchecked, request.single
         shape = (request.num_rows, request.horizon, *kind, self._rows.state_width)
-        self._page = page = self._pool.pages.take(shape, self._nbytes)
+        try:
+            self._page = page = self._pool.pages.take(shape, self._nbytes)
+        except StorageError:
+            name = self._pool.workers[0].describe()["name"]
+            with told_of_memory("step_batch", request.num_rows, name, self._nbytes()):
+                raise
         views = page.views.get(shape) or self._view(page, shape)
         self.batch, self.lines, self._size = views.batch, views.lines, views.nbytes
         # Held from here on: a block that is closed meanwhile could not be mapped by a new worker.

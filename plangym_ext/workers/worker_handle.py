@@ -21,6 +21,7 @@ from plangym_ext.workers.channel import (
     wait_readable,
 )
 from plangym_ext.workers.close_errors import warn_of
+from plangym_ext.workers.limits import START_TIMEOUT
 from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processes.process import WorkerProcess, pickled_constructor
 from plangym_ext.workers.protocol import (
@@ -38,17 +39,10 @@ from plangym_ext.workers.protocol import (
 
 #: Seconds that `close` waits for a worker to leave before it is killed.
 CLOSE_GRACE = 1.0
-#: Seconds that a new worker may take to build its env.
-START_TIMEOUT = 120.0
 #: Seconds that a worker may leave a request unread.
 _SEND_TIMEOUT = 300.0
 
 _requests = itertools.count(READY + 1)
-
-
-def start_limit(timeout: float | None) -> float | None:
-    """Return how many seconds a worker may take to build an env that may take so many for a row."""
-    return None if timeout is None else max(START_TIMEOUT, timeout)
 
 
 def next_request() -> int:

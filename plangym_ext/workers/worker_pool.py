@@ -75,6 +75,8 @@ class WorkerPool:
         self.pages = Pages()
         self.runs: set[Run] = set()
         self.scheduler = Scheduler()
+        #: Whether a batch has come to its end, and the seconds of the longest row, if it was long.
+        self.has_run, self.slowest = False, 0.0
         #: Numbers of queues and layouts that all of these processes know, which are those of
         #: all workers. Emptied when a worker is replaced or something expires: then each
         #: process's own account (`WorkerProcess.known`) decides what it is told.

@@ -24,7 +24,7 @@ from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, as_floats, evaluate
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.states.envelope import stacked_rows
+from plangym_ext.states.envelope import stacked_rows, state_content
 
 Floats = npt.NDArray[np.float64]
 #: obs [L, *obs] -> steps to a goal [L]
@@ -38,7 +38,8 @@ _GOAL = b"goal"  # follows the key of a goal's state
 class Ahead(NamedTuple):
     """The rest of a way to a goal: what comes after the state that was planned for."""
 
-    keys: list[bytes]  # of the states on it, the goal's left out
+    # Contents of the states on it, the goal's left out: what is seen alike may have less time left.
+    states: list[bytes]
     actions: list[int]  # to play in each of them, from 0
     rewards: list[float]  # that each action earns
 
@@ -152,7 +153,8 @@ class FrontierSearch(Planner):
             request.needed_obs("a heuristic, an evaluator or state_key 'obs'")
         keys = state_keys(self.state_key, request.states, request.obs)
         kept = self._kept.take(request.env, request.batch)
-        rest = [_rest(*one) for one in zip(kept, keys, request.masks(), strict=True)]
+        now = [state_content(state) for state in request.states]
+        rest = [_rest(*one) for one in zip(kept, now, request.masks(), strict=True)]
         searches = self._searches(request, keys, [b for b, one in enumerate(rest) if one is None])
         while self._expand(request, searches) and not request.clock.over:
             pass
@@ -366,18 +368,20 @@ def _checked(said: npt.ArrayLike, count: int) -> Floats:
     return found
 
 
-def _rest(kept: Ahead | None, key: bytes, legal: npt.NDArray[np.bool_]) -> Ahead | None:
+def _rest(kept: Ahead | None, now: bytes, legal: npt.NDArray[np.bool_]) -> Ahead | None:
     """Return what is left of a way if a state is its next one, and its next action is allowed.
 
     Args:
         kept: the way; None: there is none.
-        key: of the state.
+        now: content of the state.
         legal: `[A]` the actions that may be played there.
     """
-    if kept is None or len(kept.keys) < 2 or kept.keys[1] != key or not legal[kept.actions[1]]:
+    if kept is None or len(kept.states) < 2 or kept.states[1] != now:
         return None
-    # The first key was the state of the last plan; the move played there led to the second.
-    return Ahead(kept.keys[1:], kept.actions[1:], kept.rewards[1:])
+    if not legal[kept.actions[1]]:
+        return None
+    # The first was the state of the last plan; the move played there led to the second.
+    return Ahead(kept.states[1:], kept.actions[1:], kept.rewards[1:])
 
 
 def _found(one: OpenList) -> tuple[Ahead, bool]:
@@ -385,7 +389,9 @@ def _found(one: OpenList) -> tuple[Ahead, bool]:
     way = one.way()
     if len(way) == 1:
         action, reward = one.first_step()
-        return Ahead([way[0].key], [action], [reward]), False
+        return Ahead([state_content(way[0].state)], [action], [reward]), False
     actions = [node.action for node in way[1:]]
     rewards = [node.reward for node in way[1:]]
-    return Ahead([node.key for node in way[:-1]], actions, rewards), one.goal is not None
+    return Ahead(
+        [state_content(node.state) for node in way[:-1]], actions, rewards
+    ), one.goal is not None

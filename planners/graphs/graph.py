@@ -22,7 +22,10 @@ Array = npt.NDArray[Any]
 
 
 class Graph(NamedTuple):
-    """At most N nodes with A actions; kernels write in place."""
+    """At most N nodes with A actions; kernels write in place.
+
+    Only nodes that were expanded have edges: rows `[E, A]`, of which `edges` says which is whose.
+    """
 
     order: npt.NDArray[np.int32]  # [A] ties go to the action that comes first here
     expanded: npt.NDArray[np.bool_]  # [N] whether the edges are known
@@ -30,15 +33,15 @@ class Graph(NamedTuple):
     visits: npt.NDArray[np.int32]  # [N] values averaged, the rating included
     value: npt.NDArray[np.float32]  # [N] mean of them
     stamp: npt.NDArray[np.int64]  # [N] last walk that came by
-    child: npt.NDArray[np.int32]  # [N, A] node that an edge leads to; NO_NODE if illegal
-    reward: npt.NDArray[np.float64]  # [N, A] of the edge
-    discount: npt.NDArray[np.float64]  # [N, A] gamma, 0 only after termination
-    legal: npt.NDArray[np.bool_]  # [N, A]
+    edges: npt.NDArray[np.int32]  # [N] row of the edges; NO_NODE where there are none yet
+    child: npt.NDArray[np.int32]  # [E, A] node that an edge leads to; NO_NODE if illegal
+    reward: npt.NDArray[np.float64]  # [E, A] of the edge
+    discount: npt.NDArray[np.float64]  # [E, A] gamma, 0 only after termination
 
 
-def new_graph(capacity: int, num_actions: int) -> Graph:
-    """Return an empty graph."""
-    nodes, edges = capacity, (capacity, num_actions)
+def new_graph(capacity: int, num_actions: int, num_expanded: int) -> Graph:
+    """Return an empty graph, with room for the edges of E nodes."""
+    nodes, edges = capacity, (num_expanded, num_actions)
     return Graph(
         order=np.arange(num_actions, dtype=np.int32),
         expanded=np.zeros(nodes, np.bool_),
@@ -46,10 +49,20 @@ def new_graph(capacity: int, num_actions: int) -> Graph:
         visits=np.zeros(nodes, np.int32),
         value=np.zeros(nodes, np.float32),
         stamp=np.full(nodes, -1, np.int64),
+        edges=np.full(nodes, NO_NODE, np.int32),
         child=np.full(edges, NO_NODE, np.int32),
         reward=np.zeros(edges),
         discount=np.zeros(edges),
-        legal=np.ones(edges, np.bool_),
+    )
+
+
+def with_more_edges(graph: Graph) -> Graph:
+    """Return the same graph with room for the edges of twice as many nodes."""
+    child, reward, discount = graph.child, graph.reward, graph.discount
+    return graph._replace(
+        child=np.concatenate([child, np.full_like(child, NO_NODE)]),
+        reward=np.concatenate([reward, np.zeros_like(reward)]),
+        discount=np.concatenate([discount, np.zeros_like(discount)]),
     )
 
 
@@ -59,14 +72,16 @@ def best_action(graph: Graph, node: int, walk: int) -> int:
 
     Children that walk number `walk` has come by are left out; -1 leaves none out.
     """
-    best, best_q = NO_ACTION, -np.inf
+    best, best_q, row = NO_ACTION, -np.inf, graph.edges[node]
+    if row == NO_NODE:
+        return NO_ACTION
     for i in range(len(graph.order)):
         a = graph.order[i]
-        child = graph.child[node, a]
+        child = graph.child[row, a]
         if child == NO_NODE or (walk >= 0 and graph.stamp[child] == walk):
             continue
-        q = graph.reward[node, a]
-        q += graph.discount[node, a] * np.float64(graph.value[child])
+        q = graph.reward[row, a]
+        q += graph.discount[row, a] * np.float64(graph.value[child])
         if q > best_q:
             best, best_q = a, q
     return best
@@ -102,9 +117,10 @@ def walk_on(
             return DEAD_END, length
         # Known by what is seen, the state after a termination may be one that goes on
         # elsewhere.
-        over = graph.discount[node, action] == 0.0
+        row = graph.edges[node]
+        over = graph.discount[row, action] == 0.0
         actions[length] = action
-        node = graph.child[node, action]
+        node = graph.child[row, action]
         length += 1
         nodes[length] = node
         if over:
@@ -128,5 +144,6 @@ def backup_walk(graph: Graph, nodes: Array, actions: Array, length: int, value: 
     """
     for i in range(length - 1, -1, -1):
         node, a = nodes[i], actions[i]
-        value = graph.reward[node, a] + graph.discount[node, a] * value
+        row = graph.edges[node]
+        value = graph.reward[row, a] + graph.discount[row, a] * value
         add_value(graph, node, value)

@@ -208,7 +208,7 @@ class GraphSearch(Planner):
         pairs = [(b, int(a)) for b in which for a in np.flatnonzero(grown[b].legal_here)]
         for b in which:
             # Also where nothing is legal: the next walk finds a dead end there, not a frontier.
-            grown[b].graph.expanded[grown[b].here] = True
+            grown[b].expand()
         if not pairs:
             return
         rows = np.array([b for b, _ in pairs])
@@ -218,7 +218,11 @@ class GraphSearch(Planner):
         rewards = check_finite(f"{request.planner}: rewards", out.rewards)
         over = np.asarray(out.terminateds, np.bool_)
         cut = np.asarray(out.truncateds, np.bool_)
-        legal = action_masks(out.infos, over | cut, grown[0].graph.order.shape[0])
+        num_actions = grown[0].graph.order.shape[0]
+        # A row for each action of the node: without masks nothing as large as their square.
+        legal = np.broadcast_to(np.True_, (len(rows), num_actions))
+        if has_masks(out.infos):
+            legal = action_masks(out.infos, over | cut, num_actions)
         keys = state_keys(self.state_key, out.states, out.obs)
         # By graph and node: the same one can be met at an ending and then where it goes on.
         nodes, new = np.empty(len(rows), np.int64), dict[tuple[int, int], int]()
@@ -228,7 +232,9 @@ class GraphSearch(Planner):
             nodes[i], is_new = one.node_of(keys[i], out.states[i], legal[i], over[i] | cut[i])
             if is_new:
                 new[b, int(nodes[i])] = i
-            one.join(action, int(nodes[i]), float(rewards[i]), self.discount * (not over[i]))
+            discount = self.discount * (not over[i])
+            is_cut = bool(cut[i] and not over[i])
+            one.join(action, int(nodes[i]), float(rewards[i]), discount, is_cut)
             one.budget += Budget(model_steps=1, expansions=int(is_new), restores=1)
         children = _Children(rows, nodes, np.array([*new.values()], np.int64), legal, out)
         self._rate(request, rater, grown, children)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,17 +15,27 @@ from plangym_ext.planners.graphs.graph import (
     best_action,
     new_graph,
     walk_on,
+    with_more_edges,
 )
 from plangym_ext.planners.model import Rng, States
-from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.plans import Budget, Plan, one_hot
+from plangym_ext.states.envelope import state_content
+
+#: Nodes whose edges there is room for at first.
+_ROOM = 16
 
 
 class GraphWalk:
     """One graph, by the keys of its states, and the walk from its root."""
 
     def __init__(self, capacity: int, num_actions: int) -> None:
-        self.graph = new_graph(capacity, num_actions)
+        self.graph = new_graph(capacity, num_actions, _ROOM)
         self.states: list[States] = []
+        self.legal: list[npt.NDArray[np.bool_]] = []  # [A] of each node
+        self._num_expanded = 0
+        # Steps to each of them from where the counting began; infinite: it is not known.
+        self._depth: list[float] = []
+        self._is_cut: list[bool] = []  # whether an edge from each was cut: its state has a limit
         self._index: dict[bytes, int] = {}
         # More than the nodes: a walk that avoids loops never fills them; others are cut there.
         self._nodes = np.empty(capacity + 1, np.int32)
@@ -36,14 +48,24 @@ class GraphWalk:
         self.budget = Budget()
 
     def start(self, key: bytes, state: States, legal: npt.NDArray[np.bool_], rng: Rng) -> None:
-        """Make a state the root; known ones keep what is known."""
+        """Make a state the root; known ones keep what is known.
+
+        Known by what is seen, it may be another state, which has another limit ahead: then what
+        was cut says nothing.
+        """
         self._restore_mask()
         before = self._index.get(key)
-        self._model_legal = None if before is None else self.graph.legal[before].copy()
+        known = before is not None and state_content(self.states[before]) == state_content(state)
+        if not known and any(self._is_cut):
+            self._clear()
+            before = None
+        self._model_legal = None if before is None else self.legal[before]
         self._root_key = key
-        self.root, _ = self._met(key, state, legal, ended=False)
-        # Known by what is seen, it may be another state, which has another limit ahead.
-        self.states[self.root] = state.copy()
+        if not known:
+            self._depth = [math.inf] * len(self.states)
+        depth = self._depth[before] if known and before is not None else 0.0
+        self.root, _ = self._met(key, state, legal.copy(), depth, ended=False)
+        self.states[self.root], self._depth[self.root] = state.copy(), depth
         # In place, as `graph` is a tuple of arrays; ties are broken anew for every plan.
         self.graph.order[:] = rng.permutation(len(legal))
         self.done, self.full, self.budget = 0, False, Budget()
@@ -55,7 +77,11 @@ class GraphWalk:
     def make_room(self, count: int) -> None:
         """Begin anew if `count` more nodes do not fit."""
         if not self.has_room(count):
-            self.__init__(len(self.graph.value), len(self.graph.order))  # type: ignore[misc]
+            self._clear()
+
+    def _clear(self) -> None:
+        """Forget all nodes."""
+        self.__init__(len(self.graph.value), len(self.graph.order))  # type: ignore[misc]
 
     def node_of(
         self, key: bytes, state: States, legal: npt.NDArray[np.bool_], ended: bool
@@ -70,42 +96,68 @@ class GraphWalk:
             if not ended:
                 self._model_legal = legal.copy()
             return self.root, False
-        return self._met(key, state, legal, ended)
+        return self._met(key, state, legal, self._depth[self.here] + 1.0, ended)
 
     def _met(
-        self, key: bytes, state: States, legal: npt.NDArray[np.bool_], ended: bool
+        self, key: bytes, state: States, legal: npt.NDArray[np.bool_], depth: float, ended: bool
     ) -> tuple[int, bool]:
         """Return the node of a state, and whether it is new or to be known anew.
 
         A node that was met at an ending alone is known anew when it is met where the episode
-        goes on, and any node when what it allows has changed. An ending says nothing new
-        about a node that goes on elsewhere: it is a matter of the edge.
+        goes on, one from which an edge was cut when it is met after fewer steps, and any node
+        when what it allows has changed. An ending says nothing new about a node that goes on
+        elsewhere: it is a matter of the edge.
         """
         graph, node = self.graph, self._index.get(key)
         if node is None:
             node = self._index[key] = len(self.states)
             self.states.append(state.copy())
-        elif ended or not (graph.ended[node] or (graph.legal[node] != legal).any()):
+            self._depth.append(depth)
+            self._is_cut.append(False)
+            self.legal.append(legal)
+        elif ended or not (
+            graph.ended[node]
+            or (self._is_cut[node] and depth < self._depth[node])
+            or (self.legal[node] != legal).any()
+        ):
             return node, False
         else:
-            self.states[node] = state.copy()
-            graph.child[node], graph.expanded[node] = NO_NODE, False
+            self.states[node], self._depth[node], self._is_cut[node] = state.copy(), depth, False
+            self._forget_edges(node)
             graph.visits[node], graph.value[node] = 0, 0.0
-        graph.ended[node], graph.legal[node] = ended, legal
+        graph.ended[node], self.legal[node] = ended, legal
         return node, True
+
+    def _forget_edges(self, node: int) -> None:
+        graph = self.graph
+        graph.expanded[node] = False
+        if graph.edges[node] != NO_NODE:
+            graph.child[graph.edges[node]] = NO_NODE
+
+    def expand(self) -> None:
+        """Note that the edges of the node that the walk has come to are known now."""
+        graph, here = self.graph, self.here
+        graph.expanded[here] = True
+        if graph.edges[here] == NO_NODE:
+            if self._num_expanded == len(graph.child):
+                self.graph = with_more_edges(graph)
+            graph.edges[here] = self._num_expanded
+            self._num_expanded += 1
 
     def _restore_mask(self) -> None:
         """Restore what the model allows in the last root, if the caller allowed something else."""
-        graph, root, legal = self.graph, self.root, self._model_legal
-        if legal is not None and (graph.legal[root] != legal).any():
+        root, legal = self.root, self._model_legal
+        if legal is not None and (self.legal[root] != legal).any():
             # Expanded under the caller's mask, it lacks the edges of what that did not allow.
-            graph.child[root], graph.expanded[root], graph.legal[root] = NO_NODE, False, legal
+            self._forget_edges(root)
+            self.legal[root] = legal
 
-    def join(self, action: int, child: int, reward: float, discount: float) -> None:
-        """Make an edge from the node that the walk has come to."""
+    def join(self, action: int, child: int, reward: float, discount: float, cut: bool) -> None:
+        """Make an edge from the node that the walk has come to; `cut`: it ends an episode."""
         graph, here = self.graph, self.here
-        graph.child[here, action] = child
-        graph.reward[here, action], graph.discount[here, action] = reward, discount
+        self._is_cut[here] |= cut
+        edge = graph.edges[here], action
+        graph.child[edge], graph.reward[edge], graph.discount[edge] = child, reward, discount
 
     @property
     def here(self) -> int:
@@ -115,8 +167,7 @@ class GraphWalk:
     @property
     def legal_here(self) -> npt.NDArray[np.bool_]:
         """Which actions that node allows, `[A]` bool; a view."""
-        found: npt.NDArray[np.bool_] = self.graph.legal[self.here]
-        return found
+        return self.legal[self.here]
 
     @property
     def at_expanded(self) -> bool:
@@ -147,7 +198,8 @@ class GraphWalk:
     def plan(self, origin: int, seconds: float) -> Plan:
         """Read the plan off the root; an action that stays there is a last resort."""
         graph, root = self.graph, self.root
-        child = graph.child[root]
+        row = graph.edges[root]
+        child = graph.child[row] if row != NO_NODE else np.full(len(graph.order), NO_NODE)
         q = np.full(len(child), np.nan)
         known = np.flatnonzero(child >= 0)
         if known.size == 0:
@@ -156,7 +208,7 @@ class GraphWalk:
                 "state whose episode has ended."
             )
         values = graph.value[child[known]].astype(np.float64)
-        q[known] = graph.reward[root, known] + graph.discount[root, known] * values
+        q[known] = graph.reward[row, known] + graph.discount[row, known] * values
         # A number that no walk had before makes all stamps in the graph out of date at once.
         self._walks += 1
         # As if a walk had come by the root: edges that lead back to it are left out.
@@ -170,6 +222,6 @@ class GraphWalk:
             value=float(graph.value[root]),
             budget=self.budget + Budget(seconds=seconds),
             q=q,
-            weights=np.eye(len(child))[action],
+            weights=one_hot(action, len(child)),
             full=self.full,
         )

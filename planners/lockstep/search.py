@@ -73,6 +73,7 @@ class Search:
         soft: what a `SoftSearch` knows of the nodes.
         adapted: `[B]` int32, nodes of each tree when `ANTS` last set its temperature.
         full: `[B]` bool, trees that lacked room for a simulation.
+        has_priors: whether what rated the roots gave them a prior.
         kept: for each tree `[n]` int, the old index of every node that `start` kept.
     """
 
@@ -93,6 +94,7 @@ class Search:
         self.costs = Costs(batch)
         self.done = np.zeros(batch, np.int64)
         self.full = np.zeros(batch, np.bool_)
+        self.has_priors = False
         self.kept: list[npt.NDArray[np.intp]] = [np.zeros(0, np.intp)] * batch
         # One for each wave in flight, one that is finished, and one to be selected.
         room = batch * settings.wave_size
@@ -141,7 +143,7 @@ class Search:
             self._add_noise()
         if self.halving is not None:
             numbers = self.settings.num_considered, self.settings.num_simulations
-            self.halving = new_halving(self.tree, self.rngs, *numbers)
+            self.halving = new_halving(self.tree, self.rngs, *numbers, self.rater.rates_roots)
 
     def _put_roots(self, request: PlanRequest) -> None:
         """Put the states at the roots; rate those that are not in the tree of their row."""
@@ -155,6 +157,7 @@ class Search:
             legal = None if request.legal is None else request.legal[fresh]
             rating = self.rate(Leaves(fresh, None, rows_of(request.obs, fresh), fresh >= 0, legal))
             self.tree.value[fresh, ROOT] = rating.value
+            self.has_priors = rating.prior is not None
             if rating.prior is not None:
                 self.tree.prior[fresh, ROOT] = rating.prior
         # `reuse` has done the same for the roots that were kept.
@@ -251,7 +254,7 @@ class Search:
         cut = np.ascontiguousarray(out.truncateds, np.bool_)
         nothing = self._nothing.new
         value, prior, legal = nothing.value, nothing.prior, nothing.legal
-        swaps = player_swaps(out.infos, len(rows)) if self._two_players else nothing.swaps
+        swaps = player_swaps(out.infos, over | cut) if self._two_players else nothing.swaps
         if has_masks(out.infos):
             masks = action_masks(out.infos, over | cut, self.tree.prior.shape[2])
             legal = np.ascontiguousarray(masks)

@@ -20,7 +20,7 @@ from plangym_ext.planners.final_action import highest, sampled
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.settings import SearchSettings
-from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.plans import Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
@@ -280,7 +280,7 @@ def _chosen(
         best = np.array([sampled(row, search.settings.temperature, rng) for row, rng in pairs])
     elif search.settings.choice != "visits":
         best = _by_returns(search, visits, q)
-        weights = np.eye(visits.shape[1])[best]
+        weights = one_hot(best, visits.shape[1])
     return best, weights
 
 

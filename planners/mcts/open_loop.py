@@ -27,6 +27,7 @@ from plangym_ext.planners.trees.tree import (
     ROOT,
     TERMINATED,
     TRUNCATED,
+    UNSEEN,
     Array,
     Tree,
     restrict_prior,
@@ -48,8 +49,8 @@ class OpenLoopMCTS(BanditSearch):
     States hold the env's random generator, so replaying one gives the same again.
     `resample` is what makes chance; without it this is closed-loop search that keeps
     no states, at the price of the steps. With it a node has no one state to ask: its prior
-    is that of the first one it is reached in, and in the tree masks other than the root's
-    are not looked at. Trees are not kept between moves.
+    is that of the first one it is reached in, before which simulations end there, and in the
+    tree masks other than the root's are not looked at. Trees are not kept between moves.
 
     Args:
         resample: `states [n, S], rng -> states [n, S]` with the env's random numbers
@@ -104,22 +105,10 @@ class OpenLoopMCTS(BanditSearch):
         rows, leaves = rows[:count], leaves[:count]
         played = self._replay(search, rows, leaves)
         value, prior = _rated(search, rows, played)
-        new = tree.kind[rows, leaves] == PENDING
-        # A node that chance kept the simulation from is as good as its parent.
-        guess = np.where(played.reached, value, tree.q[rows, tree.parent[rows, leaves]])
-        kind = np.full(count, OPEN, np.uint8)
         if self.resample is None:
-            # Without chance an ending is the node's own, as in closed-loop search.
-            kind[played.truncated], kind[played.terminated] = TRUNCATED, TERMINATED
-        at = rows[new], leaves[new]
-        tree.kind[at], tree.value[at] = kind[new], guess[new]
-        # What chance kept the simulation from says nothing of the node's own state.
-        prior[~played.reached] = 1.0 / prior.shape[1]
-        tree.prior[at], tree.legal[at] = prior[new], True
-        if self.resample is None and played.legal is not None:
-            tree.legal[at] = played.legal[new]
-            for b, node in zip(*at, strict=True):
-                restrict_prior(tree, b, node)
+            _fill_in(tree, rows, leaves, played, value, prior)
+        else:
+            _fill_in_by_chance(search, rows, leaves, played, value, prior)
         backup_rewards(tree, rows, leaves, played.rewards, played.steps, value, settings.discount)
         search.done += np.bincount(rows, minlength=len(search.done))
         search.full = tree.size == settings.capacity
@@ -178,6 +167,52 @@ class Replay(NamedTuple):
     legal: npt.NDArray[np.bool_] | None  # [L, A] after them, if the env says so
 
 
+def _fill_in(
+    tree: Tree,
+    rows: npt.NDArray[np.int32],
+    leaves: npt.NDArray[np.int32],
+    played: Replay,
+    value: npt.NDArray[np.float64],
+    prior: npt.NDArray[np.float32],
+) -> None:
+    """Write what is known of new nodes: without chance that is as in closed-loop search."""
+    kind = np.full(len(rows), OPEN, np.uint8)
+    kind[played.truncated], kind[played.terminated] = TRUNCATED, TERMINATED
+    new = tree.kind[rows, leaves] == PENDING
+    at = rows[new], leaves[new]
+    tree.kind[at], tree.value[at], tree.legal[at] = kind[new], value[new], True
+    tree.prior[at] = prior[new]
+    if played.legal is not None:
+        tree.legal[at] = played.legal[new]
+        for b, node in zip(*at, strict=True):
+            restrict_prior(tree, b, node)
+
+
+def _fill_in_by_chance(
+    search: Search,
+    rows: npt.NDArray[np.int32],
+    leaves: npt.NDArray[np.int32],
+    played: Replay,
+    value: npt.NDArray[np.float64],
+    prior: npt.NDArray[np.float32],
+) -> None:
+    """Write what is known of new nodes, and of those that were reached for the first time."""
+    tree = search.tree
+    new = tree.kind[rows, leaves] == PENDING
+    at = rows[new], leaves[new]
+    # A node that chance kept the simulation from is as good as its parent.
+    guess = np.where(played.reached, value, tree.q[rows, tree.parent[rows, leaves]])
+    tree.value[at], tree.legal[at], tree.prior[at] = guess[new], True, 1.0 / tree.prior.shape[2]
+    # Where there are no priors, nothing is to be waited for.
+    tree.kind[at] = UNSEEN if search.has_priors else OPEN
+    # What chance kept the simulation from, or ended there, has shown no state that goes on.
+    seen = played.reached & ~played.terminated & (tree.kind[rows, leaves] == UNSEEN)
+    # Backwards: of several simulations of a wave that reach a node the first one is written last.
+    found = np.flatnonzero(seen)[::-1]
+    at = rows[found], leaves[found]
+    tree.kind[at], tree.value[at], tree.prior[at] = OPEN, value[found], prior[found]
+
+
 def _path(tree: Tree, b: int, node: int) -> list[int]:
     """Return the actions from the root of tree b to a node."""
     actions: list[int] = []
@@ -191,7 +226,7 @@ def _joined_masks(
     search: Search, parts: list[Any], order: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.bool_] | None:
     """Return `[L, A]` what the states after the replays allow, None if the env does not say."""
-    if not all(has_masks(out.infos) for out in parts):
+    if not any(has_masks(out.infos) for out in parts):
         return None
     num_actions = search.tree.order.shape[1]
     masks = [

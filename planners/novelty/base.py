@@ -23,7 +23,7 @@ from plangym_ext.planners.novelty.count_bonus import count_root, counted, new_bo
 from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_features, tile_grid
 from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, subset
 from plangym_ext.planners.novelty.pairs import NEVER, new_pairs, with_room
-from plangym_ext.planners.plans import Plan, SearchTree
+from plangym_ext.planners.plans import Plan, SearchTree, one_hot
 from plangym_ext.planners.rating import Rater, ZeroRater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
@@ -114,8 +114,11 @@ class NoveltySearch(Planner):
             raise unknown(self._option(option), given, names)
 
     @abstractmethod
-    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
-        """Add nodes until a limit is reached or nothing new is left."""
+    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> Novelty:
+        """Add nodes until a limit is reached or nothing new is left; return what is known then.
+
+        It is not `novelty` where a node has had more features than any before; see `write_shown`.
+        """
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Look for new things from B states in lockstep."""
@@ -125,8 +128,7 @@ class NoveltySearch(Planner):
             num_actions, _ = request.discrete_actions()
             search = Search(request, self._settings(), self._rater(num_actions))
         search.start(request)
-        novelty = self._begin(request, search, known)
-        self._grow(search, novelty, request.clock)
+        novelty = self._grow(search, self._begin(request, search, known), request.clock)
         if self.keep_tree:
             self._kept.put(search, novelty)
         return self._plans(search, novelty, request.clock.seconds)
@@ -265,12 +267,11 @@ class NoveltySearch(Planner):
 
     def _weights(self, q: npt.NDArray[np.float64], action: int) -> npt.NDArray[np.float64]:
         """Return the policy `[A]` that the best returns `[A]` come to, NaN where unknown."""
-        weights: npt.NDArray[np.float64]
         if self.temperature == 0.0 or np.isnan(q).all():
-            weights = np.eye(len(q))[action]
-            return weights
+            return one_hot(action, len(q))
         # The largest exponent is 0: exp cannot overflow, whatever the scale of returns.
-        weights = np.exp((np.nan_to_num(q, nan=-np.inf) - np.nanmax(q)) / self.temperature)
+        scores = np.nan_to_num(q, nan=-np.inf) - np.nanmax(q)
+        weights: npt.NDArray[np.float64] = np.exp(scores / self.temperature)
         return weights / weights.sum()
 
 

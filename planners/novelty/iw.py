@@ -30,7 +30,7 @@ class IW(NoveltySearch):
     problems"; on Atari Lipovetzky et al. 2015.
     """
 
-    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
+    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> Novelty:
         """Expand the trees a layer at a time; a clock is looked at between parts of a layer."""
         tree = search.tree
         part = _PART if clock.limited else None
@@ -53,7 +53,8 @@ class IW(NoveltySearch):
                         and novelty.depth[b, node] < self.max_depth
                     ]
                 if clock.over:
-                    return
+                    return novelty
+        return novelty
 
     def _observe(self, search: Search, novelty: Novelty, below: list[list[int]]) -> Novelty:
         """Step into those of some nodes of each tree that are new; write their features."""

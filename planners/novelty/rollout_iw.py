@@ -83,8 +83,8 @@ class RolloutIW(NoveltySearch):
             return super()._rater(num_actions)
         return EvaluatorRater(from_prior(self.rollout_policy), num_actions, "rollout_policy")
 
-    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> None:
-        """Let the walks go on, a step at a time."""
+    def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> Novelty:
+        """Let the walks go on, a step at a time; see `NoveltySearch`."""
         tree, batch = search.tree, len(search.done)
         # `[B, W]` the node that each walk goes on from.
         cursors = np.full((batch, self.wave_size), ROOT, np.int32)
@@ -113,3 +113,4 @@ class RolloutIW(NoveltySearch):
             if clock.over:
                 break
         search.full = tree.size == search.settings.capacity
+        return novelty

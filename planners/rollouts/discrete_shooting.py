@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
-from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.plans import Budget, Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy
 from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.request import PlanRequest
@@ -104,7 +104,7 @@ class DiscreteShooting(Planner):
                     budget=tally.budget(b, seconds),
                     visits=visits,
                     q=np.where(visits > 0, scores[b], np.nan),
-                    weights=np.eye(len(visits))[action],
+                    weights=one_hot(action, len(visits)),
                     chosen_by_visits=False,
                 )
             )

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of, write_rows
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.masks import MASK
+from plangym_ext.errors import InvalidObservation
 from plangym_ext.planners.action_spaces import discrete_actions
-from plangym_ext.planners.masks import action_masks, weights_over_legal
+from plangym_ext.planners.masks import action_masks, has_masks, weights_over_legal
 from plangym_ext.planners.model import Rng, Rollout, SearchModel, States
 from plangym_ext.planners.players import num_players, player_swaps
 from plangym_ext.planners.rating import Evaluator, Policy, check_prior, evaluate
@@ -95,6 +97,12 @@ def play_out(
     if starts.first is not None:
         actions[:, 0] = starts.first
     out = model.rollout_batch(actions + origin, starts.states)
+    if has_masks(getattr(out, "infos", {})):
+        raise InvalidObservation(
+            f"rollouts: an env that tells the info {MASK!r} must tell it in its first step, from "
+            f"which is known that rollouts have to heed it; it came later. Tell it in every "
+            f"reset and step, also where every action may be played."
+        )
     ones = np.ones(len(actions), np.int64)
     return Playouts(actions[:, 0], out.rewards, out.obs, out.terminateds, out.steps, ones, 0 * ones)
 
@@ -159,11 +167,11 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
         if last is None:
             last = mapped(lambda leaf: np.zeros((n, *leaf.shape[1:]), leaf.dtype), out.obs)
         rewards[going, t] = out.rewards if signs is None else signs[going] * out.rewards
+        ended = np.asarray(out.terminateds) | np.asarray(out.truncateds)
         if signs is not None:
-            signs[going[player_swaps(out.infos, len(going))]] *= -1.0
+            signs[going[player_swaps(out.infos, ended)]] *= -1.0
         write_rows(last, going, out.obs)
         over[going], steps[going] = out.terminateds, t + 1
-        ended = np.asarray(out.terminateds) | np.asarray(out.truncateds)
         allowed[going] = legal = action_masks(out.infos, ended, num_actions)
         on = np.flatnonzero(~ended)
         if on.size == 0:

@@ -71,7 +71,8 @@ class RolloutRater(Rater):
         if self.evaluator is not None:
             asked = self.evaluator, leaves.obs, count, num_actions
             prior, value = evaluate(*asked, legal=leaves.legal)
-            rating = rating._replace(prior=prior, value=value)
+            # A copy, which is written to below: it may be the evaluator's own array.
+            rating = rating._replace(prior=prior, value=value.copy())
             rating.evaluator_rows[:] = 1
         # A truncated leaf has no next step: its future is a guess of the evaluator's, or 0.
         open_leaves = np.flatnonzero(~leaves.truncated)

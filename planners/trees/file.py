@@ -8,7 +8,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from plangym_ext.core.whole_file import replacing
+from plangym_ext.core.files import array_file
+from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.errors import WrongKind
 from plangym_ext.planners.plans import SearchTree
 
@@ -44,7 +45,7 @@ def write_tree(path: str | os.PathLike[str], tree: SearchTree) -> None:
         )
     columns: dict[str, Any] = {name: np.asarray(column) for name, column in tree._asdict().items()}
     with replacing(Path(path), "wb") as file:
-        np.savez_compressed(file, format=np.int32(FORMAT), **columns)
+        array_file.write(file, {"format": np.array(FORMAT, np.int32), **columns})
 
 
 def read_tree(path: str | os.PathLike[str]) -> SearchTree:
@@ -88,8 +89,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
 
 
 def _read(file: IO[bytes]) -> dict[str, Any]:
-    with np.load(file, allow_pickle=False) as found:
-        return {name: found[name] for name in found.files}
+    return array_file.read(file, (), ("format", *_DTYPES))
 
 
 def _check_numbers(path: Any, columns: dict[str, Any]) -> None:

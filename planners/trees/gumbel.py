@@ -26,12 +26,13 @@ class Halving(NamedTuple):
     considered: npt.NDArray[np.int32]  # [B, n] visits that an action must have to be next
     phase_end: npt.NDArray[np.int32]  # [B, n] first simulation of the next phase
     logits: npt.NDArray[np.float64]  # [B, A] to write on
+    own: npt.NDArray[np.float64]  # [B] 1 where the root has a rating, 0 where it has none
 
 
 def no_halving(batch: int) -> Halving:
     """Return what a search holds before it draws one; what is compiled depends on its type."""
     empty = np.zeros((batch, 0), np.int32)
-    return Halving(np.zeros((batch, 0)), empty, empty, np.zeros((batch, 0)))
+    return Halving(np.zeros((batch, 0)), empty, empty, np.zeros((batch, 0)), np.zeros(batch))
 
 
 def halving_schedule(num_considered: int, num_simulations: int) -> tuple[list[int], list[int]]:
@@ -68,7 +69,7 @@ def halving_schedule(num_considered: int, num_simulations: int) -> tuple[list[in
 
 
 def new_halving(
-    tree: Tree, rngs: Sequence[Rng], num_considered: int, num_simulations: int
+    tree: Tree, rngs: Sequence[Rng], num_considered: int, num_simulations: int, rated: bool
 ) -> Halving:
     """Draw the noise of all actions, and schedule the simulations of B searches.
 
@@ -77,25 +78,34 @@ def new_halving(
         rngs: B generators.
         num_considered: most actions to begin with.
         num_simulations: n.
+        rated: whether the roots have a rating.
     """
     counts = tree.legal[:, ROOT].sum(axis=1).tolist()
     schedules = [halving_schedule(min(num_considered, n), num_simulations) for n in counts]
     considered, ends = np.array(schedules, np.int32).swapaxes(0, 1)
     # From each search's own generator: the rows of a batch do not affect each other.
     noise = np.stack([rng.gumbel(size=tree.order.shape[1]) for rng in rngs])
-    return Halving(noise, considered.copy(), ends.copy(), np.empty_like(noise))
+    own = np.full(len(noise), float(rated))
+    return Halving(noise, considered.copy(), ends.copy(), np.empty_like(noise), own)
 
 
 @kernel_part
 def improved_logits(
-    tree: Tree, b: int, node: int, scale: int, c_visit: float, c_scale: float, out: Array
+    tree: Tree,
+    b: int,
+    node: int,
+    own: float,
+    scale: int,
+    c_visit: float,
+    c_scale: float,
+    out: Array,
 ) -> None:
     """Write log P(a) + sigma(completed q_a) of every action, -inf where illegal.
 
     sigma(q) = (c_visit + max_a n_a) * c_scale * norm(q) (8). An action without a
     return is completed by v_mix (33): the node's rating and the mean q under the
-    prior of the actions tried, weighted 1 to the number of simulations. The root
-    has no part in it that would stand for its rating, since it may have none.
+    prior of the actions tried, weighted `own` to the number of simulations. That is 1, but 0
+    for a root that nothing has rated.
     """
     _, origin, width = value_scale(tree, b, node, scale)
     top, sims, mass, expected = 0, 0, 0.0, 0.0
@@ -111,7 +121,6 @@ def improved_logits(
     mixed = tree.value[b, node]
     # Priors count over the tried actions alone, hence the division by their mass.
     if sims > 0:
-        own = 0.0 if node == ROOT else 1.0
         mixed = (own * mixed + sims * expected / mass) / (own + sims)
     factor = (c_visit + top) * c_scale
     for a in range(out.shape[0]):
@@ -136,7 +145,7 @@ def halving_action(
     with the highest noise + log P + sigma(q).
     """
     logits = halving.logits[b]
-    improved_logits(tree, b, ROOT, scale, c_visit, c_scale, logits)
+    improved_logits(tree, b, ROOT, halving.own[b], scale, c_visit, c_scale, logits)
     now = tree.visits[b, ROOT] + tree.unobserved[b, ROOT]
     best, best_score = NO_ACTION, -np.inf
     for a in range(len(logits)):
@@ -164,7 +173,7 @@ def improved_action(
     that is legal and not pending.
     """
     policy = halving.logits[b]
-    improved_logits(tree, b, node, scale, c_visit, c_scale, policy)
+    improved_logits(tree, b, node, 1.0, scale, c_visit, c_scale, policy)
     if softmax(policy) == -np.inf:
         return NO_ACTION
     sims = 0
@@ -234,7 +243,7 @@ def gumbel_summary(
     """
     for b in range(len(best)):
         logits = weights[b]
-        improved_logits(tree, b, ROOT, scale, c_visit, c_scale, logits)
+        improved_logits(tree, b, ROOT, halving.own[b], scale, c_visit, c_scale, logits)
         best[b], most, best_score = NO_ACTION, 0, -np.inf
         for a in range(len(logits)):
             child = tree.children[b, ROOT, a]

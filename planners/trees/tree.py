@@ -29,6 +29,8 @@ NO_PARENT = NO_ACTION = UNVISITED = -1
 PENDING, OPEN, TERMINATED, TRUNCATED = 0, 1, 2, 3
 # What follows an action, before chance has decided; of searches with nodes of chance.
 CHANCE = 4
+# No simulation has come to a state of it yet that goes on; of searches over sequences of actions.
+UNSEEN = 5
 
 Array = npt.NDArray[Any]
 

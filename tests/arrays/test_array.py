@@ -342,3 +342,13 @@ def test_a_torch_tensor_shares_and_keeps_the_memory():
     del a
     gc.collect()
     assert torch.equal(tensor, torch.full((2, 2), 2.0))
+
+
+def test_a_copy_that_is_asked_for_is_one():
+    a = Array((3, 2), np.float32, padding=1)
+    copied, shown = a[1:].to_ndarray(copy=True), a[1:].to_ndarray()
+    assert not np.shares_memory(copied, shown)
+    assert np.shares_memory(a[1:].to_ndarray(copy=False), shown)
+    a[...] = 5
+    np.testing.assert_array_equal(copied, 0)
+    np.testing.assert_array_equal(shown, 5)

@@ -174,7 +174,7 @@ def test_discrete_observation_may_be_any_integer(obs):
     ("space", "actions", "match"),
     [
         # length, rank and shape
-        (spaces.Discrete(2), [0, 1, 0], r"must be \(2\) int64.*got \(3,\) int64"),
+        (spaces.Discrete(2), [0, 1, 0], r"must be \(2,\) int64.*got \(3,\) int64"),
         (spaces.Discrete(2), 0, r"got \(\) int64"),
         (spaces.Discrete(2), [[0], [1]], r"got \(2, 1\) int64"),
         (spaces.Discrete(2), [], r"got \(0,\)"),

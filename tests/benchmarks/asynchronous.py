@@ -72,7 +72,7 @@ def measured(preset: str, mode: str, rounds: int) -> dict[str, Any]:
     timed = Timed()
     with (
         tempfile.TemporaryDirectory() as folder,
-        Runner(config, folder, callbacks=[timed]) as runner,
+        Runner(config, folder, callbacks=[timed], show=False) as runner,
     ):
         runner.run()
         updates = runner.algorithm.updates

@@ -101,8 +101,8 @@ def _verdict(kept: Kept) -> Iterator[str]:
                 best[task] = max(best.get(task, mean), mean)
     above = [task for task, mean in best.items() if mean > suite.LEARNED[task][0]]
     yield (
-        f"\nIn whole episodes, {len(above)} of {len(best)} tasks are above TD-MPC2's return "
-        f"({', '.join(above) or 'none'}).\n\n"
+        f"\nOf {len(suite.LEARNED)} tasks, {len(above)} have whole episodes above TD-MPC2's return "
+        f"({', '.join(above) or 'none'}),\nby means of the few episodes that the table counts.\n\n"
     )
 
 

@@ -38,7 +38,7 @@ from plangym_ext.run.progress import ProgressLine
 from plangym_ext.states.graph.reader import GraphReader
 from plangym_ext.states.graph.writer import GraphWriter, is_simple, name_of
 from plangym_ext.states.nameable import AnyThing
-from plangym_ext.states.random_bytes import RANDOM_TYPES
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES
 from plangym_ext.states.trust import DIGEST_BYTES
 
 #: Envs that have snapshots: own ones, and ids by the package that they need.
@@ -195,16 +195,18 @@ def _alter_head(blocks: Blocks, rng: random.Random, _: list[str]) -> None:
 def _alter_rest(blocks: Blocks, rng: random.Random, _: list[str]) -> None:
     kind = rng.randrange(5)
     if kind == 0:
-        blocks.sizes[rng.randrange(4)] = rng.choice((0, 1, 2**31, 2**32 - 1, rng.randrange(4096)))
+        blocks.sizes[rng.randrange(5)] = rng.choice((0, 1, 2**31, 2**32 - 1, rng.randrange(4096)))
     elif kind == 1:
         blocks.blob = blocks.blob[: rng.randrange(len(blocks.blob) + 1)] + rng.randbytes(3)
     elif kind == 2:
         blocks.floats = blocks.floats[:-1] if rng.random() < 0.5 else [*blocks.floats, 1.5]
     else:
-        at = rng.randrange(len(blocks.ops))
-        blocks.ops[at] = rng.choice(
-            (rng.randrange(24), -1, 2**31 - 1, -(2**31), rng.randrange(999))
+        at = rng.randrange(len(blocks.ints))
+        blocks.ints[at] = rng.choice(
+            (rng.randrange(24), -1, 2**63 - 1, -(2**63), rng.randrange(999))
         )
+        if blocks.kinds and rng.random() < 0.5:
+            blocks.kinds[rng.randrange(len(blocks.kinds))] = rng.randrange(40)
 
 
 def vocabulary(env: GymEnv, blocks: Blocks) -> list[str]:
@@ -221,7 +223,7 @@ def vocabulary(env: GymEnv, blocks: Blocks) -> list[str]:
         "O8",
     ]
     words += ["(9999999,)i8", "|V999999999", "<U2147483647", "posix", "system", "builtins", "eval"]
-    words += [word for entry in (*blocks.table[1], *blocks.table[2]) for word in entry]
+    words += [word for part in (1, 2, 4) for entry in blocks.table[part] for word in entry]
     nameable = snapshot_of(env)._nameable
     for module in sorted(nameable.modules & sys.modules.keys()):
         words.append(module)
@@ -237,9 +239,9 @@ def said(env: GymEnv, data: bytes) -> bytes:
         return None if is_generator(env, (layer, name)) else snapshot._named(layer, name)
 
     reader = GraphReader(data[1 + DIGEST_BYTES :], named, AnyThing(snapshot._nameable.known))
-    value = reader.get()
+    layers = reader.get()
     reader.end()
-    return written(env, value)
+    return written(env, layers)
 
 
 def written(env: GymEnv, layers: list[dict[str, Any]]) -> bytes:
@@ -247,7 +249,7 @@ def written(env: GymEnv, layers: list[dict[str, Any]]) -> bytes:
     snapshot = snapshot_of(env)
     names = {key: name for key, name in snapshot._names().items() if not is_generator(env, name)}
     writer = GraphWriter(names, snapshot._known)
-    writer.put_all([dict(sorted(layer.items())) for layer in layers], ["layer"] * len(layers))
+    writer.put_all([dict(sorted(layer.items())) for layer in layers])
     return writer.data()
 
 
@@ -261,6 +263,8 @@ def fuzz(env: GymEnv, count: int, seed: int, watch: Watch, line: ProgressLine) -
     rng = random.Random(seed)
     good, blocks = env.get_state(), blocks_of(env)
     words, outcomes = vocabulary(env, blocks), Counter[str]()
+    for _ in range(20):  # by then code is made for its own structure; none is for another
+        env.set_state(good)
     loaded_modules = set(sys.modules)
     for at in range(count):
         data = altered(blocks, rng, words).data()

@@ -7,7 +7,8 @@ while batches, rollouts and steps in slots run on two workers. Every result is c
 bit for bit with the serial backend's. A row that differs is a wrong one; it counts as
 stale if it is that of another batch, as misplaced if it is that of another row. All have
 to be 0. Two kills of one row are held against the row (`PoisonState`); such a batch is
-counted as given up, and run again.
+counted as given up, and run again. `--envs` takes ids of any envs too, such as
+`package:Name-v0`.
 
 "seen" is the time from the signal to when the parent knows; "recovered" from the signal
 to the return of the batch that was running, which ends with all its rows done. An env
@@ -35,17 +36,20 @@ from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import WorkerDied
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.states.envelope import stacked
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
-#: Envs by name: id, arguments, rows of a batch.
+#: Envs by name: id, arguments, rows of a batch. Others are named by their ids.
 CASES: dict[str, tuple[str, dict[str, Any], int]] = {
     "cartpole": ("CartPole-v1", {}, 512),
     "minigrid": ("MiniGrid-DoorKey-5x5-v0", {}, 64),
     "mspacman": ("ALE/MsPacman-v5", {"obs_type": "ram"}, 32),
 }
+_ROWS = 16  # of a batch of any other env
 _BATCHES = 30  # different ones, which are run in turn
 _HORIZON = 3
+_STARTING = 0.2  # most of the kills that workers get while they start
 
 
 @dataclass
@@ -117,7 +121,8 @@ class Killer(threading.Thread):
 
     def wants(self, worker: ExternalProcess) -> bool:
         """Whether to kill a worker that was chosen."""
-        return True
+        # Where a start takes seconds, hardly any other worker would be killed.
+        return worker.ready or self.starting <= len(self.kills) * _STARTING
 
     def note(self, worker: ExternalProcess) -> None:
         """Called before a worker is killed."""
@@ -158,8 +163,11 @@ def plan(env: PlanEnv, size: int, seed: int) -> list[Callable[[PlanEnv], Any]]:
     found = [state]
     for _ in range(200):
         step = env.step(env.sample_action(), return_state=True)
-        found.append(step.state)
-    pool = np.stack(found)
+        if step.terminated or step.truncated:  # many envs of other packages step no further
+            found.append(env.reset()[0])
+        else:
+            found.append(step.state)
+    pool = stacked(found, "kills")  # as wide as the widest
 
     def actions(*shape: int) -> np.ndarray:
         drawn = [env.sample_action() for _ in range(int(np.prod(shape)))]
@@ -219,7 +227,7 @@ def judge(tally: Tally, got: list[bytes], wanted: list[list[bytes]], k: int) -> 
 
 def run_case(name: str, kills: int, gap: float, seed: int, progress: ProgressLine) -> Tally:
     """Run one env until its workers have been killed often enough."""
-    env_id, arguments, size = CASES[name]
+    env_id, arguments, size = CASES.get(name, (name, {}, _ROWS))
     tally = Tally()
     with plangym_ext.make(env_id, backend="serial", **arguments) as reference:
         calls = plan(reference, size, seed)
@@ -286,13 +294,13 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 def print_table(results: dict[str, Any]) -> None:
     """All envs."""
     print(
-        f"{'env':10} {'kills':>6} {'(start)':>7} {'batches':>8} {'rows':>9} {'given up':>8} "
+        f"{'env':34} {'kills':>6} {'(start)':>7} {'batches':>8} {'rows':>9} {'given up':>8} "
         f"{'wrong':>6} {'stale':>6} | seen ms p50 p99 max | recovered ms p50 p99 max | batch ms p50"
     )
     for name, row in results.items():
         seen, back = row["seen"], row["recovered"]
         print(
-            f"{name:10} {row['kills']:6} {row['kills_of_starting']:7} {row['batches']:8} "
+            f"{name:34} {row['kills']:6} {row['kills_of_starting']:7} {row['batches']:8} "
             f"{row['rows']:9} {row['given_up']:8} {row['wrong']:6} {row['stale']:6} | "
             f"{seen['p50']:.1f} {seen['p99']:.1f} {seen['p100']:.1f} | {back['p50']:.0f} "
             f"{back['p99']:.0f} {back['p100']:.0f} | {row['undisturbed']['p50']:.1f}"
@@ -305,6 +313,8 @@ def run_program(
     gap: float,
     cases: Sequence[str],
     run: Callable[[str, int, float, int, ProgressLine], dict[str, Any]],
+    *,
+    others: bool = False,
 ) -> dict[str, Any]:
     """Run the envs of a program that kills workers; what its file has is not run again.
 
@@ -314,6 +324,7 @@ def run_program(
         gap: default of the mean seconds between two kills.
         cases: names of the envs, which share the kills evenly.
         run: plays an env, given its name, kills, gap and seed; returns its row.
+        others: whether ids of other envs may be named too.
 
     Returns:
         The row of every env, by name.
@@ -321,9 +332,10 @@ def run_program(
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=1000, help="over all envs that there are")
+    parser.add_argument("--kills", type=int, default=1000, help="over all envs that are run")
     parser.add_argument("--gap", type=float, default=gap, help="mean seconds between two kills")
-    parser.add_argument("--envs", nargs="+", choices=list(cases), default=list(cases))
+    choices = None if others else list(cases)
+    parser.add_argument("--envs", nargs="+", choices=choices, default=list(cases))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--again", action="store_true", help="run envs that are in it already")
@@ -335,7 +347,7 @@ def run_program(
     for name in options.envs:
         if name in results:
             continue
-        share = -(-options.kills // len(cases))
+        share = -(-options.kills // len(options.envs))
         results[name] = run(name, share, options.gap, options.seed, progress)
         if options.out:
             options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -346,7 +358,9 @@ def run_program(
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; returns how many envs had a wrong row."""
-    results = run_program(argv, __doc__, 0.25, list(CASES), lambda *to: summary(run_case(*to)))
+    results = run_program(
+        argv, __doc__, 0.25, list(CASES), lambda *to: summary(run_case(*to)), others=True
+    )
     print_table(results)
     return sum(row["wrong"] > 0 for row in results.values())
 

@@ -166,7 +166,7 @@ class Curve(Callback):
         self.started = time.perf_counter()
 
     def judge(self, runner: Runner) -> None:
-        planner = runner.config.planner.make(runner.evaluator)
+        planner = runner.config.planner.make(runner.agent.evaluator)
         row = {
             "minutes": round(self.seconds / 60, 2),
             "training_moves": runner.steps,

@@ -90,7 +90,7 @@ def run(config: RunConfig) -> tuple[float, Any]:
     timed = Timed()
     with (
         tempfile.TemporaryDirectory() as folder,
-        Runner(config, folder, callbacks=[timed]) as runner,
+        Runner(config, folder, callbacks=[timed], show=False) as runner,
     ):
         runner.run()
         rounds = [after - before for before, after in itertools.pairwise(timed.ends)]

@@ -75,7 +75,7 @@ def trained(preset: str, rounds: int, folder: Path) -> str:
     """Return the folder of a run after so many rounds; train it if it is not there."""
     path = folder / f"{preset}-{rounds}"
     settings = {"rounds": rounds, "evaluation": {"every": 0}, "checkpoint_every": 50}
-    with Runner(compose([preset, settings]), path, resume=True) as runner:
+    with Runner(compose([preset, settings]), path, resume=True, show=False) as runner:
         runner.run()
     return str(path)
 

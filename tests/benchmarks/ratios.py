@@ -1,6 +1,6 @@
 """The picture at the top of the benchmarks page, drawn from the table below it.
 
-    python tests/benchmarks/ratios.py --page docs/benchmarks.md --out docs/_static/ratios.svg
+    python tests/benchmarks/ratios.py --out docs/_static/ratios.svg
 
 Needs matplotlib (the extra `plot`). It is to be drawn again when the table has changed.
 """
@@ -82,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--page", type=Path, default=Path("docs/benchmarks.md"))
+    parser.add_argument("--page", type=Path, default=Path("docs/benchmarks_stepping.md"))
     parser.add_argument("--out", type=Path, default=Path("docs/_static/ratios.svg"))
     options = parser.parse_args()
     found = ratios(options.page.read_text())

@@ -47,7 +47,7 @@ SETTINGS = {
     "evaluation.stop_at": "none",
     "checkpoint_every": EVERY,
 }
-PLANS = {"collector.num_envs": 8, "replay.min_rows": 64}
+PLANS = {"collector.num_envs": 8, "algorithm.learning_starts": 64}
 #: Of Atari: a network of 32 features, and a few steps of two games.
 SMALL_GAMES = {
     "agent.hidden": 32,

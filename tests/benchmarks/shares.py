@@ -67,7 +67,7 @@ def run(config: RunConfig, *, clocked: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         if clocked:
             stack.enter_context(clocks.set())
-        stack.enter_context(Runner(config, folder, callbacks=[half])).run()
+        stack.enter_context(Runner(config, folder, callbacks=[half], show=False)).run()
     return half.found
 
 

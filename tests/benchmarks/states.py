@@ -8,6 +8,15 @@ it has one, and plangym's, where it is installed:
 
     pip install plangym==0.1.32 "plangym-ext[box2d,highway,minigrid,mujoco]"
 
+`row` and `deepcopy` are microseconds of processor time for the next state from a kept one: a row
+of `step_batch`, 64 of them in a call in this process, and `copy.deepcopy(env).step(action)`, in
+turn; a dash where a deep copy is a fresh env (EzPickle) or fails. Envs that the library has no
+codec for are at the end, those of other packages where they are installed:
+
+    pip install flappy-bird-gymnasium minatar tetris-gymnasium
+
+`--page FILE` writes these two as a section in Markdown.
+
 Operations take turns, each after a step that is not timed, since what was captured or
 restored before may be known already. The fastest time counts: the machine's noise only
 adds. `envelope` is what sealing a row and checking it add in a batch of 256.
@@ -16,12 +25,15 @@ adds. `envelope` is what sealing a row and checking it add in a batch of 256.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 import plangym_ext
@@ -30,8 +42,78 @@ from plangym_ext.errors import PlangymExtError
 from plangym_ext.registry import find_spec, make_gym
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.states.codec import layers
 from plangym_ext.states.envelope import HEADER
 
+
+class Numbers(gym.Env[Any, Any]):
+    """Numbers, a grid, a list and `np_random`."""
+
+    observation_space = gym.spaces.Box(-1e6, 1e6, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.x, self.grid, self.history = 0.0, np.zeros((8, 8), np.int64), []
+        return np.float32([self.x, 0.0]), {}
+
+    def drawn(self) -> float:
+        return float(self.np_random.random())
+
+    def step(self, action: Any) -> Any:
+        self.x += self.drawn()
+        self.grid[int(self.x) % 8, int(action)] += 1
+        self.history = [*self.history[-20:], self.x]
+        return np.float32([self.x, self.grid[0, 0]]), self.x, False, False, {}
+
+
+class PythonsGenerator(Numbers):
+    """The same, drawing from a `random.Random`."""
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        shown = super().reset(seed=seed)
+        self.random = random.Random(int(self.np_random.integers(2**32)))
+        return shown
+
+    def drawn(self) -> float:
+        return self.random.random()
+
+
+class Crate:
+    """Something on the floor of a warehouse."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.at, self.held_by = number, (number, 0), None
+
+
+class Warehouse(gym.Env[Any, Any]):
+    """Objects that know one another, rows of a board, positions, a dict."""
+
+    observation_space = gym.spaces.Box(0, 99, (6, 6), np.int64)
+    action_space = gym.spaces.Discrete(4)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.crates = [Crate(number) for number in range(8)]
+        self.by_number = {crate.number: crate for crate in self.crates}
+        self.board, self.at = [[0] * 6 for _ in range(6)], [0, 0]
+        self.path = [(0, step) for step in range(9)]
+        return np.array(self.board), {}
+
+    def step(self, action: Any) -> Any:
+        move = int(action)
+        self.at[move % 2] = (self.at[move % 2] + 1) % 6
+        self.board[self.at[0]][self.at[1]] = move
+        self.path = [(self.at[0], self.at[1]), *self.path[:-1]]
+        self.crates[move].at = (move, self.at[1])
+        return np.array(self.board), 0.0, False, False, {}
+
+
+OWN: dict[str, type[gym.Env[Any, Any]]] = {
+    "numbers and a grid": Numbers,
+    "with a random.Random": PythonsGenerator,
+    "objects of a warehouse": Warehouse,
+}
 ENVS = [
     *("CartPole-v1", "Pendulum-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0"),
     *("FrozenLake-v1", "CliffWalking-v1", "Taxi-v4", "Blackjack-v1"),
@@ -42,11 +124,16 @@ ENVS = [
     *("LunarLander-v3", "BipedalWalker-v3", "CarRacing-v3"),
     *("MiniGrid-DoorKey-5x5-v0", "highway-v0", "parking-v0"),
     *("plangym_ext/Sokoban-v0", "plangym_ext/NarrowPath-v0", "plangym_ext/ChainMDP-v0"),
+    *("MiniGrid-FourRooms-v0", "MinAtar/Breakout-v1", "MinAtar/Asterix-v1"),
+    *("flappy_bird_gymnasium:FlappyBird-v0", "tetris_gymnasium.envs:tetris_gymnasium/Tetris"),
+    *OWN,
 ]
 _DEPTH = 30  # steps played before anything is timed
 _BATCH = 256  # rows that share one seal and one check
 _LEAST_ROUNDS = 20
 _NOTHING = "nothing"
+_ROWS = 64  # of a batch beside as many deep copies
+_LEAST_TURNS = 5
 
 Timed = dict[str, Callable[[], Any]]
 
@@ -153,9 +240,39 @@ def envelope_cost(env: GymEnv, state: np.ndarray) -> float:
     return round(sum(fastest([(lambda: None, timed)], 0.1).values()) / _BATCH, 2)
 
 
+def beside_deepcopy(env: GymEnv, seconds: float) -> dict[str, float]:
+    """Microseconds of processor time of a row of a batch, and of a deep copy and a step."""
+    bare = env.gym_env
+    action = env.sample_action()
+    state = env.get_state()
+    states = np.stack([state] * _ROWS)
+    actions = np.stack([np.asarray(action)] * _ROWS)
+    ways: Timed = {"row": lambda: env.step_batch(actions, states)}
+    if not any(isinstance(layer, gym.utils.EzPickle) for layer in layers(bare)):
+        ways["deepcopy"] = lambda: copy.deepcopy(kept).step(action)
+        try:
+            # Where the rows begin: they leave the env elsewhere, and not all steps cost the same.
+            kept = copy.deepcopy(bare)
+            ways["deepcopy"]()
+        except Exception:  # whatever the simulator's own copying raises
+            del ways["deepcopy"]
+    calls = {"row": 1, "deepcopy": _ROWS}
+    best: dict[str, float] = {}
+    deadline, rounds = time.perf_counter() + seconds, 0
+    while rounds < _LEAST_TURNS or time.perf_counter() < deadline:
+        rounds += 1
+        for name, way in ways.items():
+            begun = time.process_time()
+            for _ in range(calls[name]):
+                way()
+            taken = time.process_time() - begun
+            best[name] = min(best.get(name, taken), taken)
+    return {name: round(taken * 1e6 / _ROWS, 1) for name, taken in best.items()}
+
+
 def measure(name: str, seconds: float) -> dict[str, Any]:
     """One row of the table."""
-    with plangym_ext.make(name, backend="serial") as env:
+    with plangym_ext.make(OWN.get(name, name), backend="serial") as env:
         assert isinstance(env, GymEnv)
         env.reset(seed=0)
         step = stepper(env.gym_env)
@@ -180,13 +297,15 @@ def measure(name: str, seconds: float) -> dict[str, Any]:
             "width": env.state_width,
             **fastest(groups, seconds),
             "envelope": envelope_cost(env, state),
+            **beside_deepcopy(env, seconds),
+            "date": time.strftime("%Y-%m-%d"),
         }
 
 
 def print_table(results: dict[str, Any]) -> None:
     """All rows, microseconds."""
     columns = ["get", "set", "envelope", "own get", "own set", "plangym get", "plangym set"]
-    columns += ["get_state", "set_state", "step"]
+    columns += ["get_state", "set_state", "step", "row", "deepcopy"]
     heads = "".join(f"{column:>12}" for column in columns)
     print(f"{'env':26} {'way':9} {'exact':5} {'bytes':>7}{heads}")
     for name, row in results.items():
@@ -198,11 +317,36 @@ def print_table(results: dict[str, Any]) -> None:
         print(f"{name:26} {row['method']:9} {exact:5} {row['width']:7}{cells}")
 
 
+def section(results: dict[str, Any]) -> str:
+    """The section of the page, in Markdown."""
+    rows = {name: row for name, row in results.items() if "deepcopy" in row}
+    dates = sorted({row["date"] for row in rows.values()})
+    lines = [
+        "## Beside deepcopy",
+        "",
+        "Microseconds of processor time for the next state from a kept one, of envs that Python",
+        f"can copy: a row of `step_batch` ({_ROWS} rows in a call, one process) and",
+        "`copy.deepcopy(env).step(action)`, in turn, the least of many rounds.",
+        f"Measured {' to '.join(dict.fromkeys((dates[0], dates[-1])))}.",
+        "",
+        "| env | way | bytes | row | deepcopy and step | ratio |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for name, row in rows.items():
+        ratio = row["row"] / row["deepcopy"]
+        lines.append(
+            f"| {name} | {row['method']} | {row['width']:,} | {row['row']:,.1f} | "
+            f"{row['deepcopy']:,.1f} | {ratio:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--envs", nargs="+", default=ENVS)
     parser.add_argument("--seconds", type=float, default=3.0, help="for each env")
     parser.add_argument("--out", type=Path, default=Path("runs/states.json"))
+    parser.add_argument("--page", type=Path, help="file for the section beside deepcopy")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(options.out.read_text()) if options.out.exists() else {}
@@ -214,11 +358,13 @@ def main() -> None:
         line.update(f"measuring {name}", force=True)
         try:
             results[name] = measure(name, options.seconds)
-        except (PlangymExtError, ImportError) as error:
+        except (PlangymExtError, ImportError, gym.error.Error) as error:
             results[name] = {"error": str(error).splitlines()[0]}
         write_json(options.out, {"version": plangym_ext.__version__, "results": results})
     line.end("done")
     print_table({name: results[name] for name in options.envs})
+    if options.page:
+        options.page.write_text(section({name: results[name] for name in options.envs}))
 
 
 if __name__ == "__main__":

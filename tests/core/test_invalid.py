@@ -133,9 +133,17 @@ def test_finite_numbers_out_of_bounds_are_refused_on_demand(made, action, match)
 def test_finite_numbers_out_of_bounds_pass_unless_asked_otherwise(policy):
     with GymEnv(Wild, invalid=policy) as env:
         states = np.stack([env.reset(seed=0)[0]] * 3)
+        found = env.step_batch(np.array([FINE, FAR]), states[:2])
+        assert found.obs["bound"][1].tolist() == [0, 1.5]
+        # Of a Discrete space there are no numbers beside.
+        if policy == "raise":
+            with pytest.raises(InvalidObservation, match=r"\['count'\].*Discrete\(5\); got 5"):
+                env.step_batch(np.array([FINE, FAR, COUNT]), states)
+            return
         found = env.step_batch(np.array([FINE, FAR, COUNT]), states)
-    assert found.obs["bound"][1].tolist() == [0, 1.5]
     assert found.obs["count"].tolist() == [1, 1, 5]
+    if policy == "mark":
+        assert found.infos["invalid"].tolist() == [False, False, True]
 
 
 def test_reward_within_a_rollout_is_looked_at(made):
@@ -198,3 +206,39 @@ def test_wrong_settings():
     with pytest.raises(ValueError, match="info field 'invalid' of its own"):
         GymEnv(Marked, invalid="mark")
     GymEnv(Marked, invalid="off").close()
+
+
+@pytest.mark.parametrize("options", [{"n_workers": 0}, {"n_workers": 1}], ids=str)
+@pytest.mark.parametrize(
+    ("space", "wrong"),
+    [
+        (gym.spaces.Discrete(5), 7),
+        (gym.spaces.Discrete(5, start=1), 0),
+        (gym.spaces.MultiDiscrete([3, 2]), np.array([1, 2])),
+        (gym.spaces.MultiBinary(2), np.array([0, 2], np.int8)),
+    ],
+    ids=str,
+)
+def test_elements_that_a_discrete_space_does_not_have_are_refused(space, wrong, options):
+    class Counts(gym.Env):
+        observation_space = space
+        action_space = gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.t = 0
+            return space.sample(), {}
+
+        def step(self, action):
+            self.t += 1
+            return wrong if action else space.sample() * 0 + 1, 0.0, False, False, {}
+
+    with plangym_ext.make(Counts, check=False, **options) as env:
+        state, *_ = env.reset(seed=0)
+        env.step_batch([0, 0], np.stack([state, state]))
+        with pytest.raises(InvalidObservation, match="within the bounds of"):
+            env.step_batch([0, 1], np.stack([state, state]))
+    with plangym_ext.make_vec(Counts, 2, state="off", **options) as venv:
+        venv.reset(seed=0)
+        with pytest.raises(InvalidObservation, match=r"sub-env 1: .*within the bounds of"):
+            venv.step(np.array([0, 1]))

@@ -8,6 +8,7 @@ import sys
 import time
 import types
 
+import numpy as np
 import pytest
 from numba.core import event
 
@@ -81,6 +82,39 @@ def test_what_nothing_has_read_for_long_is_removed_when_something_is_added(run, 
     assert run() == (2.0, True)
 
 
+def test_a_damaged_function_is_passed_over_and_made_again(run, tmp_path):
+    """Machine code of which a bit is wrong would run; of a pickle anything could come."""
+    run()
+    (path,) = tmp_path.glob("*-difference-*.nbc")
+    whole = path.read_bytes()
+    for place in (0, 30, 60, len(whole) // 3, len(whole) // 2, len(whole) - 1):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        for content in (bytes(damaged), whole[:place]):
+            path.write_bytes(content)
+            assert run() == (2.0, True)
+            assert run() == (2.0, False)
+    assert all(one.suffix == ".nbc" for one in tmp_path.iterdir())
+
+
+def test_what_other_users_may_have_written_is_passed_over(run, tmp_path):
+    run()
+    (path,) = tmp_path.glob("*-difference-*.nbc")
+    path.chmod(0o666)
+    assert run() == (2.0, True)
+    if os.getuid() == 0:
+        os.chown(path, 12345, 12345)
+        assert run() == (2.0, True)
+
+
+def test_what_a_process_that_was_killed_has_begun_is_removed(run, tmp_path):
+    left = tmp_path / f".difference-{'0' * 32}.nbc.partial"
+    left.touch()
+    os.utime(left, (1, 1))
+    run()
+    assert not left.exists()
+
+
 def test_without_a_folder_to_keep_it_a_kernel_is_compiled(run, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "below"))
     (tmp_path / "file").write_text("no folder")
@@ -106,3 +140,21 @@ def test_constants_of_other_modules_and_of_inner_functions_count(monkeypatch):
     assert digest(SCALE=2.0, OFFSET=1) == first
     assert digest(SCALE=3.0, OFFSET=1) != first
     assert digest(SCALE=2.0, OFFSET=2) != first
+
+
+@pytest.mark.parametrize("place", ["global", "default"])
+def test_every_number_of_a_long_array_within_a_tuple_counts(place):
+    def digest(table):
+        names = {"TABLES": (1, table)}
+        given = "TABLES" if place == "default" else "None"
+        exec(f"def f(x, known={given}): return TABLES[1][x]", names)
+        found = hashlib.blake2b()
+        hash_function(names["f"], found, set())
+        return found.hexdigest()
+
+    table = np.zeros(5_000)
+    other = table.copy()
+    other[2_500] = 1.0
+    assert repr((1, table)) == repr((1, other))
+    assert digest(table) == digest(table.copy())
+    assert digest(table) != digest(other)

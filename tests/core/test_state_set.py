@@ -79,7 +79,7 @@ def test_what_others_wrote_is_refused_without_running_anything(cartpole, tmp_pat
         with pytest.raises(DamagedState, match=r"obs0 must be \(3, 4\) float32"):
             StateSet.load(path, env)
     np.savez(path, obs0=starts.obs, to_go=np.zeros(2), **content)
-    with pytest.raises(DamagedState, match=r"s\.npz: .* lengths \[2, 3\]"):
+    with pytest.raises(DamagedState, match=r"s\.npz: to_go must be \(3,\) float64"):
         StateSet.load(path, env)
     starts.save(path, env)
     with plangym_ext.make("Pendulum-v1") as other, pytest.raises(ForeignState):

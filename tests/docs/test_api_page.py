@@ -7,7 +7,13 @@ import re
 
 import pytest
 
-PACKAGES = ("plangym_ext", "plangym_ext.planners", "plangym_ext.learn", "plangym_ext.explore")
+PACKAGES = (
+    "plangym_ext",
+    "plangym_ext.planners",
+    "plangym_ext.learn",
+    "plangym_ext.explore",
+    "plangym_ext.run",
+)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

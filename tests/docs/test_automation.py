@@ -37,31 +37,62 @@ def test_the_first_installs_with_constraints_and_runs_the_main_job(readme_comman
     assert "--video" in first
 
 
-def test_figures_beside_others_are_those_of_the_benchmarks(root):
-    readme, measured = ((root / name).read_text() for name in ("README.md", "docs/benchmarks.md"))
-    rows = [line.split("|")[4] for line in readme.splitlines() if line.startswith("| [")]
-    said = re.findall(r"(?:: \**|steps/s, .*` )(\d[\d.,]*\d)", "\n".join(rows))
-    assert len(rows) == 5
-    assert len(said) == 11
-    for figure in said:
-        assert f"| {figure} |" in measured or f"| {figure}\n" in measured, figure
+@pytest.fixture
+def summary(root, monkeypatch):
+    """Return the program that writes the ratios of the pages of benchmarks."""
+    monkeypatch.syspath_prepend(str(root / "tests" / "benchmarks"))
+    return importlib.import_module("summary")
 
 
-def test_what_the_first_command_is_said_to_score_is_measured(root):
-    readme, measured = ((root / name).read_text() for name in ("README.md", "docs/benchmarks.md"))
-    text = readme.partition("## Run it")[2].partition("```")[0]
-    (said,) = re.findall(r"makes ([\d.,]+) points, where random play makes ([\d.,]+)\n", text)
-    # No other figure of points is on the page: each has to be one of a program.
-    assert readme.count(" points") == 1
-    table = measured.partition("## Rollout-IW in 49 Atari games")[2].partition("\n## ")[0]
-    (row,) = (line for line in table.splitlines() if line.startswith("| MsPacman | 307"))
-    random, *_, planned, _ = (cell.strip(" *").split("*")[0] for cell in row.split("|")[2:-1])
-    assert said == (planned, random)
+def test_the_figures_of_the_readme_are_those_of_the_newest_sections(root, summary):
+    """If not: `python tests/benchmarks/summary.py`."""
+    text = (root / "README.md").read_text()
+    assert text == summary.readme(root / "docs" / "benchmarks.md", text)
+    # There are no others: each has to be one of a program, with its commit.
+    told, begin, rest = text.partition("<!-- begin figures")
+    assert begin
+    told += rest.partition("<!-- end figures -->")[2]
+    told = re.sub(r"^```.*?^```$", "", told, flags=re.S | re.M)
+    numbers = set(re.findall(r"\d[\d.,]*\d", told)) - {
+        "25",
+        "200",
+        "16",
+    }  # planners, moves, searches
+    assert numbers == {"0.1", "3.11", "3.13", "312", "313"}  # versions
+
+
+def test_the_page_of_ratios_is_that_of_the_sections(root, summary):
+    """If not: `python tests/benchmarks/summary.py`."""
+    page = root / "docs" / "benchmarks.md"
+    assert page.read_text() == summary.summary(page)
+
+
+def test_a_figure_that_is_measured_anew_has_to_be_told_anew(root, summary, tmp_path):
+    for path in (root / "docs").glob("benchmarks*.md"):
+        (tmp_path / path.name).write_text(path.read_text())
+    page, text = tmp_path / "benchmarks.md", (root / "README.md").read_text()
+    assert text == summary.readme(page, text)
+    changed = tmp_path / "benchmarks_stepping.md"
+    old = "| EnvPool | 7.92 |"
+    assert old in changed.read_text()
+    changed.write_text(changed.read_text().replace(old, "| EnvPool | 6.5 |"))
+    assert text != summary.readme(page, text)
+    assert page.read_text() != summary.summary(page)
+
+
+def test_every_section_says_which_code_was_measured(root, summary):
+    page = root / "docs" / "benchmarks.md"
+    for names in summary.PAGES.values():
+        for name in names:
+            text = summary.section_text(page, name)
+            assert re.match(r"## .*\n\nNewest figures: commit `[0-9a-f]{8}`, 20", text), name
 
 
 def test_the_picture_of_ratios_is_that_of_the_table(root):
     """If not: `python tests/benchmarks/ratios.py`."""
-    page, picture = (root / "docs" / name for name in ("benchmarks.md", "_static/ratios.svg"))
+    page, picture = (
+        root / "docs" / name for name in ("benchmarks_stepping.md", "_static/ratios.svg")
+    )
     said = re.search(r"<dc:description>(.*?)</dc:description>", picture.read_text(), re.S)[1]
     drawn = json.loads(html.unescape(said))
     table = page.read_text().partition("## Ratios")[2].partition("\n## ")[0]

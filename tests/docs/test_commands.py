@@ -37,7 +37,9 @@ REDUCED: dict[str, str] = {
     "explore.py": "--only memory --frames 6400 --rows 16",
     "first_plans.py": "--only cem --backends kernel --rounds 1",
     "forge.py": "--count 10",
+    "forged.py": "--rows 20 --files 20 --only Maze states",
     "forked.py": "--quick --only CartPole --seeds 0",
+    "hidden_state.py": "--only ModuleDict --steps 200 --bound 5",
     "kills.py": "--kills 3 --envs cartpole",
     "learners.py": "--only sac_halfcheetah --rounds 1",
     "learn.py": "--only cartpole --seeds 0 --slice 1",
@@ -63,6 +65,7 @@ REDUCED: dict[str, str] = {
     "training.py": "--quick --only ppo_cartpole --seeds 0 --who ours",
     "updates_from_replay.py": "--only sac --who ours --rounds 1 --seconds 0.1",
     "updates.py": "--only A2C --rounds 1 --seconds 0.02",
+    "summary.py": "",
     "vector.py": "--only CartPole --rounds 1 --seconds 0.02 --stop-after 1",
     "vector_kills.py": "--kills 3 --envs cartpole",
 }
@@ -232,9 +235,15 @@ def folder(tmp_path_factory):
     (found / "tests").symlink_to(ROOT / "tests")
     # Programs write their tables into pages: what a reduced run finds is not for the checkout's.
     shutil.copytree(ROOT / "docs", found / "docs", ignore=shutil.ignore_patterns("_build"))
+    for copied in ("README.md", "docs/examples/own_planner.py"):
+        shutil.copy(ROOT / copied, found)
     (found / "my_package").mkdir()
     (found / "my_package" / "envs.py").write_text(OWN_ENVS)
     (found / "my_package" / "agents.py").write_text(OWN_AGENTS)
+    # What `doctor --all` tries is in this environment, and installed in no other.
+    (found / "here.toml").write_text("[here.packages.gymnasium]\nenvs = ['CartPole-v1']\n")
+    (found / "runs/certificates/venvs").mkdir(parents=True)
+    (found / "runs/certificates/venvs/here").symlink_to(sys.prefix)
     shown = (fence for fence in read_fences(ROOT / "docs/learning.md") if fence.tag == "toml")
     (found / "mine.toml").write_text(next(shown).code)
     return found
@@ -248,8 +257,10 @@ def reduced(command: Command) -> list[str]:
         if len(cli) == 1:  # the text names the command
             return [*run, cli[0], "--help"]
         less = [] if "--help" in cli else REDUCED_CLI[cli[0]].split()
+        if "--all" in cli:
+            less += ["--list", "here.toml"]
         if cli[0] == "watch":  # ends with Ctrl-C alone
-            run = ["timeout", "--preserve-status", "-s", "INT", "10", *run]
+            run = ["timeout", "--preserve-status", "-s", "INT", "20", *run]
         return [*run, *filled_in(cli, PLACEHOLDERS), *less]
     start = command.words.index(f"tests/benchmarks/{program}")
     path = PATHS.get(program, sys.executable)

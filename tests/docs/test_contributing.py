@@ -6,19 +6,11 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from flows import Hop, Size, calls_of, code_lines, read_flows, size_of, source_of, words_of
+from flows import Hop, calls_of, code_lines, read_bounds, read_flows, size_of, source_of, words_of
 
 import plangym_ext
 
 FLOWS = read_flows()
-#: Most hops, files and lines of code of a flow.
-BOUNDS: dict[str, Size] = {
-    "step_batch": Size(hops=17, files=7, lines=300),
-    "vector step": Size(hops=26, files=9, lines=325),
-    "search": Size(hops=28, files=9, lines=420),
-    "training round": Size(hops=18, files=8, lines=230),
-    "fragment": Size(hops=17, files=7, lines=200),
-}
 
 
 def step_batch(stack: ExitStack):
@@ -57,7 +49,8 @@ def training_round(stack: ExitStack, folder):
     from plangym_ext.run.training.runner import Runner
 
     # Every round has an episode to learn from, and an evaluation.
-    changed = {"env": {"max_steps": 4}, "evaluation": {"every": 1}, "updates": 1}
+    changed = {"env": {"max_steps": 4}, "evaluation": {"every": 1}}
+    changed |= {"algorithm": {"updates_per_round": 1}}
     runner = stack.enter_context(Runner(small(changed), folder))
     runner._run_round()  # imports what it needs
     return runner._run_round
@@ -127,10 +120,108 @@ def check_order(flow, hops, calls):
     assert not skipped, f"{flow}: called by no other hop, but by these"
 
 
-@pytest.mark.parametrize("flow", BOUNDS)
-def test_a_flow_is_read_in_few_functions_files_and_lines(flow):
-    size, most = size_of(FLOWS[flow]), BOUNDS[flow]
-    assert all(here <= there for here, there in zip(size, most, strict=True)), f"{size}, {most}"
+# What runs -------------------------------------------------------------------
+
+BOUNDS = read_bounds()
+
+
+def steady(call, *args):
+    """Return a call that has been made three times."""
+    for _ in range(3):
+        call(*args)
+    return lambda: call(*args)
+
+
+def batch_on(stack, *args, **options):
+    env = stack.enter_context(plangym_ext.make("CartPole-v1", *args, **options))
+    state, _, _ = env.reset(seed=0)
+    return steady(env.step_batch, np.arange(64) % 2, np.repeat(state[None], 64, axis=0))
+
+
+def vector_on(stack, **options):
+    venv = plangym_ext.make_vec("CartPole-v1", 8, **options)
+    stack.callback(venv.close)
+    venv.reset(seed=0)
+    return steady(venv.step, np.zeros(8, np.int64))
+
+
+def search_on_kernel(stack):
+    from plangym_ext.planners import MCTS
+
+    env = stack.enter_context(plangym_ext.make("CartPole-v1"))
+    state, obs, _ = env.reset(seed=0)
+    planner = MCTS(num_simulations=4)
+    return steady(lambda: planner.plan(env, state, obs=obs, rng=0))
+
+
+def runner_of(stack, folder, preset, changed):
+    pytest.importorskip("torch")
+    from plangym_ext.run.settings.compose import compose
+    from plangym_ext.run.training.runner import Runner
+
+    common = {
+        "collector": {"num_envs": 4, "moves": 12},
+        "evaluation": {"every": 0},
+        "rounds": 9,
+        "checkpoint_every": 0,
+    }
+    return stack.enter_context(Runner(compose([preset, common, changed]), folder))
+
+
+def planner_round(stack, folder):
+    learns = {"updates_per_round": 1, "learning_starts": 16, "batch_size": 16}
+    changed = {"algorithm": learns, "evaluation": {"stop_at": None}}
+    return steady(runner_of(stack, folder, "cartpole", changed)._run_round)
+
+
+def ppo(stack, folder):
+    changed = {"algorithm": {"epochs": 1, "batch_size": 24}}
+    runner = runner_of(stack, folder, "ppo_cartpole", changed)
+    for _ in range(3):
+        runner._run_round()
+    return runner.sampler, runner.algorithm
+
+
+def ppo_fragment(stack, folder):
+    sampler, algorithm = ppo(stack, folder)
+    return lambda: sampler.collect(12, algorithm.updates)
+
+
+def ppo_learning(stack, folder):
+    sampler, algorithm = ppo(stack, folder)
+    found = sampler.collect(12, algorithm.updates)
+    return lambda: (algorithm.take(found), algorithm.train())
+
+
+RUNNING = {
+    "step_batch, two workers": lambda stack, _: batch_on(stack, n_workers=2),
+    "step_batch, kernel": lambda stack, _: batch_on(stack),
+    "make_vec(...).step, two workers": lambda stack, _: vector_on(stack, n_workers=2),
+    "make_vec(...).step, kernel": lambda stack, _: vector_on(stack),
+    "MCTS.plan with an evaluator": lambda stack, _: steady(search(stack)),
+    "MCTS.plan, kernel": lambda stack, _: search_on_kernel(stack),
+    "a training round with a planner": planner_round,
+    "PPO, one fragment": ppo_fragment,
+    "PPO, take and train one epoch": ppo_learning,
+}
+
+
+def test_every_bound_of_the_page_is_of_a_call():
+    assert list(BOUNDS) == list(RUNNING)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNNING)
+def test_no_more_runs_in_a_call_than_the_page_says(name, tmp_path):
+    most = BOUNDS[name]
+    with ExitStack() as stack:
+        call = RUNNING[name](stack, tmp_path / "run")
+        # On a busy machine, a call may wait for workers on a longer way than a steady one.
+        for _ in range(10):
+            size = size_of(call)
+            if within := all(here <= there for here, there in zip(size, most, strict=True)):
+                break
+    assert within, f"{size}, {most}"
 
 
 # The tools above, on flows that are wrong ------------------------------------

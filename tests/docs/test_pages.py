@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -84,7 +85,9 @@ def test_links_of_built_pages_that_lead_nowhere_are_told(tmp_path, capsys):
     ]
 
 
-def test_command_lines_on_the_page_parse(page, fences, capsys):
+def test_command_lines_on_the_page_parse(page, fences, capsys, root, monkeypatch):
+    monkeypatch.chdir(root / "docs" / "examples")  # where planners of one's own are found
+    monkeypatch.setattr(sys, "path", [*sys.path])
     cli = pytest.importorskip("plangym_ext.run.cli", reason="no command line yet")
     for fence in fences(page):
         if fence.tag != "console":

@@ -226,6 +226,9 @@ def test_a_step_of_ones_own_is_played_in_full():
     with GymEnv(lambda: gym.wrappers.TimeLimit(Tired(), 60)) as env:
         report = plangym_ext.check_env(env, num_steps=20)
         assert report.exact, report
+        # Copies were checked: the env itself has yet to play.
+        env.reset(seed=0)
+        env.step(env.sample_action())
         assert env.gym_env.unwrapped.fatigue > 0.0
 
 

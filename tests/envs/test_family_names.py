@@ -34,8 +34,9 @@ def test_what_to_install_is_said(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["SuperMarioBros-v0", "SuperMarioBros-1-1-v3"])
-def test_mario_is_refused_with_the_reason(name):
-    with pytest.raises(UnknownName, match=rf"{name}: not supported.*numpy 2.*retro/Super"):
+def test_mario_says_which_packages_it_needs(monkeypatch, name):
+    monkeypatch.setitem(sys.modules, "gym_super_mario_bros", None)
+    with pytest.raises(MissingExtra, match=rf"{name}: needs gym-super-mario-bros 9.*retro/Super"):
         plangym_ext.make(name)
 
 

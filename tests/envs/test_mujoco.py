@@ -243,7 +243,7 @@ class DrawnMass(gym.Wrapper):
 @pytest.mark.parametrize("make", [Drawn, lambda: DrawnMass(HopperEnv())], ids=["task", "wrapper"])
 def test_model_that_is_drawn_anew_is_left_to_the_next_way(make):
     with plangym_ext.GymEnv(make) as env:
-        assert env.codec.method == "snapshot"
+        assert env.codec.method == "simulator"
         assert plangym_ext.check_env(env, num_steps=10).exact
     with pytest.raises(IncompleteState, match="edited"):
         plangym_ext.GymEnv(make, state="codec")

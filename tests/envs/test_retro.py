@@ -75,8 +75,8 @@ class TestRetro:
         report = plangym_ext.check_env(env, num_steps=60)
         assert report.exact, report
         assert [method for _, method, _ in report.layers] == ["codec"]
-        assert report.instances == 1
-        assert "in the same instance" in str(report)
+        assert report.round_trip.instances == 2
+        assert report.no_second.startswith("OneEnvPerProcess")
 
     def test_states_of_one_game_are_equally_wide(self, env):
         states, *_ = self.play(env, 40)

@@ -30,7 +30,7 @@ def test_colours_count_as_the_eye_sees_them():
 
 def test_fields_of_infos_are_put_in_intervals():
     infos = {"room": np.array([1, 2]), "x": np.array([15, 16]), "y": np.array([-1.0, 0.5])}
-    found = InfoCells.of("room", x=8, y=1)(None, infos)
+    found = InfoCells.of("room", x=8, y=1)(np.zeros((2, 1)), infos)
     assert found.tolist() == [[1, 1, -1], [2, 2, 0]]
     assert found.dtype == np.int64
 
@@ -60,7 +60,7 @@ def test_a_name_of_no_cells_is_refused(text):
 
 def test_what_does_not_fit_the_env_is_refused():
     with pytest.raises(InvalidOption, match=r"no numeric field 'room'; they have lives"):
-        InfoCells.of("room")(None, {"lives": np.array([3])})
+        InfoCells.of("room")(np.zeros((1, 1)), {"lives": np.array([3])})
     with pytest.raises(InvalidOption, match=r"must be screens.*got \[2, 4\] float64"):
         FrameCells()(np.zeros((2, 4)), {})
     with pytest.raises(InvalidOption, match="hold no numbers"):

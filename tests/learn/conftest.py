@@ -5,6 +5,5 @@ import importlib.util
 # The extra `test` brings torch; without it what needs none is tested.
 if importlib.util.find_spec("torch") is None:
     collect_ignore = [
-        f"test_{name}.py"
-        for name in ("distributions", "evaluator", "network_policy", "networks", "trainers")
+        f"test_{name}.py" for name in ("distributions", "evaluator", "network_policy", "networks")
     ]

@@ -232,7 +232,7 @@ def test_nature_has_the_numbers_of_the_paper():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"recurrent": "lstn"}, "recurrent must be one of .*; got 'lstn'; did you mean 'lstm'"),
+        ({"recurrent": "lstn"}, "recurrent must be one of .*; got 'lstn'.*did you mean 'lstm'"),
         ({"init": "ortho"}, "did you mean 'orthogonal'"),
         ({"clip_obs": -1.0}, "clip_obs must be a positive number; got -1.0"),
         ({"initial_log_std": math.inf}, r"initial_log_std must be in \[-5, 2\], .*; got inf"),

@@ -118,10 +118,11 @@ def test_a_planner_plays_the_envs_of_a_vector_env():
     with plangym_ext.make("CartPole-v1") as model:
         venv = plangym_ext.make_vec("CartPole-v1", 3, autoreset_mode="same_step")
         try:
-            agent = PlannerAgent(MCTS(8), model, venv)
+            agent = PlannerAgent(MCTS(8), model)
             noise = GeneratorNoise(np.random.default_rng(0).spawn(3))
             check_agent(agent, venv, 3, noise)
             obs, _ = venv.reset(seed=0)
+            agent.visit(venv.get_states())
             acted = agent.step(first_inputs(obs, venv.single_action_space, 3, noise=noise), None)
             assert acted.info["model_steps"].min() > 0
             assert acted.info["weights"].shape == (3, 2)
@@ -131,6 +132,7 @@ def test_a_planner_plays_the_envs_of_a_vector_env():
             plans = MCTS(8).plan_batch(model, venv.get_states(), rngs=rngs, obs=obs)
             first = np.ones(3, bool)
             noise = GeneratorNoise(np.random.default_rng(1).spawn(3))
+            agent.visit(venv.get_states())
             acted = agent.step(Inputs(obs, None, None, first, noise), None)
             assert acted.action.tolist() == [plan.action for plan in plans]
             np.testing.assert_allclose(
@@ -149,7 +151,7 @@ def planner_venv(num):
 def test_a_planner_is_evaluated_in_its_own_states_however_many_envs_there_are(num_envs, count):
     with plangym_ext.make("CartPole-v1") as model:
         venv = planner_venv(num_envs)
-        agent = PlannerAgent(MCTS(16, keep_tree=True), model, venv)
+        agent = PlannerAgent(MCTS(16, keep_tree=True), model)
         with EvaluationSampler(venv, agent, count, seed=0, max_steps=60) as sampler:
             assert sampler.evaluate().episodes["length"].tolist() == [60] * count
 
@@ -161,7 +163,7 @@ def test_a_sampler_with_a_planner_goes_on_bit_for_bit(planner):
 
         def begun():
             venv = plangym_ext.make_vec(name, 2, autoreset_mode="same_step")
-            return SerialSampler(venv, PlannerAgent(copy.deepcopy(planner), model, venv), 4)
+            return SerialSampler(venv, PlannerAgent(copy.deepcopy(planner), model), 4)
 
         with begun() as sampler:
             sampler.collect()
@@ -179,8 +181,10 @@ def test_some_rows_of_a_vector_env_are_not_planned_for():
             obs, _ = venv.reset(seed=0)
             noise = GeneratorNoise(np.random.default_rng(0).spawn(2))
             inputs = first_inputs(obs[:2], venv.single_action_space, 2, noise=noise)
+            agent = PlannerAgent(MCTS(8), model)
+            agent.visit(venv.get_states())
             with pytest.raises(InvalidOption, match=r"all 3 rows of its vector env .* for 2"):
-                PlannerAgent(MCTS(8), model, venv).step(inputs, None)
+                agent.step(inputs, None)
         finally:
             venv.close()
 

@@ -7,15 +7,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import gymnasium as gym  # noqa: E402
 from gymnasium import spaces  # noqa: E402
 
+from plangym_ext import make_vec  # noqa: E402
 from plangym_ext.errors import InvalidOption  # noqa: E402
 from plangym_ext.learn import (  # noqa: E402
     PPO,
     ActorCriticAgent,
     AgentConfig,
+    Inputs,
+    NetworkEvaluator,
+    NetworkOutput,
     PolicyAgent,
     QAgent,
+    SerialSampler,
     make_agent_network,
 )
 from plangym_ext.learn.networks.agent_network import AgentNetwork  # noqa: E402
@@ -57,3 +63,86 @@ def test_what_cannot_be_asked_is_refused(made, message):
 
 def test_a_network_of_ones_own_can_be_played():
     assert ActorCriticAgent(Own()).network.inputs_used == ("obs",)
+
+
+class Lazy(Own):
+    """Whose first layer has its size when it is called first."""
+
+    observation_space = action_space = None
+
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.LazyLinear(2)
+
+    def forward(self, inputs, carry=None):
+        logits = self.body(inputs.obs)
+        return NetworkOutput(logits, logits[..., 0], None), None
+
+
+class Late(Lazy):
+    """Makes its first layer when it is called first."""
+
+    def __init__(self):
+        Own.__init__(self)
+        self.body = None
+        self.bias = torch.nn.Parameter(torch.zeros(2))
+
+    def forward(self, inputs, carry=None):
+        if self.body is None:
+            self.body = torch.nn.Linear(3, 2)
+        logits = self.body(inputs.obs) + self.bias
+        return NetworkOutput(logits, logits[..., 0], None), None
+
+
+@pytest.mark.parametrize("made", [ActorCriticAgent, PPO, NetworkEvaluator])
+def test_weights_without_a_size_are_refused(made):
+    with pytest.raises(InvalidOption, match=r"body.weight is of a lazy layer.*Call the network"):
+        made(Lazy())
+    network = Lazy()
+    network(example_inputs())
+    assert made(network)
+
+
+def example_inputs():
+    return Inputs(torch.zeros(2, 3), None, None, torch.zeros(2, dtype=torch.bool))
+
+
+def test_weights_that_no_optimiser_knows_are_refused():
+    network = Late()
+    agent, algorithm = ActorCriticAgent(network), PPO(network)
+    venv = make_vec(OneStep, 2, autoreset_mode="same_step")
+    with SerialSampler(venv, agent, 8) as sampler:
+        algorithm.take(sampler.collect())
+        with pytest.raises(InvalidOption, match=r"PPO: .*body.weight, body.bias came or went"):
+            algorithm.train()
+
+
+class OneStep(gym.Env):
+    """An episode of one step, of an action whose bounds are those of float32."""
+
+    observation_space = spaces.Box(-1, 1, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        assert np.all(np.abs(action) < 100)
+        return np.zeros(3, np.float32), 1.0, True, False, {}
+
+
+class Unbounded(OneStep):
+    action_space = spaces.Box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (2,), np.float32)
+
+
+def test_bounds_of_float32_are_no_bounds():
+    venv = make_vec(Unbounded, 2, autoreset_mode="same_step")
+    room = venv.single_observation_space, venv.single_action_space
+    network = make_agent_network(*room, AgentConfig(hidden=(8,)), seed=0)
+    algorithm = PPO(network)
+    with SerialSampler(venv, ActorCriticAgent(network), 8) as sampler:
+        algorithm.take(sampler.collect())
+        assert np.isfinite(algorithm.train()["train/loss"])
+    with pytest.raises(InvalidOption, match="two finite bounds"):
+        make_agent_network(*room, AgentConfig(hidden=(8,), squash=True), seed=0)

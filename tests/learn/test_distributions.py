@@ -7,6 +7,8 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.distributions.box_units import BoxUnits
 from plangym_ext.learn.distributions.make import distribution_of
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
@@ -128,3 +130,14 @@ def test_gaussian_loss_is_the_log_density():
     assert found == pytest.approx(-math.log(density), rel=1e-6)
     assert one.greedy(np.array([[0.5, 0.0]])).tolist() == [[4.0]]
     assert one.greedy(np.array([[3.0, 0.0]])).tolist() == [[6.0]]
+
+
+def test_the_largest_number_of_a_float_is_no_bound():
+    top = np.finfo(np.float32).max
+    units = BoxUnits(*np.array([[-top, -1, 0], [top, 1, top]], np.float32), np.float32)
+    drawn = np.array([[2.5, 0.5, -3.0]])
+    np.testing.assert_array_equal(units.actions(drawn), drawn)
+    np.testing.assert_array_equal(units.scaled(units.actions(drawn)), drawn)
+    assert units.any_bound
+    with pytest.raises(InvalidOption, match="must have two finite bounds"):
+        units.check_bounded("SAC", "use PPO")

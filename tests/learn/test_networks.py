@@ -165,7 +165,7 @@ def test_the_seed_decides_on_the_weights_and_nothing_else_is_touched():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"kind": "mpl"}, "kind must be one of .*; got 'mpl'; did you mean 'mlp'"),
+        ({"kind": "mpl"}, "kind must be one of .*; got 'mpl'.*did you mean 'mlp'"),
         ({"heads": ("policy", "vlaue")}, "did you mean 'value'"),
         ({"heads": ()}, "at least one"),
         ({"hidden": (64, 0)}, r"widths of at least 1; got \(64, 0\)"),

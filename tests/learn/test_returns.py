@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption, InvalidSamples
+from plangym_ext.learn.compiled.policy_losses import standardize
 from plangym_ext.learn.returns import (
     deltas,
     gae,
@@ -147,6 +148,18 @@ def test_normalised_by_the_valid_rows_alone(make):
     np.testing.assert_allclose(column(normalized(make([[0.0], [2.0]]))), [-1, 1], rtol=1e-5)
     agents = normalized(make([[[0.0, 10.0]], [[2.0, 30.0]]]))
     np.testing.assert_allclose(agents[:, 0, :], [[-1, -1], [1, 1]], rtol=1e-5)
+
+
+@LIBRARIES
+def test_a_single_advantage_is_not_brought_to_zero(make):
+    np.testing.assert_array_equal(np.asarray(normalized(make([[3.0]]))), [[3.0]])
+    alone = normalized(make([[3.0], [7.0]]), make([[True], [False]]))
+    np.testing.assert_array_equal(np.asarray(alone), [[3.0], [7.0]])
+    none = normalized(make([[3.0]]), make([[False]]))
+    np.testing.assert_array_equal(np.asarray(none), [[3.0]])
+    compiled = np.array([3.0], np.float32)
+    standardize(compiled, 1e-6)
+    np.testing.assert_array_equal(compiled, [3.0])
 
 
 # Limits and other ways to the same numbers -----------------------------------------------
@@ -377,6 +390,6 @@ def test_a_limit_of_ratios_is_positive_or_none(clip):
 
 def test_an_argument_that_there_is_not_is_named_with_the_closest():
     with pytest.raises(
-        TypeError, match=r"gae: unknown argument 'boostrap'; did you mean 'bootstrap'"
+        TypeError, match=r"gae: unknown argument 'boostrap'.*did you mean 'bootstrap'"
     ):
         gae(REWARD, VALUE, ENDED, gamma=0.9, lam=0.9, boostrap=1.0)

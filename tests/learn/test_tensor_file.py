@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -49,6 +52,34 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path, kept):
     path.write_bytes(data[: kept if isinstance(kept, int) else int(kept * len(data))])
     with pytest.raises(DamagedCheckpoint, match="cut short or altered"):
         tensor_file.load(path)
+
+
+_FULL = """
+import resource, sys
+from pathlib import Path
+import torch
+from plangym_ext.learn import tensor_file
+path = Path(sys.argv[1])
+tensor_file.save(path, {"a": torch.zeros(10)})
+before = path.read_bytes()
+for size in range(0, 40_000, 997):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        tensor_file.save(path, {"a": torch.zeros(5_000), "b": [torch.ones(5_000)]})
+    except OSError as error:
+        assert (error.errno, error.filename) == (27, str(path)), (size, error)
+    else:
+        raise AssertionError(size)
+assert path.read_bytes() == before
+assert [one.name for one in path.parent.iterdir()] == [path.name]
+"""
+
+
+def test_a_disk_that_is_full_at_any_byte_is_told_as_such(tmp_path):
+    """Torch tells an error of its own, "unexpected pos", for what the disk said."""
+    command = [sys.executable, "-P", "-c", _FULL, tmp_path / "checkpoint.pt"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_altered_tensor_is_refused(tmp_path):
@@ -171,3 +202,27 @@ def test_it_is_still_a_file_that_torch_reads(tmp_path):
     assert found["x"].tolist() == [0, 1, 2]
     with zipfile.ZipFile(tmp_path / "a.pt") as archive:
         assert archive.testzip() is None
+
+
+def sealed(path):
+    """Put a right seal on an archive."""
+    data = path.read_bytes()[:-2] + tensor_file._SEAL_BYTES.to_bytes(2, "little")
+    data += tensor_file._SEAL
+    path.write_bytes(data + hashlib.blake2b(data, digest_size=32).digest())
+
+
+def test_a_file_takes_memory_by_its_own_size(tmp_path):
+    path = tmp_path / "a.pt"
+    tensor_file.save(path, {"a": torch.zeros(1).expand(1 << 34)})
+    with pytest.raises(DamagedCheckpoint, match="its tensors would take 68,719,476,736 bytes"):
+        tensor_file.load(path)
+    torch.save({"a": torch.zeros(1 << 24)}, path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    sealed(path)
+    assert path.stat().st_size < 1 << 20
+    with pytest.raises(DamagedCheckpoint, match="it is packed, which torch never does"):
+        tensor_file.load(path)

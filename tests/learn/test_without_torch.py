@@ -29,7 +29,7 @@ print(NetworkConfig().kind, AlphaZeroConfig().policy_target, 'numba' in sys.modu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["make_network", "NetworkEvaluator", "AlphaZeroTrainer"])
+@pytest.mark.parametrize("name", ["make_network", "NetworkEvaluator", "SupervisedLearning"])
 def test_what_needs_torch_says_how_to_get_it(name):
     found = python(f"from plangym_ext.learn import {name}")
     assert found.returncode == 1

@@ -7,7 +7,7 @@ import pytest
 
 from plangym_ext.native.compiled import build
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.states.rng import GeneratorBytes
+from plangym_ext.states.randomness.rng import GeneratorBytes
 
 RANDOM, UNIFORM, INTEGERS, CHOICE = range(4)
 

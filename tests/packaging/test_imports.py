@@ -31,8 +31,6 @@ ALLOWED = {
     "planners": _LOW,
     "explore": _LOW,
     "vector": _LOW | {"workers"},
-    # A former place: names alone.
-    "vectorization": {"vector"},
     "registry": _LOW | _BACKENDS | {"envs", "vector"},
     "vector_registry": _LOW | _BACKENDS | {"vector", "registry"},
     "learn": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS},

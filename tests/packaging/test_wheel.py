@@ -22,7 +22,7 @@ FOLDERS = {
 }
 
 
-_SUFFIXES = (".html", ".json", ".py", ".xml")
+_SUFFIXES = (".html", ".json", ".py", ".toml", ".xml")
 
 
 def clean_env():

@@ -263,6 +263,28 @@ def test_a_way_is_left_where_its_next_action_is_not_allowed(models, planner):
     assert legal[kept.plan(model, state, rng=0, obs=obs, legal=legal).action]
 
 
+@pytest.mark.parametrize("left", [3, 1])
+def test_a_way_is_left_where_there_is_less_time_than_it_takes(models, left):
+    # A chain of four steps to the goal; states count what is left, which is not seen.
+    def step_batch(actions, states):
+        now = np.add(np.ascontiguousarray(states).view(np.int64).reshape(-1, 2), [1, -1])
+        goal, cut = now[:, 0] == 4, now[:, 1] == 0
+        obs = now[:, :1].astype(np.float32)
+        return models.Batch(now.view(np.uint8), obs, goal * 1.0, goal, cut, {})
+
+    model, kept = models.chain(5), BestFirst(state_key="obs")
+    model.step_batch = step_batch
+
+    def plan(at, left):
+        state = np.array([at, left]).view(np.uint8)
+        return kept.plan(model, state, rng=0, obs=np.full(1, at, np.float32))
+
+    assert len(plan(0, 4).actions) == 4
+    found = plan(1, left)
+    assert len(found.actions) == (3 if left == 3 else 1)
+    assert found.budget.model_steps == (0 if left == 3 else 1) * model.action_space.n
+
+
 @pytest.mark.parametrize("planner", [BestFirst, LevinTS, PHS])
 def test_nothing_has_to_be_seen_where_nothing_asks(models, planner):
     model, _ = graph(models, 0)

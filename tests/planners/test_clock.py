@@ -20,8 +20,7 @@ from plangym_ext.core.compiling.progress import LOGGER, compile_seconds
 from plangym_ext.native.compiled import build
 from plangym_ext.planners import CEM, MCTS, Budget, RolloutIW
 from plangym_ext.planners.clock import Clock
-from plangym_ext.run.cli import main
-from plangym_ext.run.compiling_shown import compiling_shown
+from plangym_ext.run.cli import compiling_shown, main
 from plangym_ext.run.progress import ProgressLine
 
 LIMIT = 0.3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import GraphSearch
@@ -24,7 +25,8 @@ def plan_of(model, sims, evaluator=None, start=0, **options):
 
 @pytest.mark.parametrize("run", [backup_walk, backup_walk.py_func], ids=["jit", "python"])
 def test_a_walk_credits_all_but_its_last_node(run):
-    graph = new_graph(3, 1)
+    graph = new_graph(3, 1, 3)
+    graph.edges[:] = range(3)
     graph.reward[:, 0], graph.discount[:, 0] = 1.0, 0.5
     graph.value[:], graph.visits[:] = [0, 10, 20], 1
     run(graph, np.array([0, 1, 2]), np.array([0, 0]), 2, 20.0)
@@ -65,8 +67,8 @@ def test_two_ways_to_a_state_share_its_node(models):
     assert plan.budget.expansions == 4
     assert plan.budget.model_steps == 8
     assert graph.expanded[:5].sum() == 4
-    three = graph.child[graph.child[0, 0], 0]
-    assert (graph.child[graph.child[0, :2], :] == three).all()
+    three = graph.child[graph.edges[graph.child[0, 0]], 0]
+    assert (graph.child[graph.edges[graph.child[0, :2]], :] == three).all()
 
 
 def test_a_graph_of_a_tree_is_a_tree(models):
@@ -205,6 +207,8 @@ def test_a_board_that_was_seen_at_the_limit_is_played_on_from():
     # A walk in thought meets a board where the episode is cut; then the game itself does.
     walk = GraphWalk(10, 2)
     mask, later, now = np.ones(2, bool), np.full(3, 9, np.uint8), np.full(3, 4, np.uint8)
+    walk.start(b"before", np.full(3, 8, np.uint8), mask, np.random.default_rng(0))
+    walk.begin(avoid_loops=True)
     node, _ = walk.node_of(b"board", later, mask, ended=True)
     walk.start(b"board", now, np.ones(2, bool), np.random.default_rng(0))
     assert walk.root == node
@@ -248,7 +252,8 @@ def test_a_board_that_was_first_met_where_the_episode_was_cut_is_gone_on_from(mo
 @pytest.mark.parametrize("run", [walk_on, walk_on.py_func], ids=["jit", "python"])
 def test_a_walk_ends_with_the_edge_that_terminates(run):
     # The edge 0 -> 1 terminates, though node 1 goes on when it is come to otherwise.
-    graph = new_graph(4, 1)
+    graph = new_graph(4, 1, 4)
+    graph.edges[:] = range(4)
     graph.expanded[:2] = True
     graph.child[0, 0], graph.child[1, 0] = 1, 2
     graph.discount[1, 0] = 0.5
@@ -256,3 +261,60 @@ def test_a_walk_ends_with_the_edge_that_terminates(run):
     assert run(graph, 1, True, nodes, actions, 0) == (ENDING, 1)
     graph.discount[0, 0] = 0.5
     assert run(graph, 2, True, nodes, actions, 0) == (FRONTIER, 2)
+
+
+class Corridor:
+    """Fields 0, ..., 3 in a row, seen whole; a state counts steps too, of which there are 4.
+
+    Action 0 goes on, action 1 goes back to field 0; field 3 pays 1 and ends the episode.
+    """
+
+    action_space = Discrete(2)
+
+    def __init__(self, models):
+        self.batch = models.Batch
+
+    def step_batch(self, actions, states):
+        at = np.ascontiguousarray(states).view(np.int64).reshape(-1, 2).copy()
+        at[:, 0], at[:, 1] = np.where(np.asarray(actions) == 0, at[:, 0] + 1, 0), at[:, 1] + 1
+        goal = at[:, 0] == 3
+        return self.batch(at.view(np.uint8), at[:, :1] * 1.0, goal * 1.0, goal, at[:, 1] == 4, {})
+
+    def plan(self, planner, field, count):
+        state = np.array([field, count]).view(np.uint8)
+        return planner.plan(self, state, rng=0, obs=np.full(1, float(field)))
+
+
+@pytest.mark.parametrize("before", [(0, 3), (1, 2), (1, 3), (0, 2), (2, 3)])
+def test_what_was_cut_is_made_anew_for_a_state_with_more_steps_left(models, before):
+    # Known by what is seen, fields that were seen near the limit are gone on from.
+    model, options = Corridor(models), {"state_key": "obs", "rollout_depth": 0, "discount": 0.9}
+    kept = GraphSearch(50, **options)
+    model.plan(kept, *before)
+    found = model.plan(kept, 0, -10)
+    right = model.plan(GraphSearch(50, **options), 0, -10)
+    np.testing.assert_allclose(found.q, right.q)
+    assert found.q[0] == pytest.approx(0.9**2, abs=0.05)
+    # In play time goes on, and what is known is kept: no field is stepped from a second time.
+    assert model.plan(kept, 1, -9).budget.model_steps == 0
+
+
+def test_a_field_met_late_at_first_is_gone_on_from_where_it_is_met_early(models):
+    # 0 -> 1 -> 2 -> 3 -> 4 takes too long, 0 -> 5 -> 3 -> 4 does not; the long way is rated higher.
+    successor = np.array([[1, 5], [2, 2], [3, 3], [4, 4], [4, 4], [3, 3]])
+    model = Corridor(models)
+
+    def step_batch(actions, states):
+        at = np.ascontiguousarray(states).view(np.int64).reshape(-1, 2).copy()
+        at[:, 0], at[:, 1] = successor[at[:, 0], actions], at[:, 1] + 1
+        goal = (at[:, 0] == 4) & (at[:, 1] < 4)
+        over, cut = at[:, 0] == 4, (at[:, 1] == 4) & ~goal
+        return model.batch(at.view(np.uint8), at[:, :1] * 1.0, goal * 1.0, over & goal, cut, {})
+
+    model.step_batch = step_batch
+
+    def evaluator(obs):
+        return None, np.array([0.0, 0.9, 0.9, 0.9, 0.0, 0.1])[obs[:, 0].astype(int)]
+
+    plan = model.plan(GraphSearch(60, state_key="obs", discount=1.0, evaluator=evaluator), 0, 0)
+    assert plan.q[1] == pytest.approx(1.0, abs=0.1)

@@ -44,13 +44,32 @@ def test_simulations_are_halved_by_hand():
 @both(improved_logits)
 def test_missing_values_are_completed_by_the_mix(run):
     tree, out = known([3, 1, 0], [1.0, 0.0, 0.0], [0.5, 0.25, 0.25]), np.empty(3)
-    run(tree, 0, ROOT, SCALE_NONE, 1.0, 0.1, out)
-    # sigma = (1 + 3) * 0.1; v_mix = 0.5 * 1 / 0.75 = 2 / 3 at the root.
+    run(tree, 0, ROOT, 0.0, SCALE_NONE, 1.0, 0.1, out)
+    # sigma = (1 + 3) * 0.1; v_mix = 0.5 * 1 / 0.75 = 2 / 3 at a root without a rating.
     expected = np.log([0.5, 0.25, 0.25]) + 0.4 * np.array([1, 0, 2 / 3])
     np.testing.assert_allclose(out, expected, rtol=1e-6)
+    tree.value[0, ROOT] = -1.0
+    # With one of -1: (-1 + 4 * 2 / 3) / (1 + 4) = 1 / 3.
+    run(tree, 0, ROOT, 1.0, SCALE_NONE, 1.0, 0.1, out)
+    expected = np.log([0.5, 0.25, 0.25]) + 0.4 * np.array([1, 0, 1 / 3])
+    np.testing.assert_allclose(out, expected, rtol=1e-6)
     tree.legal[0, ROOT, 1] = False
-    run(tree, 0, ROOT, SCALE_NONE, 1.0, 0.1, out)
+    run(tree, 0, ROOT, 0.0, SCALE_NONE, 1.0, 0.1, out)
     assert out[1] == -np.inf
+
+
+@pytest.mark.parametrize("evaluator", [True, False], ids=["rated", "unrated"])
+def test_weights_count_what_the_root_was_rated(models, evaluator):
+    # Every action ends the episode and pays 1; the root is rated 0, or nothing rates it.
+    model, options = models.bandit(np.ones(3)), {"value_scale": "none", "c_scale": 0.02}
+    if evaluator:
+        options["evaluator"] = lambda obs: (np.full((len(obs), 3), 1 / 3), np.zeros(len(obs)))
+    planner = MCTS(1, selection="gumbel", rollout_depth=0, **options)
+    plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1))
+    # (33): (0 + 1 * 1) / (1 + 1) for what was not tried, or the mean 1 alone; (8): 51 * 0.02.
+    q = np.where(plan.visits > 0, 1.0, 0.5 if evaluator else 1.0)
+    weights = np.exp(51 * 0.02 * q)
+    np.testing.assert_allclose(plan.weights, weights / weights.sum(), rtol=1e-6)
 
 
 @both(improved_action)

@@ -463,3 +463,31 @@ def test_a_corridor_that_is_seen_in_one_of_many_places_is_walked_to_its_end(mode
     model._batch = lambda index, reward: batch(index, reward)._replace(obs=cells[index])
     planner = cls(500, features="numbers", discount=1.0, max_depth=60)
     assert planner.plan(model, model.state(0), rng=0, obs=cells[0]).value == 1.0
+
+
+@pytest.mark.parametrize("options", [{}, {"count_bonus": 0.1}, {"keep_tree": False}])
+@pytest.mark.parametrize("cls", [IW, RolloutIW])
+def test_kept_nodes_have_their_features_where_later_states_have_more(models, cls, options):
+    # State i shows 1 + i features, so that tables grow in every search, with values never seen.
+    model = models.chain(200)
+    features = np.full((201, 201), -1)
+    for i in range(201):
+        features[i, : 1 + i] = 201 * i + np.arange(1 + i)
+
+    def plans(width):
+        def told(obs):
+            of = obs[:, 0].astype(int)
+            return features[of, : 1 + of.max() if width is None else width]
+
+        also = {"counted": told} if "count_bonus" in options else {}
+        planner = cls(20, features=told, **options, **also)
+        return [
+            planner.plan(model, model.state(i), rng=i, obs=np.full(1, i, np.float32))
+            for i in range(6)
+        ]
+
+    # The same in tables that are as wide as any from the beginning.
+    for found, right in zip(plans(None), plans(201), strict=True):
+        assert found.budget.model_steps == right.budget.model_steps > 0
+        np.testing.assert_array_equal(found.q, right.q)
+        np.testing.assert_array_equal(found.visits, right.visits)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from gymnasium.spaces import Discrete
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS, OpenLoopMCTS
@@ -50,8 +51,6 @@ class Coin:
     """
 
     def __init__(self, models):
-        from gymnasium.spaces import Discrete
-
         self.batch, self.action_space, self.calls = models.RolloutBatch, Discrete(2), []
 
     def state(self, face):
@@ -132,3 +131,46 @@ def test_the_least_that_pays_for_a_simulation_is_enough(models):
     assert 0 < plan.budget.model_steps <= 9
     with pytest.raises(InvalidOption, match="max_model_steps must be at least 9"):
         OpenLoopMCTS(max_model_steps=8, rollout_depth=8).plan(model, model.state(0), rng=0)
+
+
+class Hazard:
+    """Every step earns 1 and ends the episode with chance 1/2; a state is a seed of that."""
+
+    action_space = Discrete(4)
+
+    def __init__(self, models):
+        self.batch = models.RolloutBatch
+
+    def rollout_batch(self, actions, states):
+        count, depth = actions.shape
+        rewards, over, steps = np.zeros((count, depth)), np.zeros(count, bool), np.zeros(count, int)
+        for i, seed in enumerate(np.ascontiguousarray(states).view(np.int64)[:, 0]):
+            ends = 1 + np.flatnonzero(np.random.default_rng(seed).random(depth) < 0.5)
+            steps[i], over[i] = (ends[0], True) if len(ends) else (depth, False)
+            rewards[i, : steps[i]] = 1.0
+        return self.batch(states, np.zeros((count, 1)), rewards, over, over & False, steps, {})
+
+
+def reseed(states, rng):
+    return rng.integers(2**40, size=(len(states), 1)).view(np.uint8)
+
+
+@pytest.mark.parametrize("wave_size", [1, 8])
+def test_a_node_has_the_prior_of_the_first_state_that_it_is_reached_in(models, wave_size):
+    prior = np.array([0.97, 0.01, 0.01, 0.01], np.float32)
+
+    def evaluator(obs):
+        return np.tile(prior, (len(obs), 1)), np.zeros(len(obs))
+
+    options = {"resample": reseed, "evaluator": evaluator, "wave_size": wave_size}
+    planner, gone_through = OpenLoopMCTS(300, return_tree=True, **options), 0
+    for seed in range(5):
+        plan = planner.plan(Hazard(models), np.zeros(8, np.uint8), rng=seed, obs=np.zeros(1))
+        tree = plan.tree
+        for node in range(1, len(tree.parent)):
+            below = np.flatnonzero(tree.parent == node)
+            gone_through += len(below) > 0
+            np.testing.assert_array_equal(tree.prior[below], prior[tree.action[below]])
+        # A simulation ends where no state that goes on has been seen, and counts there.
+        assert tree.visits[0] == 300
+    assert gone_through > 20

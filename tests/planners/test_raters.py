@@ -64,3 +64,16 @@ def test_the_way_to_the_reward_is_found(fork, search, rater):
     assert plan.budget.model_steps == fork.model_steps
     asked = rater not in ("nothing", "random rollouts")
     assert (plan.budget.evaluator_rows > 0) == asked
+
+
+@pytest.mark.parametrize("planner", [MCTS, STS, GraphSearch, OpenLoopMCTS])
+def test_what_an_evaluator_returned_stays_its_own(fork, planner):
+    # It answers with a view of a table of its own, which rollouts must not write their returns to.
+    table = np.full(64, 0.25)
+
+    def evaluator(obs):
+        return None, table[: len(obs)]
+
+    plan_of = planner(20, evaluator=evaluator, rollout_depth=2)
+    plan_of.plan(fork, fork.state(0), rng=0, obs=np.zeros(1, np.float32))
+    np.testing.assert_array_equal(table, 0.25)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from plangym_ext.core import whole_file
+from plangym_ext.core.files import whole_file
 from plangym_ext.errors import WrongKind
 from plangym_ext.planners import IW, MCTS, STS, RolloutIW, read_tree, write_tree
 

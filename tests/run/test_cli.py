@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import plangym_ext
-from plangym_ext.core import whole_file
+from plangym_ext.core.files import whole_file
 from plangym_ext.run import cli
 from plangym_ext.run.arguments import INTERRUPTED
 from plangym_ext.run.cli import main
@@ -183,6 +183,32 @@ def test_a_full_or_read_only_disk_is_one_line_that_names_the_file(
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == f"plangym-ext plan: {tmp_path / 'episode.json'}: {os.strerror(number)}"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", ["0", "-1"])
+def test_threads_of_the_compiler_that_cannot_be_are_one_line(threads, tmp_path):
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "plan", "CartPole-v1"]
+    environ = {**os.environ, "NUMBA_NUM_THREADS": threads}
+    done = subprocess.run(
+        [*command, "--out", tmp_path], capture_output=True, text=True, env=environ, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "threads specified must be > 0" in done.stderr
+    assert "NUMBA_NUM_THREADS" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_name_that_the_terminal_cannot_show_fails_nothing(tmp_path):
+    out = tmp_path / "走"
+    options = ["--n-workers", "0", "--max-steps", "1", "--num-simulations", "1"]
+    command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "plan", "CartPole-v1", *options]
+    environ = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(
+        [*command, "--out", out], capture_output=True, text=True, env=environ, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert "\\u8d70" in done.stdout
 
 
 def test_another_error_of_the_system_keeps_its_traceback(monkeypatch):

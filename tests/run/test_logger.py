@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from plangym_ext.errors import FolderTaken, InvalidOption, MissingExtra
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.logs.runs import read_run
+from plangym_ext.run.logs.table import STEP_RATE, LiveTable
 from plangym_ext.run.logs.tensorboard_file import tensorboard_is_there
 from plangym_ext.run.progress import ProgressLine
 
@@ -159,6 +160,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.logs.table import STEP_RATE, LiveTable
 
 folder, checkpoint = Path(sys.argv[1]), Path(sys.argv[1]) / "checkpoint"
 done = int(checkpoint.read_text()) if checkpoint.exists() else 0
@@ -247,11 +249,12 @@ def test_tensorboard_reads_the_scalars_and_forgets_what_was_cut_off(tmp_path):
 import sys
 from pathlib import Path
 from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.logs.table import STEP_RATE, LiveTable
 
 folder = Path(sys.argv[1])
 with Logger(folder, show=False) as logger:
     for step in (1, 2, 3, 4):
-        logger.log(step, {"loss": step / 2}, timings={"rate": 8})
+        logger.log(step, {"loss": step / 2, "large": -1e300}, timings={"rate": 8})
 with Logger(folder, show=False, resume=True) as logger:
     logger.truncate_after(2)
     logger.log(3, {"loss": 9})
@@ -266,40 +269,7 @@ print(sorted(events.Tags()["scalars"]))
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[-2:] == ["[(1, 0.5), (2, 1.0), (3, 9.0)]", "['loss', 'timings/rate']"]
-
-
-@pytest.mark.slow
-def test_events_are_the_bytes_that_tensorboard_would_have_written():
-    pytest.importorskip("tensorboard")
-    script = """
-import struct
-from tensorboard.compat.proto.event_pb2 import Event
-from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
-from plangym_ext.run.logs.event_records import (
-    record, restart_event, scalars_event, version_event
-)
-found = {"loss": 1.5, "train/\u00fc" * 40: float("nan"), "large": -1e300, "count": 3, "none": -0.0}
-scalars = [{"tag": name, "simple_value": value} for name, value in found.items()]
-for step in (0, 127, 128, 10**12):
-    about = {"wall_time": 1.25, "step": step}
-    event = scalars_event(1.25, step, found)
-    restart = restart_event(1.25, step)
-    for mine, content in (event, {"summary": {"value": scalars}}), (
-        restart, {"session_log": {"status": "START"}}
-    ):
-        read = Event.FromString(mine).SerializeToString()
-        assert read == Event(**about, **content).SerializeToString()
-        assert len(mine) - len(read) == (2 if step == 0 else 0)  # a step of 0 may be left out
-wanted = Event(wall_time=1.25, file_version="brain.Event:2")
-assert version_event(1.25) == wanted.SerializeToString()
-checksum = struct.pack("<I", masked_crc32c(event))
-assert record(event)[8:12] == struct.pack("<I", masked_crc32c(struct.pack("<Q", len(event))))
-assert record(event)[12:] == event + checksum
-"""
-    command = [sys.executable, "-P", "-W", "ignore", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
+    assert lines[-2:] == ["[(1, 0.5), (2, 1.0), (3, 9.0)]", "['large', 'loss', 'timings/rate']"]
 
 
 def test_tensorboard_that_is_asked_for_and_not_there_is_named(tmp_path):
@@ -322,6 +292,7 @@ def test_a_run_on_wandb_has_every_row_and_is_gone_on_with(tmp_path):
     writing = """
 import sys, time
 from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.logs.table import STEP_RATE, LiveTable
 
 folder = sys.argv[1]
 with Logger(folder, params={"seed": 7}, wandb="games", show=False) as logger:
@@ -500,3 +471,67 @@ def test_a_text_that_is_wider_than_the_terminal_is_cut(monkeypatch):
     line.update("nineteen characters")
     line.update("a text that would be wrapped")
     assert on_screen(screen.getvalue()) == ["a text that would …"]
+
+
+class Clock:
+    """Stands for `time`: each look is some seconds later than the one before."""
+
+    def __init__(self, seconds):
+        self.now, self.seconds = 0.0, seconds
+
+    def monotonic(self):
+        self.now += self.seconds
+        return self.now
+
+
+def shown_rows(tmp_path, monkeypatch, rows, seconds, **options):
+    """Return the lines of a table on a terminal whose rows come so many seconds apart."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("plangym_ext.run.logs.table.time", Clock(seconds))
+    screen = Terminal()
+    with Logger(tmp_path, tensorboard=False, stream=screen, **options) as logger:
+        for step, values in rows:
+            logger.log(step, values)
+    lines = [line.split() for line in on_screen(screen.getvalue())]
+    return [line for line in lines if line and line[0].isdigit()]
+
+
+def test_rows_that_come_fast_are_shown_as_one_a_second(tmp_path, monkeypatch):
+    rows = [(step, {"episodes": 1, "return": float(step)}) for step in range(1, 1001)]
+    rows[500] = (501, {"episodes": 1, "eval/return": 7.0})
+    columns = ["episodes", "return", "eval/return"]
+    found = shown_rows(tmp_path, monkeypatch, rows, 0.005, columns=columns)
+    assert 4 < len(found) < 15
+    # Nothing is lost: episodes are counted, the newest return and every evaluation shown.
+    assert sum(int(row[1]) for row in found) == 1000
+    assert found[-1][0] == "1000"
+    assert [row[3] for row in found if len(row) > 3] == ["7"]
+    assert len((tmp_path / "progress.csv").read_text().splitlines()) == 1001
+
+
+def test_rows_that_come_slowly_are_all_shown(tmp_path, monkeypatch):
+    rows = [(step, {"return": 1.0}) for step in range(1, 8)]
+    assert len(shown_rows(tmp_path, monkeypatch, rows, 1.0)) == 7
+
+
+def test_the_loss_that_an_algorithm_has_is_shown_with_steps_a_second(tmp_path, monkeypatch):
+    rows = [(16, {"round": 1}), (116, {"round": 2, "train/critic_loss": 0.5})]
+    columns = ["round", ("train/loss", "train/critic_loss"), STEP_RATE]
+    first, second = shown_rows(tmp_path, monkeypatch, rows, 2.0, columns=columns)
+    assert first[:2] == ["16", "1"]
+    assert second[:3] == ["116", "2", "0.5"]
+    assert 10 <= int(second[3]) <= 50  # 100 steps in what a few looks at the clock take
+
+
+def test_what_is_printed_after_the_table_begins_a_line():
+    screen = Terminal()
+    table = LiveTable(100, stream=screen)
+    table.progress(10, "playing")
+    table.row(20, {"a": 1})
+    table.row(30, {"a": 2})
+    table.leave()
+    table.leave()
+    screen.write("interrupted")
+    lines = on_screen(screen.getvalue())
+    assert lines[-1] == "interrupted"
+    assert lines[-3].split() == ["30", "2"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from contextlib import contextmanager
 
+import leaks
 import pytest
 from browser import answer_of
 
@@ -17,6 +21,7 @@ from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.run.cli import main
 from plangym_ext.run.files import write_json
 from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.run_page import server as run_page_server
 from plangym_ext.run.run_page.content import content, page, signature
 from plangym_ext.run.run_page.server import PageServer
 
@@ -62,7 +67,8 @@ def test_a_row_that_is_written_while_logs_are_read_is_asked_for_again(runs):
 def test_the_page_shows_what_the_logs_say(runs):
     found = content([runs], lambda path: path.name)
     assert found["title"] == "CartPole-v1, ppo"
-    assert [run["name"] for run in found["runs"]] == [f"{runs.name}, seed {i}" for i in (0, 1)]
+    assert [run["name"] for run in found["runs"]] == [f"seed-{i} · ppo · seed {i}" for i in (0, 1)]
+    assert found["odd"] == []
     first, second = found["runs"]
     assert first["total"] == 200
     assert first["columns"]["step"] == [20, 40]
@@ -124,11 +130,22 @@ def served(runs):
 
 
 @contextmanager
-def answering(runs):
-    """Serve the page of some runs; yield what asks it."""
+def serving(runs):
+    """Serve the page of some runs."""
     with PageServer([runs], "127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@contextmanager
+def answering(runs):
+    """Serve the page of some runs; yield what asks it."""
+    with serving(runs) as server:
 
         def ask(address, *, whole=False):
             try:
@@ -139,8 +156,6 @@ def answering(runs):
                     return error.code, error.read() if whole else b""
 
         yield ask
-        server.shutdown()
-        thread.join()
 
 
 def test_the_live_page_asks_for_what_is_new(runs, served):
@@ -200,6 +215,185 @@ def test_the_bar_is_as_long_as_the_run_of_all_learners(tmp_path):
             log.log(20, {"round": 1})
         (found,) = content([run], lambda path: "")["runs"]
         assert found["total"] == learners * 10 * 20
+
+
+NOT_JSON = (b'{"eval/return": 1', b"[1, 2]", b"\xff\xfe", b"[" * 100_000, b"9" * 5000, b"")
+#: Files of a run -> what is of another kind than a run writes.
+ODD_FILES = {
+    "eval.json": (
+        *NOT_JSON,
+        b'{"eval/return": NaN, "returns": 3}',
+        b'{"player": {"a": [Infinity]}, "returns": []}',
+    ),
+    "params.json": (
+        *NOT_JSON,
+        b'{"a": Infinity, "seed": NaN, "env": {"id": [1, 2]}, "algorithm": {"name": {}}}',
+        b'{"collector": {"num_envs": "a", "moves": 1e308}, "rounds": 1000000000000}',
+        b'{"collector": {"num_envs": 1e309, "moves": 2}, "rounds": 3, "learners": []}',
+        b'{"env": {"id": "\\ud800"}, "seed": {"x": [' + b"[" * 50 + b"]" * 50 + b"]}}",
+    ),
+    "progress.csv": (b"\xff\xfe\nstep\n1\n", b"step,return\n\x00,\xff\n", b"a" * 200_000 + b"\n"),
+    "timings.csv": (b"\xff\n1\n", b"step\n" + b"1," * 9 + b"\n", b'"' * 99 + b"\n"),
+    "outcome.json": (*NOT_JSON, b'{"status": [1]}'),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"), [(name, odd) for name, some in ODD_FILES.items() for odd in some]
+)
+def test_an_odd_file_costs_its_own_panel_alone(runs, name, odd, tmp_path_factory, capsys):
+    (runs / "seed-0" / name).write_bytes(odd)
+    found = content([runs], str)
+    json.loads(page(found).partition('json">')[2].partition("</script>")[0], parse_constant=refused)
+    other = found["runs"][1]
+    assert other["name"].startswith("seed-1 · ppo · ")
+    assert other["columns"]["return"] == [None, 4]
+    assert all("seed-0" in line and name in line for line in found["odd"])
+    out = tmp_path_factory.mktemp("out") / "report.html"
+    assert main(["report", str(runs), "--out", str(out)]) == 0
+    assert "Traceback" not in capsys.readouterr().err
+    assert len(json.dumps(found)) < 100_000
+
+
+def refused(constant):
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def test_what_is_no_file_in_a_place_of_one_costs_its_own_panel_alone(runs):
+    for name in ("eval.json", "timings.csv", "outcome.json"):
+        (runs / "seed-0" / name).unlink(missing_ok=True)
+        (runs / "seed-0" / name).mkdir()
+    (runs / "seed-1" / "episodes" / "folder.mp4").mkdir()
+    os.mkfifo(runs / "seed-1" / "episodes" / "pipe.html")
+    (runs / "seed-1" / "episodes" / "gone.mp4").symlink_to("nowhere")
+    found = content([runs], str)
+    assert [sorted(one) for one in found["runs"][1]["episodes"]] == [["name", "tree", "video"]]
+    assert found["runs"][0]["columns"]["return"] == [None, 3]
+
+
+def test_names_that_are_no_text_are_shown_and_handed_out(runs):
+    odd = os.fsdecode(b"\xff\xe4") + "%00 <b>"
+    (runs / "seed-1").rename(runs / odd)
+    with answering(runs) as ask:
+        found = json.loads(ask("data.json")[1])
+        (episode,) = [episode for run in found["runs"] for episode in run["episodes"]]
+        assert ask(episode["video"]) == (200, b"film")
+        assert ask("")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("127.0.0.1:9000", 200),
+        ("localhost:80", 200),
+        ("LOCALHOST.", 200),
+        ("[::1]:80", 200),
+        ("attacker.example", 403),
+        ("127.0.0.1.attacker.example", 403),
+        ("localhost@attacker.example", 403),
+        ("192.0.2.1", 403),
+        ("[", 403),
+        ("", 403),
+    ],
+)
+def test_sites_that_have_their_name_answered_with_this_address_read_nothing(runs, host, status):
+    with serving(runs) as server:
+        address = ("127.0.0.1", server.server_address[1])
+        for words in (
+            f"GET /data.json HTTP/1.0\r\nHost: {host}",
+            f"GET http://{host}/data.json HTTP/1.0\r\nHost: localhost",
+        ):
+            # No host in the request itself is none, and half an address is no request.
+            if words.startswith("GET http") and host in ("", "["):
+                continue
+            with socket.create_connection(address, timeout=10) as client:
+                client.sendall(f"{words}\r\n\r\n".encode())
+                assert int(client.makefile("rb").read().split()[1]) == status, words
+        with socket.create_connection(address, timeout=10) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert int(client.makefile("rb").read().split()[1]) == 403
+
+
+def test_pages_of_runs_have_no_part_in_the_page_that_shows_them(runs, served):
+    assert '.sandbox = "allow-scripts";' in served("")[1].decode()
+    with serving(runs) as server:
+        page_policy = policy(server.url)
+        (episode,) = content([runs], server._address)["runs"][1]["episodes"]
+        assert policy(server.url + episode["tree"]).startswith(
+            "sandbox allow-scripts; default-src 'none'"
+        )
+    assert "'unsafe-inline'" not in page_policy.partition("script-src")[2].partition(";")[0]
+    for said in ("default-src 'none'", "frame-ancestors 'none'", "connect-src 'self'"):
+        assert said in page_policy
+
+
+def policy(address):
+    with urllib.request.urlopen(address, timeout=10) as answer:
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        return answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("episode/0/seed-1/episodes/%00.html", "episode/²/a.html", "episode/0/" + "a" * 300),
+        *("episode/" + "9" * 5000 + "/a", "%ff%fe", "episode/-1/a.html", "episode//.html"),
+        "episode/0/" + "a/" * 3000 + "episodes/a.html",
+    ],
+)
+def test_odd_names_are_not_found(served, address, capfd):
+    assert served(urllib.parse.quote(address, "/%"))[0] == 404
+    assert capfd.readouterr().err == ""
+
+
+def test_clients_that_say_nothing_are_dropped(runs, capfd):
+    before = threading.active_count()
+    with serving(runs) as server:
+        port = server.server_address[1]
+        slow = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(150)]
+        for client in slow:
+            client.sendall(b"GET / HT")
+        assert urllib.request.urlopen(server.url, timeout=10).status == 200
+        assert threading.active_count() <= before + 40
+        # All but the last ones; their threads end.
+        assert sum(is_dropped(client) for client in slow) >= 100
+        for client in slow:
+            client.close()
+        assert leaks.wait_until(lambda: threading.active_count() <= before + 1)
+    assert capfd.readouterr().err == ""
+
+
+def is_dropped(client):
+    client.setblocking(False)
+    try:
+        return client.recv(100) == b""
+    except ConnectionError:
+        return True
+    except BlockingIOError:
+        return False
+
+
+def test_a_client_has_so_many_seconds_to_ask(runs, monkeypatch):
+    monkeypatch.setattr(run_page_server, "_TO_ASK", 0.2)
+    with serving(runs) as server:
+        port = server.server_address[1]
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n")
+            assert client.recv(100) == b""
+
+
+def test_a_page_for_other_machines_says_so(runs, monkeypatch, capsys):
+    with PageServer([runs], "0.0.0.0", 0) as server:
+        assert server.is_open
+        for name in ("10.1.2.3:80", socket.gethostname(), "localhost"):
+            assert server.is_own_name(name)
+        assert not server.is_own_name("attacker.example")
+    monkeypatch.setattr(PageServer, "serve_forever", lambda _: None)
+    for host, told in (("0.0.0.0", True), ("127.0.0.1", False)):
+        assert main(["watch", str(runs), "--host", host, "--port", "0"]) == 0
+        assert ("can read the runs" in capsys.readouterr().err) is told
 
 
 def test_a_port_that_is_taken_and_a_folder_without_runs_are_refused(runs, tmp_path_factory):
@@ -265,7 +459,7 @@ def test_a_run_that_is_filmed_learns_what_one_that_is_not_learns(tmp_path):
         "rounds": 3,
         "env": {"max_steps": 5},
         "collector": {"num_envs": 2, "moves": 4},
-        "replay": {"min_rows": 4},
+        "algorithm": {"learning_starts": 4},
         "evaluation": {"every": 1, "episodes": 2, "player": "planner"},
     }
     weights = []

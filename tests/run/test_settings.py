@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
+import time
 
 import pytest
 
-from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.errors import InvalidOption, PlangymExtError, UnknownName
 from plangym_ext.learn.schedule import OwnSchedule, Schedule
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig
@@ -20,6 +23,7 @@ from plangym_ext.run.settings.settings import (
     nested,
     plain,
 )
+from plangym_ext.run.training.runner import Runner
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -34,13 +38,13 @@ def test_presets_are_valid_and_survive_json(name):
     [
         (
             {"collector": {"num_env": 4}},
-            "'collector.num_env' is not known; did you mean 'num_envs'",
+            "'collector.num_env' is not known.*did you mean 'num_envs'",
         ),
         ({"evaluation": {"evry": 1}}, "; the section 'evaluation' has every, "),
         ({"roundz": 4}, "; the settings have env, "),
-        ({"trainer": {"learning_rat": 1.0}}, "did you mean 'learning_rate'"),
+        ({"algorithm": {"learning_rat": 1.0}}, "did you mean 'learning_rate'"),
         ({"planner": {"num_simulation": 4}}, "did you mean 'num_simulations'"),
-        ({"trainer": {"name": "alphazer"}}, "did you mean 'alphazero'"),
+        ({"algorithm": {"name": "alphazer"}}, "did you mean 'alphazero'"),
         ({"planner": {"name": "mtcs"}}, "did you mean 'mcts'"),
         ({"round": 4}, "did you mean 'rounds'"),
         ({"evaluation": {"planner": {"temperatur": 0.0}}}, "did you mean 'temperature'"),
@@ -57,10 +61,11 @@ def test_unknown_keys_are_errors_with_a_suggestion(settings, message):
         ({"rounds": "many"}, "rounds must be an int; got 'many'"),
         ({"rounds": True}, "rounds must be an int"),
         ({"rounds": 0}, "rounds must be at least 1; got 0"),
-        ({"trainer": {"learning_rate": "fast"}}, "trainer.learning_rate must be a float"),
-        ({"network": {"hidden": [64, "x"]}}, "network.hidden must be an int; got 'x'"),
-        ({"env": {"trust": 1}}, "env.trust must be true or false"),
-        ({"replay": {"kind": "unifrm"}}, "did you mean 'uniform'"),
+        ({"algorithm": {"learning_rate": "fast"}}, "algorithm.learning_rate must be a float"),
+        ({"agent": {"hidden": [64, "x"]}}, "agent.hidden must be an int; got 'x'"),
+        ({"evaluation": {"sample": 1}}, "evaluation.sample must be true or false"),
+        ({"env": {"trust": True}}, "env.trust is no setting, .* type train --trust"),
+        ({"algorithm": {"name": "td", "replay": "unifrm"}}, "did you mean 'uniform'"),
         ({"collector": {"num_envs": 2, "n_workers": 3}}, "at most num_envs, 2"),
         (
             {"starts": {"share": 1.5}},
@@ -78,7 +83,10 @@ def test_unknown_keys_are_errors_with_a_suggestion(settings, message):
         ({"planner": {"name": "sts"}, "evaluation": None}, "evaluation must be a section"),
         ({"env": {1: 2}}, r"the names in env must be texts; got 1\. Write it in quotes"),
         ({True: 2}, r"the names in the settings must be texts; got True"),
-        ({"replay": {"min_rows": 50, "capacity": 20}}, r"at most replay.capacity, 20.*got 50"),
+        (
+            {"algorithm": {"name": "td", "learning_starts": 50, "capacity": 20}},
+            r"learning_starts must be at most capacity, 20.*got 50",
+        ),
         ({"threads": 100_000}, "threads must be at most 1024; got 100000"),
         ({"evaluation": {"stop_at": float("nan")}}, "evaluation.stop_at must be finite or none"),
         ({"seed": 10**20}, r"seed must be less than 2\*\*63; got 1000"),
@@ -91,16 +99,18 @@ def test_values_of_another_kind_are_errors(settings, message):
 
 def test_learning_can_begin():
     # A balanced one has so many rows of each group.
-    compose(["cartpole", {"replay": {"kind": "balanced", "min_rows": 50, "capacity": 20}}])
+    few = {"learning_starts": 50, "capacity": 20}
+    compose(["cartpole", {"algorithm": {"replay": "balanced", **few}}])
     with pytest.raises(InvalidOption, match=r"learning_starts must be at most capacity, 20"):
         compose(["expert_cartpole", {"algorithm": {"learning_starts": 30, "capacity": 20}}])
 
 
 def test_later_sources_count_and_files_are_read_by_their_ending(tmp_path):
-    (tmp_path / "a.toml").write_text("seed = 3\n[trainer]\nl2 = 0.5\n[env.kwargs]\nn = 5\n")
-    (tmp_path / "b.json").write_text('{"trainer": {"l2": 0.25}, "network": {"hidden": [8]}}')
+    (tmp_path / "a.toml").write_text("seed = 3\n[algorithm]\nl2 = 0.5\n[env.kwargs]\nn = 5\n")
+    (tmp_path / "b.json").write_text('{"algorithm": {"l2": 0.25}, "agent": {"hidden": [8]}}')
     config = compose(["cartpole", tmp_path / "a.toml", str(tmp_path / "b.json"), {"seed": 4}])
-    assert (config.seed, config.trainer.config.l2, config.network.hidden) == (4, 0.25, (8,))
+    assert (config.seed, config.algorithm.config.l2) == (4, 0.25)
+    assert config.agent.config.hidden == (8,)
     assert config.env.kwargs == {"n": 5}
     # What was not changed is the preset's.
     assert config.planner.options["num_simulations"] == 16
@@ -108,16 +118,66 @@ def test_later_sources_count_and_files_are_read_by_their_ending(tmp_path):
 
 def test_yaml_files(tmp_path):
     pytest.importorskip("yaml")
-    (tmp_path / "a.yaml").write_text("trainer:\n  learning_rate: 0.5\nnetwork:\n  hidden: [8, 4]\n")
+    (tmp_path / "a.yaml").write_text("algorithm:\n  learning_rate: 0.5\nagent:\n  hidden: [8, 4]\n")
     config = compose([tmp_path / "a.yaml"])
-    assert (config.trainer.config.learning_rate, config.network.hidden) == (0.5, (8, 4))
+    assert (config.algorithm.config.learning_rate, config.agent.config.hidden) == (0.5, (8, 4))
+
+
+ALIASED = "env:\n  kwargs:\n    - &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"    - &{b} [{','.join(['*' + a] * 10)}]\n" for a, b in itertools.pairwise("abcdef")
+)
+MERGED = "a: &a {x: 1}\n" + "".join(
+    f"{b}: &{b}\n  <<: [{','.join(['*' + a] * 10)}]\n" for a, b in itertools.pairwise("abcdefgh")
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.yaml", "rounds: 3\nrounds: 5", "'rounds' must stand in a section once"),
+        ("a.yaml", "env:\n  id: a\n  id: b", "'id' must stand in a section once"),
+        ("a.json", '{"env": {"id": "a", "id": "b"}}', "'id' must stand in a section once"),
+        ("a.toml", "rounds = 1\nrounds = 2", "Cannot overwrite a value"),
+        ("a.yaml", "rounds: 1:30", "line 1: 1:30 may mean several things"),
+        ("a.yaml", "rounds: 010", "line 1: 010 may mean several things"),
+        ("a.yaml", "env:\n  kwargs:\n    day: 2020-01-02", "line 3: 2020-01-02 may mean"),
+        ("a.yaml", "algorithm:\n  learning_rate: 1:30.5", "may mean several things"),
+        ("a.yaml", "env: &a\n  kwargs: *a", "line 1: it holds itself"),
+        ("a.yaml", ALIASED, "more than 10,000 values"),
+        ("a.yaml", MERGED, "more than 10,000 values"),
+        ("a.yaml", "env: " + "[" * 3000, "more than 64 brackets"),
+        ("a.yaml", "- " * 3000, "more than 64 levels"),
+        ("a.json", '{"env":' * 1000 + "1" + "}" * 1000, "more than 64 brackets"),
+        ("a.toml", "a = " + "[" * 5000 + "]" * 5000, "more than 64 brackets"),
+        ("a.toml", f"[{'.'.join('a' * 3000)}]", "settings: "),
+        ("a.yaml", "a: !!python/object/apply:os.system [id]", "could not determine a constructor"),
+        ("a.json", " " * (1 << 19), "at most 262,144 bytes"),
+    ],
+)
+def test_a_file_of_settings_says_one_thing_or_is_refused_in_a_line(tmp_path, name, text, message):
+    pytest.importorskip("yaml")
+    (tmp_path / name).write_text(text)
+    began = time.monotonic()
+    with pytest.raises(PlangymExtError, match=message) as caught:
+        compose([tmp_path / name])
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - began < 10
+
+
+def test_yaml_may_name_a_value_again(tmp_path):
+    pytest.importorskip("yaml")
+    agent = "agent:\n  name: network\n  hidden: &h [8, 4]\n"
+    text = agent + "env:\n  kwargs: {n: 0x10, a: *h, b: 1_000, c: -3}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    kwargs = compose([tmp_path / "a.yaml"]).env.kwargs
+    assert kwargs == {"n": 16, "a": [8, 4], "b": 1000, "c": -3}
 
 
 @pytest.mark.parametrize("number", ["3e-4", "3.0e-4", "3E-4", "0.0003", "3.e-04"])
 def test_yaml_has_the_numbers_that_toml_has(number, tmp_path):
     pytest.importorskip("yaml")
-    (tmp_path / "a.yaml").write_text(f"trainer:\n  learning_rate: {number}\n")
-    assert compose([tmp_path / "a.yaml"]).trainer.config.learning_rate == 3e-4
+    (tmp_path / "a.yaml").write_text(f"algorithm:\n  learning_rate: {number}\n")
+    assert compose([tmp_path / "a.yaml"]).algorithm.config.learning_rate == 3e-4
 
 
 @pytest.mark.parametrize("keys", [["env.a", "env.a.b"], ["env.a.b", "env.a"]])
@@ -144,44 +204,47 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
 def test_typed_text_is_read_as_the_kind_that_is_wanted():
     typed = {
         "rounds": Text("7"),
-        "trainer.l2": Text("1e-3"),
-        "network.hidden": Text("32,16"),
-        "network.channels": Text("[8, 4]"),
+        "algorithm.l2": Text("1e-3"),
+        "agent.hidden": Text("32,16"),
+        "agent.channels": Text("[8, 4]"),
         "env.frameskip": Text("none"),
-        "env.trust": Text("true"),
+        "agent.layer_norm": Text("true"),
         "env.id": Text("5"),
         "env.kwargs.n": Text("5"),
         "env.kwargs.dim": Text("[6, 6]"),
         "env.kwargs.word": Text("abc"),
         "evaluation.planner.temperature": Text("0.5"),
     }
-    config = compose([nested(typed)])
-    assert (config.rounds, config.trainer.config.l2, config.network.hidden) == (7, 1e-3, (32, 16))
-    assert config.network.channels == (8, 4)
-    assert (config.env.frameskip, config.env.trust, config.env.id) == (None, True, "5")
+    config = compose(["narrow_path", nested(typed)])
+    network = config.agent.config
+    assert (config.rounds, config.algorithm.config.l2, network.hidden) == (7, 1e-3, (32, 16))
+    assert network.channels == (8, 4)
+    assert (config.env.frameskip, network.layer_norm, config.env.id) == (None, True, "5")
     assert config.env.kwargs == {"n": 5, "dim": [6, 6], "word": "abc"}
-    assert config.evaluation.planner == {"temperature": 0.5}
+    assert config.evaluation.planner["temperature"] == 0.5
 
 
-def test_numbers_of_a_trainer_may_have_a_schedule():
+def test_numbers_of_an_algorithm_may_have_a_schedule():
     line = {"start": 1e-3, "end": 0, "over": 500}
-    settings = {"trainer": {"learning_rate": line, "l2": "schedules:mine", "max_grad_norm": None}}
+    numbers = {"learning_rate": line, "l2": "schedules:mine", "max_grad_norm": None}
+    settings = {"algorithm": numbers}
     config = compose(["cartpole", settings])
-    trainer = config.trainer.config
-    assert trainer.learning_rate == Schedule(start=1e-3, end=0.0, over=500)
-    assert (trainer.l2, trainer.max_grad_norm) == (OwnSchedule("schedules:mine"), None)
+    learner = config.algorithm.config
+    assert learner.learning_rate == Schedule(start=1e-3, end=0.0, over=500)
+    assert (learner.l2, learner.max_grad_norm) == (OwnSchedule("schedules:mine"), None)
     assert build(RunConfig, json.loads(json.dumps(plain(config)))) == config
-    typed = nested({"trainer.learning_rate": Text("{start = 1e-3, end = 0, over = 500}")})
-    assert compose(["cartpole", typed]).trainer.config.learning_rate == trainer.learning_rate
+    typed = nested({"algorithm.learning_rate": Text("{start = 1e-3, end = 0, over = 500}")})
+    assert compose(["cartpole", typed]).algorithm.config.learning_rate == learner.learning_rate
     # A number takes the place of a schedule, and is one option of the command line.
-    assert compose([settings, {"trainer": {"learning_rate": 0.5}}]).trainer.config.l2 == trainer.l2
+    number = compose(["cartpole", settings, {"algorithm": {"learning_rate": 0.5}}])
+    assert number.algorithm.config.l2 == learner.l2
     keys = [setting.key for setting in listed(config)]
-    assert "trainer.learning_rate" in keys
-    assert "trainer.learning_rate.start" not in keys
+    assert "algorithm.learning_rate" in keys
+    assert "algorithm.learning_rate.start" not in keys
     with pytest.raises(UnknownName, match="did you mean 'start'"):
-        compose([{"trainer": {"l2": {**line, "strat": 3}}}])
+        compose(["cartpole", {"algorithm": {"l2": {**line, "strat": 3}}}])
     with pytest.raises(InvalidOption, match=r"l2 must be a number, or a schedule .* no 'over'"):
-        compose([{"trainer": {"l2": {"start": 3, "end": 4}}}])
+        compose(["cartpole", {"algorithm": {"l2": {"start": 3, "end": 4}}}])
 
 
 def test_a_section_of_another_name_begins_anew():
@@ -204,3 +267,39 @@ def test_how_a_planner_is_evaluated_goes_with_it():
 def test_differences_name_key_and_both_values():
     found = differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
     assert found == ["a.c: 3 there, 2 here"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        (["cartpole", {"planner": {"discount": 0.9}}], r"planner\.discount.*got 0\.9 and 0\.99"),
+        (["cartpole", {"algorithm": {"discount": 0.9}}], r"algorithm\.discount.*0\.99 and 0\.9"),
+        (["expert_cartpole", {"planner": {"discount": 0.9}}], r"planner\.discount.*0\.9 and 0\.99"),
+        (["expert_cartpole", {"algorithm": {"discount": 0.9}}], r"algorithm\.discount"),
+    ],
+)
+def test_values_are_learned_and_added_to_rewards_by_one_discount(sources, message, tmp_path):
+    with pytest.raises(InvalidOption, match=message):
+        compose(sources)
+    # Runs that were made so before can be read; a new one is not begun.
+    config = build(RunConfig, functools.reduce(merged, [plain(compose(sources[:1])), sources[1]]))
+    with pytest.raises(InvalidOption, match=message):
+        Runner(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_algorithm_whose_values_are_the_planners_own_has_no_say():
+    settings = {"algorithm": {"value_target": "value", "discount": 0.5}}
+    assert compose(["cartpole", settings]).planner.discount == 0.99
+    both = {"planner": {"discount": 0.9}, "algorithm": {"discount": 0.9}}
+    assert compose(["cartpole", both]).algorithm.config.discount == 0.9
+
+
+def test_whole_numbers_may_have_an_exponent():
+    config = compose(["dqn_cartpole", {"algorithm": {"capacity": 1e4}, "rounds": Text("1e2")}])
+    assert (config.algorithm.config.capacity, config.rounds) == (10_000, 100)
+    for wrong in ("1e-2", "1.5e0", "1e400", "1e60", "e", "nan"):
+        with pytest.raises(InvalidOption, match="rounds must be an int"):
+            compose(["dqn_cartpole", {"rounds": Text(wrong)}])
+    with pytest.raises(InvalidOption, match="capacity"):
+        compose(["dqn_cartpole", {"algorithm": {"capacity": 1.5}}])

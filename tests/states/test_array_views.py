@@ -17,15 +17,12 @@ from plangym_ext.states.nameable import AnyThing
 def written(values) -> bytes:
     writer = GraphWriter({}, {})
     writer.put(values)
-    if writer.tied:
-        writer = GraphWriter({}, {}, tied=writer.tied)
-        writer.put(values)
     return writer.data()
 
 
 def read(data):
     reader = GraphReader(data, lambda *_: None, AnyThing({}))
-    back = reader.get()
+    (back,) = reader.get()
     reader.end()
     return back
 
@@ -74,8 +71,8 @@ def test_a_view_of_nothing_else_takes_no_more_than_itself():
 def test_a_view_outside_of_its_memory_is_refused():
     grid = np.arange(8.0)
     data = written([grid, grid[4:]])
-    assert data.count(np.int32(32).tobytes()) == 1
-    beyond = data.replace(np.int32(32).tobytes(), np.int32(40).tobytes())
+    assert data.count(b'"<f8", 32, [4]') == 1
+    beyond = data.replace(b'"<f8", 32, [4]', b'"<f8", 40, [4]')
     with pytest.raises(DamagedState, match="object graph"):
         read(beyond)
 
@@ -105,7 +102,7 @@ class Rows(gym.Env):
         return np.array([float(self.agent.sum())]), total, self.count >= 40, False, {}
 
 
-class Opaque:
+class Opaque(set):
     """More than its attributes, so that it has no place in a graph."""
 
     __slots__ = ("grid",)

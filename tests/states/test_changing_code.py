@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.states.same_function import is_same
+from plangym_ext.states.layer_attributes import is_same
 
 
 def plus(total, action):

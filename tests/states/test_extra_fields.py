@@ -11,7 +11,7 @@ from gymnasium.envs.classic_control import CartPoleEnv, PendulumEnv
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import ForeignState, IncompleteState
 
 _serial = itertools.count()
 
@@ -90,13 +90,21 @@ def test_attributes_come_and_go_with_the_state():
 
 
 def test_what_never_changes_stays_the_instances_own():
-    # An argument, or the number of something that an instance has opened.
-    with GymEnv(lambda: Bonus("a"), name="B") as one, GymEnv(lambda: Bonus("bb"), name="B") as two:
+    # Such as the number of something that an instance has opened.
+    with GymEnv(lambda: Bonus("a"), name="B") as one, GymEnv(lambda: Bonus("a"), name="B") as two:
         assert one.state_width == two.state_width
         state, *_ = one.reset(seed=0)
         serial = two.gym_env.serial
         two.set_state(one.step(1, state).state)
-        assert (two.gym_env.label, two.gym_env.serial, two.gym_env.num_steps) == ("bb", serial, 1)
+        assert (two.gym_env.serial, two.gym_env.num_steps) == (serial, 1)
+
+
+def test_states_of_other_arguments_are_refused():
+    with GymEnv(lambda: Bonus("a"), name="B") as one, GymEnv(lambda: Bonus("bb"), name="B") as two:
+        state, *_ = one.reset(seed=0)
+        two.reset(seed=0)
+        with pytest.raises(ForeignState):
+            two.set_state(state)
 
 
 def test_equal_states_are_equal_bytes_whatever_came_before():
@@ -150,7 +158,10 @@ def test_a_number_that_no_state_holds_is_not_changed_in_silence(env_id, name, va
     def make():
         return OtherPlanet(gym.make(env_id), name, value)
 
-    with plangym_ext.make(make, backend="serial") as env:
+    # The proof comes to the tenth step, and chooses a way that holds the number.
+    with plangym_ext.make(make, backend="serial", check=5.0) as env:
+        assert env.codec.method in ("simulator", "snapshot")
+    with plangym_ext.make(make, backend="serial", state="codec", check=False) as env:
         env.reset(seed=0)
         played(env, 3)
         early = env.get_state()
@@ -164,7 +175,8 @@ def test_a_number_that_no_state_holds_is_not_changed_in_silence(env_id, name, va
         again = [env.step(env.action_space.sample() * 0).reward for _ in range(3)]
         assert again == rewards
     # A vector env steps on without states.
-    with plangym_ext.make_vec(make, 2, backend="serial", autoreset_mode="same_step") as venv:
+    codec = {"state": "codec", "check": False}
+    with plangym_ext.make_vec(make, 2, backend="serial", **codec) as venv:
         venv.reset(seed=0)
         for k in range(12):
             venv.step(venv.action_space.sample() * 0 + k % 2)

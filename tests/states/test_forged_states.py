@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
+import datetime
+import fractions
+import itertools
 import json
 import os
+import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -17,12 +23,13 @@ import gymnasium as gym
 import numpy as np
 import ordinary_envs
 import pytest
-from forging import blocks_of, sealed, with_attribute
+from forging import blocks_of, sealed, snapshot_of, with_attribute
 from ordinary_envs import Heading, Key, Maze
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import DamagedState, StateError, UntrustedState
+from plangym_ext.states.graph.data_types import data_type
 
 OWN = ("Maze", "Files", "Programs")
 
@@ -217,7 +224,7 @@ def test_a_class_that_comes_later_is_read_by_another_session(maze):
     assert maze.gym_env.grid.key.color is Heading.RIGHT
 
 
-@pytest.mark.parametrize("name", ["step", "reset", "close", "__init__"])
+@pytest.mark.parametrize("name", ["step", "reset", "close", "unwrapped"])
 def test_data_takes_no_methods_place(maze, name):
     before = maze.get_state()
     with pytest.raises(UntrustedState, match=f"Maze.{name}, in the place of a method"):
@@ -246,7 +253,7 @@ def test_a_refused_state_leaves_the_env_as_it_was(maze):
     maze.step(1)
     there = maze.get_state()
     blocks = blocks_of(maze)
-    blocks.ops[-1] = 2**31 - 1
+    blocks.ints[-1] = 2**62
     with pytest.raises(StateError):
         maze.set_state(sealed(maze, blocks.data()))
     assert maze.get_state().tobytes() == there.tobytes() != before.tobytes()
@@ -272,12 +279,16 @@ def test_a_generator_reads_no_memory_of_others(maze, position):
         b"",
         b"[" * 100_000,
         b"[[], [], [], []]",
-        b'[[1], [["ordinary_envs", "Grid"]], []]',
-        b'[[], [["ordinary_envs"]], []]',
-        b'[[], [["ordinary_envs", "Grid", null]], []]',
-        b'{"0": 1, "1": 2, "2": 3}',
+        b'[[1], [["ordinary_envs", "Grid"]], [], [], 1]',
+        b'[[], [["ordinary_envs"]], [], [], 1]',
+        b'[[], [["ordinary_envs", "Grid", null]], [], [], 1]',
+        b'[[], [], [], [["<f8", 0, [-1]]], 1]',
+        b'[[], [], [], [["|O8", 0, [1]]], 1]',
+        b"[[], [], [], [], -1]",
+        b"[[], [], [], [], [[1]]]",
+        b'{"0": 1, "1": 2, "2": 3, "3": 4, "4": 5}',
         b"\xff\xfe",
-        b"[[], [], [[" + b"9" * 9999 + b"]]]",
+        b"[[], [], [[" + b"9" * 9999 + b"]], [], 1]",
     ],
     ids=lambda head: repr(head[:20]),
 )
@@ -311,28 +322,140 @@ def test_any_number_in_any_place_raises_nothing_but_state_errors():
         env.reset(seed=0)
         env.step(1)
         good = env.get_state()
-        for at in range(len(blocks_of(env).ops)):
-            for op in (0, 1, 2, 3, 5, 12, 24, 25, 26, 100):
+        for at in range(len(blocks_of(env).ints)):
+            for number in (0, 1, 2, 3, 5, 12, 24, 25, 26, 100):
                 changed = blocks_of(env)
-                changed.ops[at] = op
+                changed.ints[at] = number
                 with contextlib.suppress(StateError):
                     env.set_state(sealed(env, changed.data()))
                 env.set_state(good)
 
 
-@pytest.mark.parametrize("op", [2**31 - 1, -(2**31), -1])
-def test_huge_and_negative_numbers_are_damage(maze, op):
+def test_any_kind_in_any_place_raises_nothing_but_state_errors():
+    with GymEnv(Views) as env:
+        env.reset(seed=0)
+        env.step(1)
+        good = env.get_state()
+        for at in range(len(blocks_of(env).kinds)):
+            for kind in range(40):
+                changed = blocks_of(env)
+                changed.kinds[at] = kind
+                with contextlib.suppress(StateError):
+                    env.set_state(sealed(env, changed.data()))
+                env.set_state(good)
+
+
+@pytest.mark.parametrize("number", [2**31 - 1, 2**63 - 1, -(2**63), -1])
+def test_huge_and_negative_numbers_are_damage(maze, number):
     blocks = blocks_of(maze)
-    for at in range(len(blocks.ops)):
-        ops = list(blocks.ops)
-        ops[at] = op
+    for at in range(len(blocks.ints)):
         changed = blocks_of(maze)
-        changed.ops = ops
+        changed.ints[at] = number
         before = vars(maze.gym_env).copy()
         try:
             maze.set_state(sealed(maze, changed.data()))
         except StateError:
             assert vars(maze.gym_env) == before
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        (bytearray(b"ab"), (1 << 40,)),
+        (array.array("d", [1.0]), ("d", 1 << 40)),
+        (datetime.timedelta(1), (Key(None), 0, 0)),
+        (pathlib.PurePosixPath("a"), (Key(None),)),
+        (range(3), (Key(None), 1, 1)),
+        (itertools.count(1), ((Key(None),), None)),
+        (iter([1]), ((Key(None),), 0)),
+        (zip([1], strict=False), ((Key(None),), None)),
+        (fractions.Fraction(1, 2), (Key(None), 1)),
+        (random.Random(1), (b"", None)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_data_of_other_parts_is_refused_before_anything_is_made_of_it(
+    maze, value, wrong, monkeypatch
+):
+    found = data_type(type(value))
+    forged = found._replace(parts=lambda _: wrong, holds_any=True)
+    monkeypatch.setattr("plangym_ext.states.graph.writer.data_type", lambda _: forged)
+    row = with_attribute(maze, "zz", [value], {})
+    monkeypatch.undo()
+    before = maze.get_state()
+    with pytest.raises(DamagedState, match="object graph"):
+        maze.set_state(row)
+    assert maze.get_state().tobytes() == before.tobytes()
+
+
+def test_rows_of_nothing_take_no_room(maze):
+    blocks = blocks_of(maze)
+    row = with_attribute(maze, "zz", [(1, 2), (3, 4)], {})
+    assert len(row) > len(blocks.blob)
+    for change in ((0, 1 << 31), (0, 1 << 62), (-1, 2), (1 << 31, 1 << 31)):
+        changed = blocks_of_attribute(maze, [(1, 2)] * 77)
+        at = changed.ints.index(77)
+        assert changed.ints[at : at + 2] == [77, 2]
+        changed.ints[at : at + 2] = change
+        with pytest.raises(DamagedState, match="object graph"):
+            maze.set_state(sealed(maze, changed.data()))
+
+
+def blocks_of_attribute(env, value):
+    """The present snapshot of an env that holds one more."""
+    env.gym_env.zz = value
+    try:
+        return blocks_of(env)
+    finally:
+        del env.gym_env.zz
+
+
+class Flat(gym.Env):
+    """Holds one attribute of each kind that needs no graph, and a dict, which needs one."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.number, self.count, self.on, self.none = 1.5, 3, True, None
+        self.text, self.scalar, self.grid = "text", np.float32(2), np.arange(6.0).reshape(2, 3)
+        self.floats, self.ints, self.place, self.speed = [1.0, 2.0], [1, 2], (1, 2), (0.5,)
+        self.luck, self.fortune = random.Random(1), random.Random(2)
+        self.fortune.gauss(0, 1)
+        self.more = {"grid": self.grid, 1: [None], "luck": self.luck}
+        return np.zeros(1), {}
+
+    def step(self, action):
+        self.count += int(action)
+        return np.array([float(self.count)]), 0.0, False, False, {}
+
+
+def test_any_byte_of_plain_attributes_raises_nothing_but_state_errors():
+    rng = np.random.default_rng(0)
+    with GymEnv(Flat) as env:
+        good, *_ = env.reset(seed=0)
+        data = snapshot_of(env)._data()
+        assert data[:1] == b"G"
+        env.set_state(sealed(env, data))
+        assert env.gym_env.more["grid"] is env.gym_env.grid
+        assert env.gym_env.more["luck"] is env.gym_env.luck
+        outcomes = set()
+        for at in (*range(900), *range(900, len(data), 97)):
+            for _ in range(3):
+                changed = bytearray(data)
+                changed[at] = rng.integers(256)
+                try:
+                    env.set_state(sealed(env, bytes(changed)))
+                    outcomes.add("loaded")
+                except StateError:
+                    outcomes.add("refused")
+                env.set_state(good)
+            with contextlib.suppress(StateError):
+                env.set_state(sealed(env, data[:at]))
+            env.set_state(good)
+        assert outcomes == {"loaded", "refused"}
+        assert env.get_state().tobytes()[64:] == good.tobytes()[64:]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import DamagedState, IncompleteState
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
 def drawn(generator, count):

@@ -149,7 +149,7 @@ class HoldsEzPickle(Base):
         return self.inner.at
 
 
-class Opaque:
+class Opaque(set):
     __slots__ = ("inner",)
 
 
@@ -289,10 +289,9 @@ def test_a_large_snapshot_is_refused_by_the_name_of_what_is_large(wrapper):
 def test_a_snapshot_that_grows_large_is_refused_in_the_step_that_makes_it_so():
     with GymEnv(lambda: Logged(CartPoleEnv()), check=False) as env:
         env.reset(seed=0)
-        for _ in range(14):
+        for _ in range(15):
             env.step(0, return_state=True)
-        # With the step that was tried when the env was made, this is the sixteenth: a
-        # megabyte each leaves no room for anything else.
+        # This is the sixteenth: a megabyte each leaves no room for anything else.
         with pytest.raises(IncompleteState, match=r"at most 16,777,216.*Logged\.log"):
             env.step(0, return_state=True)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pickled_env
 import pytest
+from forging import strangers
 from pickled_env import ObjectEnv, PickledEnv, Slotted
 
 import plangym_ext
@@ -152,11 +153,11 @@ def test_a_hostile_pickle_never_runs(digest):
 def test_a_graph_brings_no_classes_that_the_env_has_no_use_for(digest):
     # Building a Popen runs nothing, but throwing it away runs its __del__.
     writer = GraphWriter({}, {})
-    writer.put([{"held": subprocess.Popen.__new__(subprocess.Popen)}])
+    writer.put_all([{"held": subprocess.Popen.__new__(subprocess.Popen)}])
     with GymEnv(ObjectEnv) as env:
         env.reset(seed=0)
         with pytest.raises(UntrustedState, match=r"it holds subprocess\.Popen"):
-            env.set_state(sealed(env, b"G" + digest + writer.data()))
+            env.set_state(sealed(env, b"G" + digest + strangers(writer)))
 
 
 class Surprise(ObjectEnv):

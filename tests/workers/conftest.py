@@ -1,8 +1,7 @@
 """What the tests of batches share: states of one random walk, and the serial reference."""
 
-import numpy as np
 import pytest
-from batches import warm_up
+from batches import walk_of, warm_up
 from toy_envs import Faulty, faulty_env
 
 from plangym_ext.workers.parallel_env import ParallelEnv
@@ -17,11 +16,7 @@ def serial():
 @pytest.fixture(scope="module")
 def walk(serial):
     """16 states `[16, S]` of one seeded walk of `Faulty`."""
-    state, *_ = serial.reset(seed=0)
-    found = [state]
-    for t in range(15):
-        found.append(serial.step(t % 3 // 2, found[-1]).state)
-    return np.stack(found)
+    return walk_of(serial)
 
 
 @pytest.fixture(scope="module")

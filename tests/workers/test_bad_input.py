@@ -70,7 +70,7 @@ def test_number_of_actions_and_states_must_agree(env, count):
     states = np.stack([env.get_state()] * 2)
     actions = np.zeros(count, int)
     with pytest.raises(
-        InvalidAction, match=rf"step_batch: actions must be \(2\).*got \({count},\)"
+        InvalidAction, match=rf"step_batch: actions must be \(2,\).*got \({count},\)"
     ):
         env.step_batch(actions, states)
     with pytest.raises(InvalidAction, match=rf"must be \(2, H\) int64.*got \({count}, 3\)"):

@@ -5,17 +5,18 @@ import os
 import signal
 import time
 
+import gymnasium as gym
 import leaks
 import numpy as np
 import pytest
 import toy_envs
-from batches import pids, stop
+from batches import pids, stop, walk_of
 from contract.backend_contract import assert_equal
 from toy_envs import Faulty
 
 import plangym_ext
 from plangym_ext.errors import InvalidOption, WorkerDied, WorkerTimeout
-from plangym_ext.workers import worker_handle
+from plangym_ext.workers import limits, worker_handle
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
@@ -47,6 +48,18 @@ def test_make_takes_the_limit_of_a_row():
         plangym_ext.make("CartPole-v1", timeout=float("inf"))
 
 
+@pytest.fixture(scope="module")
+def stubborn():
+    """The serial reference of an env that ignores SIGTERM, and 16 states of its walk."""
+    polite = signal.getsignal(signal.SIGTERM)
+    try:
+        with plangym_ext.make(functools.partial(Faulty, stubborn=True), backend="serial") as env:
+            signal.signal(signal.SIGTERM, polite)
+            yield env, walk_of(env)
+    finally:
+        signal.signal(signal.SIGTERM, polite)
+
+
 @pytest.mark.parametrize(
     ("call", "action"),
     [
@@ -58,8 +71,9 @@ def test_make_takes_the_limit_of_a_row():
         ("poll", toy_envs.NATIVE),
     ],
 )
-def test_hung_row_is_named_and_its_worker_alone_replaced(call, action, serial, walk):
+def test_hung_row_is_named_and_its_worker_alone_replaced(call, action, stubborn):
     # Native code holds the interpreter lock, and the process ignores SIGTERM.
+    serial, walk = stubborn
     with parallel(0.4, stubborn=True) as env:
         env.set_state(walk[0])
         slots = env.states.allocate(16)
@@ -213,6 +227,7 @@ def as_vector(timeout):
 @pytest.mark.parametrize("make", [in_parallel, as_vector])
 def test_building_an_env_may_take_as_long_as_a_row(make, monkeypatch):
     monkeypatch.setattr(worker_handle, "START_TIMEOUT", 0.3)
+    monkeypatch.setattr(limits, "START_TIMEOUT", 0.3)
     with pytest.raises(WorkerTimeout, match=r"did not answer 'start' within 0\.4 s"):
         make(0.4)
     for timeout in (60.0, None):
@@ -223,7 +238,56 @@ def test_building_an_env_may_take_as_long_as_a_row(make, monkeypatch):
 def test_a_worker_that_is_built_again_may_take_as_long(monkeypatch):
     with in_parallel(60.0) as env:
         monkeypatch.setattr(worker_handle, "START_TIMEOUT", 0.3)
+        monkeypatch.setattr(limits, "START_TIMEOUT", 0.3)
         state, *_ = env.reset(seed=0)
         for pid in pids(env):
             os.kill(pid, signal.SIGKILL)
         assert env.step_batch(np.zeros(4, int), np.stack([state] * 4)).rewards.shape == (4,)
+
+
+class Loading(gym.Env):
+    """Loads in its first step, is slow in the third, and hangs in the fifth."""
+
+    observation_space = gym.spaces.Box(0, 99, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        time.sleep({1: 3.0, 3: 1.2, 4: 2.5, 5: 600.0}.get(self.steps, 0.0))
+        return np.float32([self.steps]), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("kind", ["batch", "vector"])
+def test_the_default_waits_longer_for_first_rows_and_slow_envs(monkeypatch, kind):
+    # As of 30 and 120 seconds.
+    monkeypatch.setattr(limits, "ROW_TIMEOUT", 2.0)
+    monkeypatch.setattr(limits, "START_TIMEOUT", 40.0)
+    actions = np.zeros(1, np.int64)
+    options = {"n_workers": 1, "timeout": 2.0, "state": "off" if kind == "vector" else "auto"}
+    if kind == "vector":
+        made = plangym_ext.make_vec(Loading, 1, **options)
+    else:
+        made = ParallelEnv(Loading, n_workers=1, timeout=2.0, check=False)
+    with made as env:
+        env.reset(seed=0)
+        step = env.step if kind == "vector" else env.step_batch
+        for _ in range(4):
+            step(actions)
+        began = time.monotonic()
+        with pytest.raises(WorkerTimeout, match="did not answer"):
+            step(actions)
+        assert 2.0 < time.monotonic() - began < 30
+
+
+def test_a_limit_below_the_default_is_taken_at_its_word():
+    limit = limits.row_limit
+    assert limit(None, first=True) is None
+    assert limit(5.0, first=True, slowest=60.0, steps=1000) == 5.0
+    assert [limit(30.0, first=first) for first in (True, False)] == [120.0, 30.0]
+    assert limit(30.0, first=False, slowest=25.0) == 75.0
+    assert limit(60.0, first=False, steps=1000) == 2000.0

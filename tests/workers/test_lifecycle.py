@@ -250,6 +250,15 @@ def test_use_after_close_is_refused(call, n_workers):
         calls[call]()
 
 
+@pytest.mark.parametrize("options", [{}, {"backend": "serial"}, {"n_workers": 1}], ids=str)
+def test_rows_of_a_closed_env_that_was_never_reset_are_of_a_closed_env(options):
+    env = plangym_ext.make("CartPole-v1", **options)
+    env.close()
+    for call in (env.step_batch, env.step_batch_async):
+        with pytest.raises(EnvClosed, match=r"^step_batch: .* closed\. Make a new one"):
+            call([0])
+
+
 def test_process_refuses_use_after_close():
     process = ExternalProcess(Faulty, index=6)
     process.describe()
@@ -392,11 +401,12 @@ def test_constructor_of_something_else_is_refused():
 
 
 def test_setup_can_be_delayed():
+    before = leaks.children()
     env = ParallelEnv(Faulty, n_workers=1, delay_setup=True)
-    assert leaks.children() == frozenset()
+    assert leaks.children() == before
     env.setup()
     env.setup()
-    assert len(leaks.children()) == 1
+    assert len(leaks.children() - before) == 1
     env.close()
     unused = ParallelEnv(Faulty, delay_setup=True)
     unused.close()

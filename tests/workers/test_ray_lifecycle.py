@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ import ray_cluster
 
 import plangym_ext
 from plangym_ext.errors import EnvClosed
+from plangym_ext.workers.ray import cluster
 
 pytestmark = pytest.mark.slow
 
@@ -93,3 +95,43 @@ def test_a_cluster_is_given_back_as_it_was_found():
         state, *_ = env.reset(seed=0)
         assert env.step_batch([1], [state]).rewards == 1
     assert not ray.is_initialized()
+
+
+STRANGER = """
+    import sys
+    import plangym_ext, ray, subprocess, os
+
+    with plangym_ext.make("CartPole-v1", backend="ray", n_workers=1):
+        address = ray.get_runtime_context().gcs_address
+        joins = [sys.executable, "-c", "import ray, sys; ray.init(address=sys.argv[1])", address]
+        for mode in ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_TOKEN": "x" * 32}):
+            done = subprocess.run(joins, env={**os.environ, **mode}, stderr=subprocess.DEVNULL)
+            print(done.returncode)
+        print(subprocess.run(joins, stderr=subprocess.DEVNULL).returncode)
+"""
+
+
+def test_a_cluster_that_is_started_here_asks_for_a_token(tmp_path):
+    path = tmp_path / "stranger.py"
+    path.write_text(textwrap.dedent(STRANGER))
+    environ = {name: text for name, text in os.environ.items() if name != "RAY_AUTH_MODE"}
+    done = subprocess.run(
+        [sys.executable, "-P", str(path)],
+        env={**environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    # Of strangers, and of this user.
+    assert done.stdout.split() == ["1", "1", "0"]
+
+
+def test_a_ray_without_tokens_is_told_of(monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    monkeypatch.setattr(ray, "__version__", "2.49.1")
+    with pytest.warns(RuntimeWarning, match="listens on all addresses"):
+        cluster._warn_without_token(ray)
+    assert "RAY_AUTH_MODE" not in os.environ
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    cluster._warn_without_token(ray)

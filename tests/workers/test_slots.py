@@ -197,7 +197,7 @@ def test_arguments_are_checked_before_anything_is_stepped(env, walk, slots):
         env.step_slots([0, 0], slots[:2], slots[[0, 0]])
     with pytest.raises(ValueError, match="dst must name as many slots as src, 2; got 3"):
         env.step_slots([0, 0], slots[:2], slots[:3])
-    with pytest.raises(InvalidAction, match=r"step_slots: actions must be \(2\)"):
+    with pytest.raises(InvalidAction, match=r"step_slots: actions must be \(2,\)"):
         env.step_slots([0], slots[:2], slots[2:4])
     with pytest.raises(ValueError, match="step_slots: dt"):
         env.step_slots([0, 0], slots[:2], slots[2:4], dt=0)

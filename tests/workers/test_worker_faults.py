@@ -10,6 +10,7 @@ import leaks
 import numpy as np
 import pytest
 import toy_envs
+from batches import pids, walk_of
 from contract.backend_contract import assert_equal
 from gymnasium.envs.classic_control import CartPoleEnv
 from interrupting import InterruptWait
@@ -38,19 +39,6 @@ def parallel(n_workers=2, **kwargs):
     return ParallelEnv(functools.partial(Faulty, **kwargs), n_workers=n_workers)
 
 
-def pids(env):
-    return [worker.process.pid for worker in env.batch_env]
-
-
-def rows(env, count):
-    """`count` states of one seeded random walk."""
-    state, *_ = env.reset(seed=0)
-    found = [state]
-    for t in range(count - 1):
-        found.append(env.step(t % 3 // 2, found[-1]).state)
-    return np.stack(found)
-
-
 @pytest.fixture(scope="module")
 def serial():
     with faulty_env() as env:
@@ -59,7 +47,7 @@ def serial():
 
 @pytest.fixture(scope="module")
 def states(serial):
-    return rows(serial, 16)
+    return walk_of(serial)
 
 
 def assert_usable(env, serial, states):
@@ -289,7 +277,7 @@ def test_worker_killed_again_while_it_starts(n_workers, serial, states):
             assert_usable(env, serial, states)
 
 
-def test_env_that_cannot_be_built_again_raises_its_own_error(serial, states, tmp_path):
+def test_env_that_cannot_be_built_again_raises_its_own_error(tmp_path):
     gone = tmp_path / "gone"
 
     def unless_gone():
@@ -297,7 +285,8 @@ def test_env_that_cannot_be_built_again_raises_its_own_error(serial, states, tmp
             raise toy_envs.EnvFaultError("the files of this env are gone")
         return Faulty()
 
-    with ParallelEnv(unless_gone, n_workers=2) as env:
+    with ParallelEnv(unless_gone, n_workers=2) as env, GymEnv(unless_gone) as serial:
+        states = walk_of(serial)
         env.step_batch([0] * 16, states)
         gone.touch()
         for worker in env.batch_env:

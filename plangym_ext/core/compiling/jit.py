@@ -18,21 +18,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numba
+from plangym_ext.errors import InvalidOption
+
+try:
+    import numba
+except ValueError as error:
+    raise InvalidOption(
+        f"numba cannot be loaded with what the environment says (NUMBA_...): {error} Mend it, such "
+        f"as NUMBA_NUM_THREADS, or leave it out."
+    ) from error
 
 from plangym_ext.core.compiling.kernel_cache import KernelCache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-#: Whether parts are compiled as `parts` says, and `shortcuts` taken: both are written for the
-#: insides of one version of numba. Under any other parts are kernels, which compute the same
-#: and take longer to compile.
+#: Whether parts are compiled as `parts` says, which is written for the insides of one version
+#: of numba. Under any other parts are kernels, which compute the same and take longer to compile.
 HAS_PARTS = numba.version_info[:2] == (0, 68)
-
-if HAS_PARTS:
-    from plangym_ext.core.compiling import shortcuts
-
-    shortcuts.take()
 
 # `Any`, as the stubs of numba do not know all of its options.
 _COUNTING: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": True}

@@ -13,8 +13,8 @@ import importlib
 import os
 import pickle
 import re
+import stat
 import sys
-import tempfile
 import time
 import types
 from collections.abc import Callable
@@ -23,15 +23,20 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.arrays.nested import content
+from plangym_ext.core.files.whole_file import replacing
+
 #: Packages whose functions are identified by version, not by source.
 _COMPILER = ("numba", "llvmlite", "numpy")
 #: Seconds after which a file that no process has read is removed.
 _MAX_AGE = 60 * 24 * 3600.0
 #: Seconds of its age before the date of a file that is read is renewed: it is a write.
 _RENEWAL = 24 * 3600.0
-#: How the name of a file begins that is still being written.
-_UNFINISHED = "unfinished-"
-_OURS = re.compile(rf"^{_UNFINISHED}|-[0-9a-f]{{32}}\.nbc$")
+#: Begins a file; what follows is the digest of the rest.
+_MAGIC = b"plangym-ext kernel 1\n"
+_DIGEST_BYTES = 32
+#: Of a function, or of one that a process which was killed has not written to its end.
+_OURS = re.compile(r"^unfinished-|-[0-9a-f]{32}\.nbc(\.partial)?$")
 
 
 def cache_folder() -> Path:
@@ -73,12 +78,9 @@ class KernelCache:
         path = self._path(signature, target_context.codegen())
         _renew(path)
         try:
-            # Written by this user's own processes, as numba's own cache is.
-            found = compiler.CompileResult._rebuild(
-                target_context, *pickle.loads(path.read_bytes())
-            )
+            found = compiler.CompileResult._rebuild(target_context, *pickle.loads(_read(path)))
         except Exception:
-            return None  # none, or unreadable: it is compiled anew
+            return None  # none, or damaged: it is compiled anew, and takes its place
         # Types of a main program are other ones in every process.
         return found if tuple(found.signature.args) == tuple(signature) else None
 
@@ -93,10 +95,9 @@ class KernelCache:
         with contextlib.suppress(Exception):
             data = serialize.dumps(result._reduce())
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, unfinished = tempfile.mkstemp(dir=path.parent, prefix=_UNFINISHED)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            os.replace(unfinished, path)
+            # Another process that writes the same one has the same content: this one leaves it.
+            with replacing(path, "wb") as file:
+                file.write(_MAGIC + _digest(data) + data)
             prune(path.parent)
 
     def enable(self) -> None:
@@ -107,6 +108,29 @@ class KernelCache:
 
     def flush(self) -> None:
         """Do nothing; part of numba's protocol."""
+
+
+def _read(path: Path) -> bytes:
+    """Return the content of a file as it was written, by this user or the system's.
+
+    Raises:
+        OSError: there is none that can be read.
+        ValueError: a bit is not as it was written, or another user may have written it: machine
+            code that is damaged would run all the same.
+    """
+    with path.open("rb") as file:
+        about = os.fstat(file.fileno())
+        if about.st_uid not in (os.getuid(), 0) or about.st_mode & stat.S_IWOTH:
+            raise ValueError("it is another user's")
+        data = file.read()
+    head = len(_MAGIC) + _DIGEST_BYTES
+    if data[:head] != _MAGIC + _digest(data[head:]):
+        raise ValueError("it is damaged, or cut short")
+    return data[head:]
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 def _renew(path: Path) -> None:
@@ -155,7 +179,7 @@ def hash_function(function: Any, digest: Any, seen: set[Any]) -> None:
         return
     _hash_code(plain.__code__, digest)
     digest.update(repr(sorted(getattr(function, "targetoptions", {}).items())).encode())
-    digest.update(repr(plain.__defaults__).encode())
+    digest.update(content(plain.__defaults__))
     names = _names(plain.__code__)
     for cell in plain.__closure__ or ():
         _hash_value("closure", cell.cell_contents, names, digest, seen)
@@ -200,4 +224,5 @@ def _hash_value(name: str, value: Any, names: list[str], digest: Any, seen: set[
         # Of named tuples too: what is compiled knows fields by their places.
         digest.update(f"{value!r}{getattr(value, '_fields', '')}".encode())
     else:
-        digest.update(f"{name}={value!r}".encode())
+        # Not the text of an array within a tuple, which leaves out the middle of a long one.
+        digest.update(f"{name}=".encode() + content(value))

@@ -9,7 +9,6 @@ a library stays silent unless its user asks for it.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import threading
 import time
@@ -29,41 +28,10 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-class _Collector:
-    """Pauses Python's collector of cycles while any thread compiles.
-
-    A compiler makes millions of objects, most of which are kept to its end: to go through
-    them again and again takes a sixth of the time.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._compiling = 0
-        self._was_on = False
-
-    def pause(self) -> None:
-        with self._lock:
-            if self._compiling == 0:
-                # Of the whole process: the last thread turns it on again, if it was on before.
-                self._was_on = gc.isenabled()
-                gc.disable()
-            self._compiling += 1
-
-    def resume(self) -> None:
-        with self._lock:
-            self._compiling -= 1
-            if self._compiling == 0 and self._was_on:
-                gc.enable()
-
-
-_collector = _Collector()
-
-
 def begin_compiling() -> None:
     """Count the seconds of this thread from now on; calls nest."""
     if _thread.depth == 0:
         _thread.since = time.perf_counter()
-        _collector.pause()
     _thread.depth += 1
 
 
@@ -74,7 +42,6 @@ def end_compiling() -> None:
     _thread.depth -= 1
     if _thread.depth == 0:
         _thread.total += time.perf_counter() - _thread.since
-        _collector.resume()
 
 
 def compile_seconds() -> float:

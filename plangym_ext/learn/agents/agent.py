@@ -95,7 +95,10 @@ class Agent(Protocol):
         return AgentPlanner(agent=self)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` needs: arrays by name, and "version"."""
+        """Return what `load_state_dict` needs: arrays by name, and "version".
+
+        What is learned and is not among them travels to copies of the agent besides, as attributes.
+        """
         return {"version": self.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -41,11 +41,13 @@ class ExpertAgent(Agent):
 
     Attributes:
         share: in [0, 1], how likely a step is the teacher's.
+        visited: states `[B, S]` of all steps since it was cleared; None: they are not kept.
     """
 
     def __init__(self, student: NetworkAgent, teacher: Teacher) -> None:
         self.student, self.teacher, self.share = student, teacher, 0.0
         self.looks_at = student.looks_at | {"first"}
+        self.visited: list[npt.NDArray[np.uint8]] | None = None
         self._states: npt.NDArray[np.uint8] | None = None
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
@@ -60,6 +62,8 @@ class ExpertAgent(Agent):
     def visit(self, states: npt.NDArray[np.uint8]) -> None:
         """Take the states `[B, S]` that the next step is about."""
         self._states = states
+        if self.visited is not None:
+            self.visited.append(states)
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
         """Choose actions; see `Agent.step`."""

@@ -40,6 +40,11 @@ def _drawn(leaf: Leaf, noise: Noise, legal: npt.NDArray[np.bool_] | None) -> npt
         rows = _in_box(leaf.space, noise, count)
     elif legal is not None and isinstance(leaf.space, spaces.Discrete):
         rows = int(leaf.space.start) + legal_index(noise.uniform()[:, 0], legal)
+    elif legal is not None and isinstance(leaf.space, spaces.MultiDiscrete):
+        ends, uniform = np.cumsum(leaf.space.nvec.ravel())[:-1], noise.uniform(count)
+        parts = enumerate(np.split(legal, ends, axis=1))
+        drawn = [legal_index(uniform[:, k], part) for k, part in parts]
+        rows = leaf.space.start.ravel() + np.stack(drawn, axis=1)
     else:
         low, high = leaf.bounds
         low, high = (np.broadcast_to(bound, leaf.shape).ravel() for bound in (low, high))

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, WrongKind
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.devices import device_of
-from plangym_ext.learn.networks.checked_network import check_network
-from plangym_ext.learn.networks.state import check_network_state
+from plangym_ext.learn.networks.checked_network import KnownParameters, check_network
+from plangym_ext.learn.networks.state import check_network_state, load_network_state, network_state
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
-from plangym_ext.learn.torch_extra import nn
+from plangym_ext.learn.torch_extra import nn, torch
 
 
-class AgentAlgorithm(ABC):
+class AgentAlgorithm(InheritedOptions, ABC):
     """Abstract; an `Algorithm` that takes trees of samplers, and owns what learning needs.
 
     A run makes it of its settings: `cls(network, config, seed=seed)`.
@@ -56,6 +60,7 @@ class AgentAlgorithm(ABC):
                 f"{type(self).__name__}: config must be a {self.config_class.__name__}; got a "
                 f"{type(self.config).__name__}."
             )
+        self._parameters = KnownParameters(type(self).__name__, network)
         self.updates = self.steps = 0
         self.group: LearnerGroup = ALONE
         self._random = TorchRandom(seed, device_of(network))
@@ -168,7 +173,7 @@ class AgentAlgorithm(ABC):
             "optimizer": self.config.optimizer,
             "updates": self.updates,
             "steps": self.steps,
-            "network": self.network.state_dict(),
+            "network": network_state(self.network),
             **self._own_state(),
         }
 
@@ -198,7 +203,7 @@ class AgentAlgorithm(ABC):
         if self.replay is not None:
             # Before all that cannot fail: it may refuse the state.
             self.replay.load_state_dict(state["replay"])
-        self.network.load_state_dict(theirs["network"])
+        load_network_state(self.network, theirs["network"], where)
         self._load_own_state(theirs)
         self.updates, self.steps = int(theirs["updates"]), int(theirs["steps"])
         self._random.load_state_dict(state["torch_random"])
@@ -207,11 +212,52 @@ class AgentAlgorithm(ABC):
         """Return what an algorithm saves of its own, besides the network: moments of optimisers."""
         return {}
 
-    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:  # noqa: B027
+    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
         """Refuse a state whose `_own_state` cannot be loaded, before anything is changed."""
 
-    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:  # noqa: B027
+    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
         """Go on from what `_own_state` returned, and forget what was taken in and not learned."""
+
+
+class TaughtAlgorithm(AgentAlgorithm):
+    """Abstract; learns targets from a replay, with one optimiser of its network.
+
+    Attributes:
+        optimizer: of the network's parameters.
+    """
+
+    optimizer: FlatOptimizer
+
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        super().__init__(network, config, seed=seed)
+        #: Moments of observations that were taken in and do not normalise yet.
+        self._seen: list[Any] = []
+
+    def _end_round(self, logged: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """Normalise by what was taken in; return what `train` does, from each update's numbers."""
+        for seen in self._seen:
+            # Last, so that all of this round was normalised as when it was played.
+            self.network.normalizer.add(seen)
+        self._seen.clear()
+        found: dict[str, float] = {"replay_rows": len(self.replay), "updates": self.updates}
+        for name in logged[0] if logged else ():
+            found[f"train/{name}"] = float(np.mean([row[name] for row in logged]))
+        return found
+
+    def _tensor(self, rows: Any) -> Any:
+        """Return arrays, which may be nested, as tensors on the network's device."""
+        device = device_of(self.network)
+        return mapped(lambda leaf: torch.from_numpy(np.ascontiguousarray(leaf)).to(device), rows)
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"moments": self.optimizer.state_dict()}
+
+    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
+        self.optimizer.check_state(theirs["moments"], where)
+
+    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
+        self.optimizer.load_state_dict(theirs["moments"])
+        self._seen.clear()
 
 
 def _check_names(where: str, what: str, state: Any, names: Iterable[str]) -> None:

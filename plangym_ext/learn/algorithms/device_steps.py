@@ -6,9 +6,8 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from plangym_ext.learn.algorithms.torch_steps import TorchSteps
+from plangym_ext.learn.algorithms.torch_steps import OptimizerConfig, TorchSteps
 from plangym_ext.learn.torch_extra import torch
-from plangym_ext.learn.trainers.optimizers import OptimizerConfig
 
 #: Optimisers that a flag on the device can hold back.
 HELD_BACK = ("adam", "adamw")
@@ -31,11 +30,11 @@ class DeviceSteps(TorchSteps):
         device = groups[0]["params"][0].device
         # torch has this option for GPUs alone: counts of steps are then kept there.
         super().__init__(groups, config, options | {"capturable": device.type == "cuda"})
-        self._rate = torch.zeros((), device=device)
+        self._rate = torch.zeros((), device=device, dtype=torch.float32)
         #: What `_rate` was set to last.
         self._rate_here = 0.0
-        self._never = torch.zeros((), device=device)
-        self._always = torch.ones((), device=device)
+        self._never = torch.zeros((), device=device, dtype=torch.float32)
+        self._always = torch.ones((), device=device, dtype=torch.float32)
 
     @functools.cached_property
     def _optimizer(self) -> Any:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any
 
-import numpy as np
-
-from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.arrays.nested import leaves
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
+from plangym_ext.learn.algorithms.agent_algorithm import TaughtAlgorithm
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
 from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
-from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.of_observations import OfObservations
 from plangym_ext.learn.replay.uniform import ReplayBuffer
@@ -24,8 +21,7 @@ from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 
 
-@final
-class ExpertIteration(AgentAlgorithm):
+class ExpertIteration(TaughtAlgorithm):
     """Learns from what an `ExpertSampler` collects, by supervised learning from a replay.
 
     The loss of the policy is its cross-entropy to the teacher's, for continuous actions the
@@ -57,7 +53,6 @@ class ExpertIteration(AgentAlgorithm):
         self.optimizer = flat_optimizer(network, self.config)
         self._layout = SpaceLayout(self.network.observation_space, objects=True)
         self._scale = float(getattr(network, "value_scale", 1.0))
-        self._seen: list[Any] = []
 
     # Taking in ------------------------------------------------------------------
 
@@ -123,7 +118,7 @@ class ExpertIteration(AgentAlgorithm):
             self.optimizer.read()
             self.network.train()
             try:
-                with self._random.used():
+                with self._random.used(together=self.group.size > 1):
                     for done in range(self.config.updates_per_round):
                         logged.append(self._update())
                         if progress is not None:
@@ -131,14 +126,7 @@ class ExpertIteration(AgentAlgorithm):
             finally:
                 self.optimizer.write()
                 self.network.eval()
-        for seen in self._seen:
-            # Last, so that all of this round was normalised as when it was played.
-            self.network.normalizer.add(seen)
-        self._seen.clear()
-        found: dict[str, float] = {"replay_rows": len(self.replay), "updates": self.updates}
-        for name in logged[0] if logged else ():
-            found[f"train/{name}"] = float(np.mean([row[name] for row in logged]))
-        return found
+        return self._end_round(logged)
 
     def _update(self) -> dict[str, float]:
         """Take one step on states that are drawn."""
@@ -172,19 +160,3 @@ class ExpertIteration(AgentAlgorithm):
             "value_loss": (error**2).sum() / known.sum().clamp(min=1),
             "entropy": distribution.entropy(params).mean(),
         }
-
-    def _tensor(self, rows: Any) -> Any:
-        device = device_of(self.network)
-        return mapped(lambda leaf: torch.from_numpy(np.ascontiguousarray(leaf)).to(device), rows)
-
-    # Saving ---------------------------------------------------------------------
-
-    def _own_state(self) -> dict[str, Any]:
-        return {"moments": self.optimizer.state_dict()}
-
-    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
-        self.optimizer.check_state(theirs["moments"], where)
-
-    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
-        self.optimizer.load_state_dict(theirs["moments"])
-        self._seen.clear()

@@ -9,18 +9,25 @@ from typing import Any
 from plangym_ext.errors import ForeignNetwork
 from plangym_ext.learn.algorithms.device_steps import HELD_BACK, DeviceSteps
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
-from plangym_ext.learn.algorithms.torch_steps import TorchSteps
+from plangym_ext.learn.algorithms.torch_steps import OptimizerConfig, TorchSteps
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
-from plangym_ext.learn.trainers.optimizers import OptimizerConfig
 
 #: Weights up to which steps are taken in compiled code, on one processor.
 _SMALL = 200_000
 
 
-def flat_optimizer(network: nn.Module, config: LearnerConfig) -> FlatOptimizer:
-    """Return the optimiser that a config names, of all parameters of a network."""
+def flat_optimizer(
+    network: nn.Module, config: LearnerConfig, *, decays: bool = False
+) -> FlatOptimizer:
+    """Return the optimiser that a config names, of all parameters of a network.
+
+    Args:
+        network: whose parameters.
+        config: of an algorithm.
+        decays: see `FlatOptimizer`.
+    """
     options: dict[str, Any] = {}
     # SGD divides by nothing.
     if config.optimizer != "sgd":
@@ -28,7 +35,7 @@ def flat_optimizer(network: nn.Module, config: LearnerConfig) -> FlatOptimizer:
     if config.optimizer != "rmsprop":
         # One pass over the parameters instead of ten operations on them.
         options["fused"] = True
-    return FlatOptimizer(network, config, **options)
+    return FlatOptimizer(network, config, decays=decays, **options)
 
 
 #: Parameters of critics side by side that have one more dimension than those of one network.
@@ -53,6 +60,7 @@ class FlatOptimizer:
     Args:
         network: whose parameters.
         config: name, learning rate and weight decay.
+        decays: whether the weight decay may change; see `set_decay`.
         **options: of the optimiser's class, such as `eps`.
 
     Attributes:
@@ -62,17 +70,28 @@ class FlatOptimizer:
             have worked out, so one exchange is enough, and hooks of autograd are not needed.
     """
 
-    def __init__(self, network: nn.Module, config: OptimizerConfig, **options: Any) -> None:
+    def __init__(
+        self, network: nn.Module, config: OptimizerConfig, *, decays: bool = False, **options: Any
+    ) -> None:
         learned = [(name, p) for name, p in network.named_parameters() if p.requires_grad]
+        for name, parameter in learned:
+            if isinstance(parameter, nn.parameter.UninitializedParameter):
+                raise ForeignNetwork(
+                    f"optimizer: the parameter {name} of {type(network).__name__} has no size yet, "
+                    f"as those of torch's lazy modules before their first call. Call the network "
+                    f"once where it is made, or give its sizes."
+                )
         decay = at(config.l2, 0)
-        decayed = [p for name, p in learned if decay and _is_weight(name, p)]
-        rest = [p for name, p in learned if not (decay and _is_weight(name, p))]
+        apart = decays or bool(decay)
+        decayed = [p for name, p in learned if apart and _is_weight(name, p)]
+        rest = [p for name, p in learned if not (apart and _is_weight(name, p))]
         self._parts = [_Part(parameters) for parameters in (decayed, rest) if parameters]
         self._parameters = [p for part in self._parts for p in part.parameters]
         groups: list[dict[str, Any]] = [
             {"params": [part.vector], "weight_decay": decay if part.parameters is decayed else 0.0}
             for part in self._parts
         ]
+        self._decays = bool(decayed)
         self.group: LearnerGroup = ALONE
         self._gradients = [part.vector.grad for part in self._parts]
         on_gpu = config.optimizer in HELD_BACK and _is_on_gpu(self._parts)
@@ -81,9 +100,9 @@ class FlatOptimizer:
             # Here and not above: numba is of no use to large networks.
             from plangym_ext.learn.compiled.vector_steps import VectorSteps
 
-            vectors, decays = [p.vector for p in self._parts], [g["weight_decay"] for g in groups]
+            vectors, rates = [p.vector for p in self._parts], [g["weight_decay"] for g in groups]
             eps = {"epsilon": options["eps"]} if "eps" in options else {}
-            self._steps = VectorSteps(config.optimizer, vectors, decays, **eps)
+            self._steps = VectorSteps(config.optimizer, vectors, rates, **eps)
         self.rate = at(config.learning_rate, 0)
 
     def read(self) -> None:
@@ -140,6 +159,11 @@ class FlatOptimizer:
         self._steps.step(rate, max_norm / norm if norm > max_norm else 1.0)
         self.rate = rate
         return norm
+
+    def set_decay(self, decay: float) -> None:
+        """Set the weight decay of the next steps, of an optimiser that was made with `decays`."""
+        if self._decays:
+            self._steps.set_decay(decay)
 
     # Without a word to the host -------------------------------------------------
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plangym_ext.learn.checked_config import CheckedConfig
 from plangym_ext.learn.schedule import Number
-from plangym_ext.learn.trainers.checked_config import CheckedConfig
-from plangym_ext.learn.trainers.config import OPTIMIZERS
+
+OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +38,8 @@ class LearnerConfig(CheckedConfig):
         """Check the settings."""
         super().__post_init__()
         self._choice("optimizer", OPTIMIZERS)
-        for name in ("epsilon", "l2"):
-            self._number(name, 0.0)
+        self._number("epsilon", 0.0)
+        self._scheduled("l2", 0.0)
         self._number("discount", 0.0, 1.0)
         self._scheduled("learning_rate", 0.0)
         self._limit("max_grad_norm")

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
-from plangym_ext.learn.trainers.optimizers import OptimizerConfig, load_moments, optimizer_of
+from plangym_ext.learn.schedule import Number, at
+from plangym_ext.learn.torch_extra import torch
+
+
+class OptimizerConfig(Protocol):
+    """What configs of algorithms say of their optimiser."""
+
+    @property
+    def optimizer(self) -> str:
+        """Its name."""
+
+    @property
+    def learning_rate(self) -> Number:
+        """Its step size."""
+
+    @property
+    def l2(self) -> Number:
+        """Weight decay."""
 
 
 class TorchSteps:
@@ -45,6 +63,10 @@ class TorchSteps:
             group["lr"] = rate
         self._optimizer.step()
 
+    def set_decay(self, decay: float) -> None:
+        """Set the weight decay of the first group."""
+        self._optimizer.param_groups[0]["weight_decay"] = decay
+
     def _scale(self, scale: float) -> None:
         if scale != 1.0:
             for gradient in self._gradients():
@@ -57,3 +79,35 @@ class TorchSteps:
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
         """Go on from moments."""
         load_moments(self._optimizer, state)
+
+
+def optimizer_of(
+    groups: list[dict[str, Any]], config: OptimizerConfig, **options: Any
+) -> torch.optim.Optimizer:
+    """Return the optimiser of a config over groups of parameters.
+
+    Args:
+        groups: with "params" and "weight_decay".
+        config: name and learning rate.
+        **options: of the optimiser's class, such as `eps`.
+    """
+    rate = at(config.learning_rate, 0)
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=rate, momentum=0.9, **options)
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}
+    return kinds[config.optimizer](groups, lr=rate, **options)
+
+
+def load_moments(optimizer: torch.optim.Optimizer, moments: Mapping[Any, Any]) -> None:
+    """Go on from the moments of another optimiser, which are copied; settings stay.
+
+    Args:
+        optimizer: of parameters of the same shapes.
+        moments: the "state" of its `state_dict`.
+    """
+    # Rates are functions of the count and come of the config, which may have been changed for the
+    # rest of the run.
+    settings = optimizer.state_dict()["param_groups"]
+    # torch takes tensors over as they are: the state must not change with later steps.
+    state = copy.deepcopy(dict(moments))
+    optimizer.load_state_dict({"state": state, "param_groups": settings})

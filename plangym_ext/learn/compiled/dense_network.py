@@ -16,6 +16,9 @@ from plangym_ext.learn.compiled.dense import (
     through_tanh,
 )
 from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.bodies import DenseLayers
+from plangym_ext.learn.networks.checked_network import has_own_code
+from plangym_ext.learn.networks.tanh import Tanh
 from plangym_ext.learn.torch_extra import nn, torch
 
 Ndarray = npt.NDArray[np.float32]
@@ -28,14 +31,15 @@ def is_dense(network: Any) -> bool:
 
 def has_dense_layers(network: Any) -> bool:
     """Return whether a network has dense layers alone, on the CPU, with tanh or relu between."""
-    if type(network) is not AgentNetwork or network.core is not None:
+    if type(network) is not AgentNetwork or network.core is not None or has_own_code(network):
         return False
     bodies = [network.body] + ([] if network.value_body is None else [network.value_body])
-    known = (nn.Linear, nn.Tanh, nn.ReLU)
+    known = (nn.Linear, nn.Tanh, Tanh, nn.ReLU)
     return (
         not any(list(body.parts.parameters()) for body in bodies)
         # Noisy and normalising layers have gradients that are not written here.
-        and all(isinstance(layer, known) for body in bodies for layer in body.dense)
+        and all(type(body.dense) is DenseLayers for body in bodies)
+        and all(type(layer) in known for body in bodies for layer in body.dense)
         and all(
             part.dtype == torch.float32 and part.device.type == "cpu" and part.requires_grad
             for part in network.parameters()

@@ -178,6 +178,8 @@ def squared_error(
 @kernel
 def standardize(advantage: Any, epsilon: float) -> None:
     """Bring `[N]` to mean 0 and deviation 1 in place, as `normalized` does."""
+    if len(advantage) < 2:
+        return
     mean, squares = 0.0, 0.0
     for n in range(len(advantage)):
         mean += advantage[n]

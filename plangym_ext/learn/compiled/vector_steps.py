@@ -11,6 +11,7 @@ from plangym_ext.learn.compiled import optimizers
 from plangym_ext.learn.torch_extra import torch
 
 #: What each optimiser remembers of a vector, by torch's names.
+_MOST_STEPS = 1 << 53
 _MEMORY = {
     "adam": ("exp_avg", "exp_avg_sq"),
     "adamw": ("exp_avg", "exp_avg_sq"),
@@ -53,9 +54,14 @@ class VectorSteps:
             self._arrays = [(v.detach().numpy(), v.grad.numpy()) for v in self._vectors]
         return self._arrays
 
+    def set_decay(self, decay: float) -> None:
+        """Set the weight decay of the first vector."""
+        self._decays[0] = decay
+
     def norm(self) -> float:
         """Return the length of the gradient of all vectors."""
-        return float(np.sqrt(sum(float(np.dot(g, g)) for _, g in self._pairs())))
+        with np.errstate(over="ignore"):  # an infinite length is told, and no step taken
+            return float(np.sqrt(sum(float(np.dot(g, g)) for _, g in self._pairs())))
 
     def step(self, rate: float, scale: float) -> None:
         """Take one step down the gradient times `scale`."""
@@ -84,7 +90,11 @@ class VectorSteps:
         found: dict[int, dict[str, Any]] = {}
         for k, memory in enumerate(self._memory):
             # torch's SGD counts no steps.
-            found[k] = {} if self._kind == "sgd" else {"step": torch.tensor(float(self._count))}
+            found[k] = (
+                {}
+                if self._kind == "sgd"
+                else {"step": torch.tensor(float(self._count), dtype=torch.float32)}
+            )
             tensors = map(torch.from_numpy, memory)
             found[k] |= dict(zip(_MEMORY[self._kind], tensors, strict=True))
         return found
@@ -97,4 +107,7 @@ class VectorSteps:
             for array, name in zip(memory, _MEMORY[self._kind], strict=True):
                 array[:] = 0 if known is None else np.asarray(known[name])
             if known is not None:
-                self._count = int(known.get("step", 2))  # of SGD: there were steps, at least
+                count = float(known.get("step", 2))  # of SGD: there were steps, at least
+                if not 0 <= count < _MOST_STEPS:
+                    raise ValueError(f"an optimiser must have taken 0 to 2**53 steps; got {count}")
+                self._count = int(count)

@@ -10,12 +10,22 @@ import numpy.typing as npt
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.torch_extra import torch
 
+#: What is as large as that bounds nothing: a number drawn beyond it would soon be infinite.
+_LARGEST = 1e-3 * float(np.finfo(np.float32).max)
+
+
+def _is_bound(bound: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which numbers bound actions."""
+    found: npt.NDArray[np.bool_] = np.abs(bound.astype(np.float64)) < _LARGEST
+    return found
+
 
 @final
 class BoxUnits:
     """Both ways between actions `[..., *act]` and D numbers `[..., D]` of them.
 
-    Numbers of an action without two finite bounds are taken as they are.
+    Numbers of an action without two finite bounds are taken as they are; the largest number of a
+    float, which many envs have for "none", is no bound.
 
     Args:
         low: `[*act]`.
@@ -32,9 +42,9 @@ class BoxUnits:
         self.low, self.high, self.dtype = low, high, np.dtype(dtype)
         self.shape, self.size = low.shape, int(np.prod(low.shape))
         # Equal bounds have no width to divide by: such numbers are taken as they are.
-        finite = np.isfinite(low) & np.isfinite(high) & (high > low)
+        finite = _is_bound(low) & _is_bound(high) & (high > low)
         self.bounded = bool(finite.all())
-        self.any_bound = bool((np.isfinite(low) | np.isfinite(high)).any())
+        self.any_bound = bool((_is_bound(low) | _is_bound(high)).any())
         # Infinite bounds come to NaN, of which `where` takes nothing.
         with np.errstate(over="ignore", invalid="ignore"):
             low64, high64 = low.astype(np.float64), high.astype(np.float64)
@@ -55,7 +65,7 @@ class BoxUnits:
         """
         if self.bounded:
             return
-        infinite = ~(np.isfinite(self.low) & np.isfinite(self.high))
+        infinite = ~(_is_bound(self.low) & _is_bound(self.high))
         if infinite.any():
             raise InvalidOption(
                 f"{who}: every number of an action must have two finite bounds; got low "

@@ -91,7 +91,10 @@ class Categorical(Distribution):
 
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:
         """Return one-hot rows `[T, A]`."""
-        return np.eye(self.width, dtype=np.float32)[np.asarray(actions) - self.start]
+        # Not rows of a unit matrix, which would be `[A, A]`.
+        rows = np.zeros((len(actions), self.width), np.float32)
+        rows[np.arange(len(rows)), np.asarray(actions) - self.start] = 1.0
+        return rows
 
     def loss(self, params: Any, target: Any) -> Any:
         """Return `[B]`: minus sum over actions of target * log probability."""

@@ -28,4 +28,4 @@ class TorchNoise:
 
     def normal(self, k: int = 1) -> Any:
         """Return `[*shape, k]` float32."""
-        return torch.randn(*self._shape, k, **self._more).to(self._device)
+        return torch.randn(*self._shape, k, dtype=torch.float32, **self._more).to(self._device)

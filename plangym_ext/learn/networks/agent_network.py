@@ -80,7 +80,7 @@ class AgentNetwork(nn.Module):
                 observation_space, action_space, config, core_size=core_size
             )
             self.value_core, _ = self._made_core(self.value_body, config)
-            self.value_head = nn.Linear(width, 1)
+            self.value_head = nn.Linear(width, 1, dtype=torch.float32)
         # Last: it goes through all modules that were made.
         if config.init == "orthogonal":
             _orthogonal(self)
@@ -112,11 +112,13 @@ class AgentNetwork(nn.Module):
             num_actions or 0 if "q" in config.heads else 0,
         ]
         # One layer for all heads, of as many columns as they have numbers.
-        self.heads: Any = nn.Linear(width, sum(self._widths))
+        self.heads: Any = nn.Linear(width, sum(self._widths), dtype=torch.float32)
         self.log_std: nn.Parameter | None = None
         order = None
         if has_policy and free:
-            self.log_std = nn.Parameter(torch.full((len(free),), config.initial_log_std))
+            self.log_std = nn.Parameter(
+                torch.full((len(free),), config.initial_log_std, dtype=torch.float32)
+            )
             rest = [i for i in range(self.distribution.width) if i not in free]
             # The head gives means first, then the free deviations: this is where each number
             # belongs.
@@ -268,7 +270,7 @@ class AgentNetwork(nn.Module):
         """Return `[N, P]`, free deviations joined in."""
         if self.log_std is None:
             return numbers
-        joined = torch.cat([numbers, self.log_std.expand(len(numbers), -1)], dim=1)
+        joined = torch.cat([numbers, self.log_std.expand(numbers.shape[0], -1)], dim=1)
         order: Any = self._order
         return joined if order is None else joined[:, order]
 

@@ -83,8 +83,9 @@ class DenseLayers(nn.Sequential):
 
     def use(self, precision: str) -> None:
         """Let `dense_layers_product` make the products where the layers are such as it knows."""
-        plain = all(isinstance(layer, nn.Linear | nn.ReLU) for layer in self)
-        # Normalisation between the layers, or another activation, is torch's business.
+        plain = all(type(layer) in (nn.Linear, nn.ReLU) for layer in self)
+        # Normalisation between the layers, another activation, or a layer of the user's that
+        # derives from one of these, is torch's business.
         self.precision = precision if plain and len(self) else None
 
 
@@ -94,9 +95,9 @@ def dense_layers(
     """Return dense layers over vectors, and how many features they put out."""
     layers: list[nn.Module] = []
     for size in hidden:
-        layers.append(nn.Linear(width, size))
+        layers.append(nn.Linear(width, size, dtype=torch.float32))
         if config.layer_norm:
-            layers.append(nn.LayerNorm(size))
+            layers.append(nn.LayerNorm(size, dtype=torch.float32))
         layers.append(_ACTIVATIONS[config.activation]())
         width = size
     return layers, width
@@ -123,7 +124,7 @@ def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tu
     with torch.no_grad():
         # Asked of the layers themselves: strides and padding round in ways that a formula would
         # repeat.
-        return body, body(torch.zeros(1, *shape)).numel()
+        return body, body(torch.zeros(1, *shape, dtype=torch.float32)).numel()
 
 
 def _nature(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
@@ -132,7 +133,10 @@ def _nature(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
     before = shape[0]
     channels = config.channels or (32, 64, 64)
     for after, kernel, stride in zip(channels, (8, 4, 3), (4, 2, 1), strict=True):
-        layers += [nn.Conv2d(before, after, kernel, stride), _ACTIVATIONS[config.activation]()]
+        layers += [
+            nn.Conv2d(before, after, kernel, stride, dtype=torch.float32),
+            _ACTIVATIONS[config.activation](),
+        ]
         before = after
     return nn.Sequential(*layers)
 
@@ -145,11 +149,13 @@ def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
     before = shape[0]
     for i, after in enumerate(channels):
         if board or i > 1:
-            layer = nn.Conv2d(before, after, 3, padding=1)
+            layer = nn.Conv2d(before, after, 3, padding=1, dtype=torch.float32)
         else:
             # Padded, so that an image shrinks by its stride exactly where that divides it.
             kernel, stride = ((8, 4), (4, 2))[i]
-            layer = nn.Conv2d(before, after, kernel, stride, padding=stride // 2)
+            layer = nn.Conv2d(
+                before, after, kernel, stride, padding=stride // 2, dtype=torch.float32
+            )
         layers += [layer, _ACTIVATIONS[config.activation]()]
         before = after
     return nn.Sequential(*layers)
@@ -165,7 +171,7 @@ def _residual(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
     layers: list[nn.Module] = []
     before = shape[0]
     for after in config.channels or ((16, 32, 32) if config.kind == "impala" else (32, 32)):
-        layers.append(nn.Conv2d(before, after, 3, padding=1))
+        layers.append(nn.Conv2d(before, after, 3, padding=1, dtype=torch.float32))
         if not board:
             layers.append(nn.MaxPool2d(3, stride=2, padding=1))
         layers += [ResidualBlock(after, config.activation) for _ in range(config.blocks)]
@@ -179,8 +185,8 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, activation: str) -> None:
         super().__init__()
-        self.first = nn.Conv2d(channels, channels, 3, padding=1)
-        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, dtype=torch.float32)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, dtype=torch.float32)
         self.activation = _ACTIVATIONS[activation]()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

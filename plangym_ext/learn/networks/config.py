@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.field_kinds import take_kinds
 
@@ -15,7 +16,7 @@ CHANNELS = ("auto", "first", "last")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkConfig:
+class NetworkConfig(InheritedOptions):
     """What a network is made of; None takes what suits the kind.
 
     Args:

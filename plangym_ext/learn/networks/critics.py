@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, final
 
 from gymnasium import spaces
@@ -11,9 +12,45 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.agent_config import AgentConfig
 from plangym_ext.learn.networks.dense_product import dense_layers_product
 from plangym_ext.learn.networks.inputs import ActionEncoder, ObservationParts
-from plangym_ext.learn.networks.normalised_layers import normalised_layers
-from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.torch_extra import functional, nn, torch
 from plangym_ext.learn.transforms.observations import ObservationNormalizer
+
+
+def normalised_layers(
+    x: Any,
+    weights: Sequence[Any],
+    biases: Sequence[Any],
+    scales: Sequence[Any],
+    offsets: Sequence[Any],
+    *,
+    precision: str,
+) -> Any:
+    """Return what E stacks of dense layers make of the same rows.
+
+    All layers but the last are normalised over their outputs, scaled, and rectified.
+
+    Args:
+        x: `[N, F]` float32.
+        weights: of each layer, `[E, out, in]` float32.
+        biases: of each layer, `[E, out]`.
+        scales: of each layer but the last, `[E, out]`.
+        offsets: likewise.
+        precision: "float32" or "bfloat16", of what is multiplied; the rest is float32.
+
+    Returns:
+        `[E, N, out]` float32, fresh.
+
+    Source: Ba et al. 2016, "Layer normalization".
+    """
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    rows = x.expand(len(weights[0]), *x.shape)
+    for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        product = torch.bmm(rows.to(dtype), weight.to(dtype).transpose(1, 2)).float()
+        rows = product + bias[:, None]
+        if i < len(scales):
+            normal = functional.layer_norm(rows, rows.shape[-1:])
+            rows = torch.addcmul(offsets[i][:, None], normal, scales[i][:, None]).relu()
+    return rows
 
 
 @final
@@ -70,11 +107,19 @@ class Critics(nn.Module):
         for inputs, outputs in zip([width, *hidden], [*hidden, out], strict=True):
             # As torch begins a linear layer.
             most = 1 / math.sqrt(inputs)
-            self.weights.append(torch.empty(count, outputs, inputs).uniform_(-most, most))
-            self.biases.append(torch.empty(count, outputs).uniform_(-most, most))
+            self.weights.append(
+                torch.empty(count, outputs, inputs, dtype=torch.float32).uniform_(-most, most)
+            )
+            self.biases.append(
+                torch.empty(count, outputs, dtype=torch.float32).uniform_(-most, most)
+            )
         normalised = hidden if layer_norm else ()
-        self.scales = nn.ParameterList(torch.ones(count, size) for size in normalised)
-        self.offsets = nn.ParameterList(torch.zeros(count, size) for size in normalised)
+        self.scales = nn.ParameterList(
+            torch.ones(count, size, dtype=torch.float32) for size in normalised
+        )
+        self.offsets = nn.ParameterList(
+            torch.zeros(count, size, dtype=torch.float32) for size in normalised
+        )
 
     def forward(
         self, obs: Any, action: Any = None, *, frozen: bool = False, first: int | None = None

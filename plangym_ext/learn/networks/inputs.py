@@ -188,7 +188,7 @@ class _ActionPart:
         """Return `[N, width]`."""
         if self._units is not None:
             return self._units.scaled_tensor(rows)
-        flat = rows.reshape(len(rows), -1)
+        flat = rows.reshape(rows.shape[0], -1)
         # Of MultiBinary: zeros and ones as they are.
         if not self._counts:
             return flat.to(torch.float32)

@@ -51,7 +51,7 @@ class Network(nn.Module):
         }
         # In the order of NetworkOutput, whatever the order in the config.
         self._widths = [widths[head] if head in config.heads else 0 for head in widths]
-        self.heads = nn.Linear(width, sum(self._widths))
+        self.heads = nn.Linear(width, sum(self._widths), dtype=torch.float32)
         _initialize(self)
 
     def forward(self, obs: torch.Tensor) -> NetworkOutput:

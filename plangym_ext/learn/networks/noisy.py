@@ -39,12 +39,16 @@ class NoisyLinear(nn.Module):
         #: `[N, width]` and `[N, outputs]` of the N rows of the next pass, in place of the buffers.
         self.row_factors: tuple[Any, Any] | None = None
         bound, deviation = 1 / math.sqrt(width), _FIRST_DEVIATION / math.sqrt(width)
-        self.weight = nn.Parameter(torch.empty(outputs, width).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
-        self.weight_deviation = nn.Parameter(torch.full((outputs, width), deviation))
-        self.bias_deviation = nn.Parameter(torch.full((outputs,), deviation))
-        self.register_buffer("factor_in", torch.zeros(width))
-        self.register_buffer("factor_out", torch.zeros(outputs))
+        self.weight = nn.Parameter(
+            torch.empty(outputs, width, dtype=torch.float32).uniform_(-bound, bound)
+        )
+        self.bias = nn.Parameter(torch.empty(outputs, dtype=torch.float32).uniform_(-bound, bound))
+        self.weight_deviation = nn.Parameter(
+            torch.full((outputs, width), deviation, dtype=torch.float32)
+        )
+        self.bias_deviation = nn.Parameter(torch.full((outputs,), deviation, dtype=torch.float32))
+        self.register_buffer("factor_in", torch.zeros(width, dtype=torch.float32))
+        self.register_buffer("factor_out", torch.zeros(outputs, dtype=torch.float32))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return `[N, outputs]`."""

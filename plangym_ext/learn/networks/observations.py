@@ -86,7 +86,7 @@ class ObservationEncoder(nn.Module):
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         """Encode `[B, *obs]` of any dtype."""
         if self._counts:
-            parts = obs.reshape(len(obs), -1).long() - self._origins
+            parts = obs.reshape(obs.shape[0], -1).long() - self._origins
             # Not functional.one_hot, which refuses the zeros of rows that are filled up or wait.
             encoded = [
                 parts[:, i, None] == torch.arange(n, device=obs.device)
@@ -100,7 +100,9 @@ class ObservationEncoder(nn.Module):
 
         Convolutions then learn in two thirds of the time.
         """
-        return torch.empty(obs.shape, device=obs.device, memory_format=self._form_of(obs))
+        return torch.empty(
+            obs.shape, device=obs.device, memory_format=self._form_of(obs), dtype=torch.float32
+        )
 
     def laid_out(self, obs: torch.Tensor) -> torch.Tensor:
         """Return observations in the order of `memory_for`, of which `scaled` is quicker."""
@@ -122,7 +124,7 @@ class ObservationEncoder(nn.Module):
             x *= self._scale
         if self._axes:
             x = x.permute(self._axes)
-        return x.reshape(len(obs), *self.shape)
+        return x.reshape(obs.shape[0], *self.shape)
 
     @property
     def is_scaled(self) -> bool:

@@ -54,8 +54,19 @@ class OfObservations(nn.Module):
         return out._replace(value=value, q=q)
 
 
+def of_observations(network: nn.Module) -> nn.Module:
+    """Return a network that is asked about observations alone: itself, if it is one.
+
+    Raises:
+        InvalidOption: it is an agent's, and looks at more than observations.
+    """
+    return OfObservations(network) if hasattr(network, "inputs_used") else network
+
+
 def shown(obs: Any) -> Inputs:
     """Return observations `[N, ...]` as inputs of a network that looks at nothing else."""
     first = next(leaves(obs))
     # Of the length alone something is asked: no memory is written.
-    return Inputs(obs, None, None, torch.empty(len(first), dtype=torch.bool, device=first.device))
+    return Inputs(
+        obs, None, None, torch.empty(first.shape[0], dtype=torch.bool, device=first.device)
+    )

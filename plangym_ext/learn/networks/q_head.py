@@ -47,7 +47,9 @@ class QHead(nn.Module):
 
         self.advantage = stream(num_actions * self._shape[1])
         self.value = stream(self._shape[1]) if config.dueling else None
-        support = torch.linspace(config.return_range[0], config.return_range[1], config.atoms)
+        support = torch.linspace(
+            config.return_range[0], config.return_range[1], config.atoms, dtype=torch.float32
+        )
         has_atoms = config.returns == "atoms"
         self.register_buffer("support", support if has_atoms else None, persistent=False)
 

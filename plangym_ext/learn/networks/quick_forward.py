@@ -198,7 +198,7 @@ class _Scaled:
 
     def __init__(self, encoder: ObservationEncoder) -> None:
         self._encoder = encoder
-        self._memory = torch.empty(0)
+        self._memory = torch.empty(0, dtype=torch.float32)
 
     def __call__(self, obs: Any) -> Any:
         # Autograd keeps what layers are shown, which the next call must not overwrite.

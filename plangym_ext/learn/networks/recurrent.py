@@ -25,11 +25,11 @@ class Recurrent(nn.Module):
     def __init__(self, kind: str, width: int, size: int) -> None:
         super().__init__()
         self.parts, self.size = PARTS[kind], size
-        self.layer = _LAYERS[kind](width, size)
+        self.layer = _LAYERS[kind](width, size, dtype=torch.float32)
 
     def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor]:
         """Return zeros `[B, H]` by name, on the CPU."""
-        return {name: torch.zeros(num_rows, self.size) for name in self.parts}
+        return {name: torch.zeros(num_rows, self.size, dtype=torch.float32) for name in self.parts}
 
     def forward(
         self, x: torch.Tensor, carry: Mapping[str, torch.Tensor], first: torch.Tensor

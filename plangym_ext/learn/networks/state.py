@@ -1,13 +1,20 @@
-"""Loading the weights of a network, if they are its own."""
+"""What a network has learned: saving it whole, and loading it if it is the network's own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from plangym_ext.errors import ForeignNetwork
-from plangym_ext.learn.torch_extra import nn
+import numpy as np
 
+from plangym_ext.errors import ForeignNetwork
+from plangym_ext.learn.held_numbers import held_numbers, is_own
+from plangym_ext.learn.torch_extra import nn, torch
+
+#: What the names of numbers begin with that a network holds and its `state_dict` lacks.
+_HELD = "held:"
+#: Attributes that say what a network is for, and learn nothing.
+_FIXED = (".observation_space", ".action_space", ".distribution", ".config")
 # How many differences a message names.
 _SHOWN = 4
 
@@ -24,14 +31,84 @@ def load_network_state(network: nn.Module, state: Mapping[str, Any], where: str 
         ForeignNetwork: names or shapes differ; the message has the first differences.
     """
     check_network_state(network, state, where)
-    network.load_state_dict(state)
+    network.load_state_dict({name: one for name, one in state.items() if not _is_held(name)})
+    mine = _held(network)
+    for name, (part, attribute, value) in _numbers(network).items():
+        if name in state and _kind(state[name]) == _kind(_number(value)):
+            setattr(part, attribute, state[name].item())
+    with torch.no_grad():
+        for name in state.keys() & mine.keys():
+            # One of another shape is of another time, such as what the last call has left.
+            if _kind(state[name]) == _kind(_tensor(mine[name])):
+                _tensor(mine[name]).copy_(state[name])
+
+
+def network_state(network: nn.Module) -> dict[str, Any]:
+    """Return the `state_dict` of a network, and whatever arrays it holds besides.
+
+    These are buffers that are not persistent, tensors and arrays that are attributes or parts of
+    them, and numbers that are attributes: what a network of the user's own has learned may be
+    there. The tensors are the network's own memory.
+    """
+    held = {name: _tensor(one).detach() for name, one in _held(network).items()}
+    numbers = {name: _number(value) for name, (*_, value) in _numbers(network).items()}
+    return {**network.state_dict(), **held, **numbers}
+
+
+def _numbers(network: nn.Module) -> dict[str, tuple[nn.Module, str, Any]]:
+    """Return by name the numbers that are attributes of modules of the user's classes."""
+    return {
+        f"{_HELD}{where}.{name}": (part, name, value)
+        for where, part in network.named_modules()
+        if is_own(type(part))
+        for name, value in vars(part).items()
+        # By 64 bits, as torch keeps them: others are no counters.
+        if type(value) in (bool, int, float) and name != "training" and abs(value) < 2**63
+    }
+
+
+def _held(network: nn.Module) -> dict[str, Any]:
+    """Return tensors and arrays by name that are not in the `state_dict`, where they lie."""
+    kinds = {type(part).__module__.partition(".")[0] for part in network.modules()}
+    # The library's own keep there what follows from the spaces.
+    if kinds <= {"plangym_ext", "torch"}:
+        return {}
+    known = set(map(id, network.state_dict(keep_vars=True).values()))
+    return {
+        _HELD + where: one
+        for where, one in held_numbers(network).items()
+        if id(one) not in known and not where.startswith(_FIXED) and _can_be_written(one)
+    }
+
+
+def _can_be_written(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        plain = value.dtype.kind in "biuf" and value.dtype.isnative and value.dtype.itemsize <= 8
+        return plain and value.flags.writeable and min(value.strides, default=0) >= 0
+    plain = type(value) in (torch.Tensor, nn.Parameter) and not value.is_inference()
+    return plain and value.layout is torch.strided and not nn.parameter.is_lazy(value)
+
+
+def _tensor(value: Any) -> Any:
+    """Return a tensor on the memory of an array; a tensor as it is."""
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+
+def _number(value: Any) -> torch.Tensor:
+    return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+
+
+def _is_held(name: str) -> bool:
+    return name.startswith(_HELD)
 
 
 def check_network_state(network: nn.Module, state: Mapping[str, Any], where: str) -> None:
     """Refuse weights that a network cannot have; arguments as in `load_network_state`."""
     mine = network.state_dict()
     faults = [f"{name} is missing" for name in mine if name not in state]
-    faults += [f"{name} is not known here" for name in state if name not in mine]
+    faults += [
+        f"{name} is not known here" for name in state if name not in mine and not _is_held(name)
+    ]
     for name in mine:
         theirs, ours = _kind(state[name]) if name in state else "", _kind(mine[name])
         if theirs and theirs != ours:

@@ -20,12 +20,18 @@ class Tanh(nn.Tanh):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Apply to `[N, ...]`."""
-        if x.device.type != "cpu" or x.dtype != torch.float32:
+        if x.device.type != "cpu" or x.dtype != torch.float32 or _is_written_down():
             return torch.tanh(x)
         if not torch.is_grad_enabled():
             return torch.from_numpy(np.tanh(x.detach().numpy()))
         apply: Callable[[torch.Tensor], torch.Tensor] = _NumpyTanh.apply
         return apply(x)
+
+
+def _is_written_down() -> bool:
+    """Return whether torch writes down what is computed: it sees nothing of what numpy does."""
+    jit: Any = torch.jit
+    return bool(jit.is_tracing()) or torch.compiler.is_exporting()
 
 
 class _NumpyTanh(torch.autograd.Function):

@@ -86,7 +86,7 @@ class Replay(ABC):
 
         Args:
             indices: `[N]` int64 of a `Batch`.
-            priorities: `[N]` float64, such as `Trainer.errors`.
+            priorities: `[N]` float64, such as `PlanLearning.errors`.
         """
 
     @abstractmethod

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import numpy as np
-
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption
 
@@ -37,6 +35,8 @@ def checked_capacity(where: str, capacity: Any) -> Capacity:
     Raises:
         InvalidOption: it is neither.
     """
+    if isinstance(capacity, float) and capacity.is_integer():
+        capacity = int(capacity)  # 1e6 is a float to Python
     if not isinstance(capacity, str):
         return at_least(where, capacity, 1)
     if not _SIZE.fullmatch(capacity):
@@ -48,7 +48,7 @@ def checked_capacity(where: str, capacity: Any) -> Capacity:
 
 def steps_within(capacity: Capacity, step_bytes: int) -> int:
     """Return the steps that a checked capacity has room for, of so many bytes each."""
-    if isinstance(capacity, int | np.integer):
+    if not isinstance(capacity, str):
         return int(capacity)
     found = _SIZE.fullmatch(capacity)
     assert found is not None

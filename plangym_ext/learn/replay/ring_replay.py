@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict
+from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch, check_saved
@@ -20,7 +21,7 @@ from plangym_ext.learn.replay.step_form import StepForm
 from plangym_ext.learn.replay.step_ring import RingOptions, StepRing
 
 
-class RingReplay(ABC):
+class RingReplay(InheritedOptions, ABC):
     """Abstract; the newest steps of B envs, filled from sampler trees.
 
     Every observation is kept once: what follows a step is that of the next one. The last
@@ -35,6 +36,7 @@ class RingReplay(ABC):
         discount: gamma, per step.
         alpha: draw in proportion to priorities to the power of this, see `Priorities`;
             None: draw uniformly.
+        beta: 0 to 1, how far the weights of a batch undo priorities.
         seed: of the draws.
         storage: "local" memory, or "shared" with other processes.
         frames: whether observations of three axes and more are stacks of frames, the oldest
@@ -44,7 +46,7 @@ class RingReplay(ABC):
         clip_reward: rewards are clipped to [-clip_reward, clip_reward]; None: they are not.
 
     Attributes:
-        beta: 0 to 1, how far the weights of a batch undo priorities; assign it at any time.
+        beta: see `Args`; assign it at any time.
 
     Raises:
         InvalidOption: an option has a value that it cannot have.
@@ -181,7 +183,7 @@ class RingReplay(ABC):
     ) -> tuple[StepRing, Priorities | None]:
         """Make ring and priorities for what was saved; nothing here changes."""
 
-    def _restore(self, state: Mapping[str, Any], ring: StepRing) -> None:  # noqa: B027
+    def _restore(self, state: Mapping[str, Any], ring: StepRing) -> None:
         """Become what `_contents` returned, before anything else here changes.
 
         Raises:

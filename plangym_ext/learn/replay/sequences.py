@@ -29,10 +29,8 @@ class SequenceReplay(RingReplay):
     The rest is as `RingReplay` says. All fragments must have the same number of steps.
 
     Args:
-        capacity: see `RingReplay`.
         burn_in: rows of a sequence that only bring the carry up to date.
         length: rows after these, to be learned from.
-        **options: of `RingReplay`.
     """
 
     def __init__(self, capacity: Capacity, *, burn_in: int, length: int, **options: Any) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.learn.returns.namespace import namespace_of
+from plangym_ext.core.numbers import finite_between
+from plangym_ext.errors import InvalidSamples
+from plangym_ext.learn.returns.checked import checked_array
+from plangym_ext.learn.returns.namespace import converter, namespace_of
 
 
 def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
@@ -22,6 +25,16 @@ def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
     Source: Schulman et al. 2015, "Trust region policy optimization", equation 16, for the sum;
     the critic's part is that of an n-step return.
     """
+    library, where = converter(reward, length, rest), "branch_returns"
+    gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
+    reward = checked_array(where, library, "reward", reward)
+    length = checked_array(where, library, "length", length)
+    rest = checked_array(where, library, "rest", rest)
+    if not reward.ndim or not (reward.shape[1:] == length.shape == rest.shape):
+        raise InvalidSamples(
+            f"{where}: reward must be [H, ...], length and rest [...] of each branch; got "
+            f"{tuple(reward.shape)}, {tuple(length.shape)} and {tuple(rest.shape)}."
+        )
     # What follows is worth its value after L steps, also where a branch was shorter than H.
     total = gamma**length * rest
     for h in range(len(reward)):
@@ -47,7 +60,14 @@ def forked_advantages(returned: Any) -> Any:
     the baseline; Schulman et al. 2015, section 5.2, for branches from one state and common random
     numbers ("vine").
     """
-    count = returned.shape[-1]
+    where = "forked_advantages"
+    returned = checked_array(where, converter(returned), "returned", returned)
+    count = returned.shape[-1] if returned.ndim else 0
+    if count < 2:
+        raise InvalidSamples(
+            f"{where}: returned must be [..., k] of k >= 2 branches; got {tuple(returned.shape)}. "
+            "One branch has no other to be compared with."
+        )
     xp = namespace_of(returned)
     mean = xp.sum(returned, -1) / count
     # The mean with G_i itself, scaled: G_i - mean of the others is that times k / (k - 1).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from plangym_ext.core.numbers import finite_between
-from plangym_ext.errors import InvalidOption, InvalidSamples, suggestion
+from plangym_ext.errors import InvalidOption, InvalidSamples, UnknownOption, suggestion
 from plangym_ext.learn.returns.namespace import converter, floating, namespace_of
 from plangym_ext.learn.returns.rows import Rows
 
@@ -46,7 +47,7 @@ def checked_rows(
     for name in ends:
         if name not in Ends.__annotations__:
             close = suggestion(name, Ends.__annotations__)
-            raise TypeError(f"{where}: unknown argument {name!r}{close}")
+            raise UnknownOption(f"{where}: unknown argument {name!r}{close}")
     bootstrap, valid = ends.get("bootstrap", 0.0), ends.get("valid")
     truncated, final_value = ends.get("truncated"), ends.get("final_value")
     gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
@@ -58,10 +59,11 @@ def checked_rows(
             f"pass 0.0 if it is worth nothing."
         )
     # All in one library and on one device before anything is compared.
-    convert = converter(reward, value, bootstrap, terminated, truncated, final_value, valid)
-    reward = floating(convert(reward))
+    library = converter(reward, value, bootstrap, terminated, truncated, final_value, valid)
+    convert = functools.partial(checked_array, where, library)
+    reward = floating(convert("reward", reward))
     zeros = namespace_of(reward).zeros_like
-    value = zeros(reward) if value is None else floating(convert(value))
+    value = zeros(reward) if value is None else floating(convert("value", value))
     form = _Form(where, convert, _shape(where, reward, value), _common_dtype(reward, value))
     reward = form.numbers("reward", reward, form.shape)
     value = form.numbers("value", value, form.shape)
@@ -91,27 +93,42 @@ def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float
         clip: the largest ratio; None for no limit.
     """
     # Written so that NaN is refused as well.
-    if clip is not None and not clip > 0:
+    if clip is not None and not (isinstance(clip, int | float | np.number) and clip > 0):
         raise InvalidOption(f"{where}: {name} must be positive, or None for none; got {clip!r}.")
     xp = namespace_of(rows.reward)
     shape = tuple(rows.reward.shape)
-    form = _Form(where, converter(rows.reward), shape, rows.reward.dtype)
+    convert = functools.partial(checked_array, where, converter(rows.reward))
+    form = _Form(where, convert, shape, rows.reward.dtype)
     log_ratio = form.numbers("log_ratio", log_ratio, shape)
     # Before it is raised: the power may be more than a float can hold.
     return xp.exp(log_ratio if clip is None else xp.clip(log_ratio, None, math.log(clip)))
+
+
+def checked_array(where: str, library: Callable[[Any], Any], name: str, given: Any) -> Any:
+    """Return an argument as an array of numbers of the library that the call is in."""
+    try:
+        array = library(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidSamples(f"{where}: {name} must be one array of numbers; {error}") from error
+    if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
+        raise InvalidSamples(
+            f"{where}: {name} must be one array of numbers; got {type(given).__name__} "
+            f"({array.dtype})."
+        )
+    return array
 
 
 class _Form(NamedTuple):
     """What every argument of a call has to be."""
 
     where: str
-    convert: Callable[[Any], Any]
+    convert: Callable[[str, Any], Any]
     shape: tuple[int, ...]  # (T, B, *K)
     dtype: Any
 
     def flags(self, name: str, given: Any) -> Any:
         """Return `[T, B]` flags, with axes of one element after them."""
-        array = self.convert(given)
+        array = self.convert(name, given)
         if array.ndim < 2 or tuple(array.shape) != self.shape[: array.ndim]:
             raise InvalidSamples(
                 f"{self.where}: {name} must be {self.shape[:2]} flags, one per row; got "
@@ -122,7 +139,7 @@ class _Form(NamedTuple):
 
     def numbers(self, name: str, given: Any, shape: tuple[int, ...]) -> Any:
         """Return one number, or an array of as many axes as `shape` or fewer, as `shape`."""
-        array = self.convert(given)
+        array = self.convert(name, given)
         xp = namespace_of(array)
         if array.dtype != self.dtype:
             array = xp.asarray(array, dtype=self.dtype)

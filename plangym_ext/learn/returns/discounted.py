@@ -117,12 +117,15 @@ def past_returns(
     Returns:
         (P `[T, B]`, `[B]` for `before` of the next call: 0 where an episode has ended).
     """
-    ended = terminated if truncated is None else (terminated | truncated)
-    rows = checked_rows("past_returns", reward, None, ended, gamma, {"bootstrap": before})
+    ends: Ends = {"bootstrap": before}
+    if truncated is not None:
+        ends |= {"truncated": truncated, "final_value": 0.0}
+    rows = checked_rows("past_returns", reward, None, terminated, gamma, ends)
+    over = rows.terminated if rows.truncated is None else rows.terminated | rows.truncated
     xp = namespace_of(rows.reward)
     # Backwards in time a row is followed by the one before it, unless that was the last.
     # In the shape and dtype of the rewards, which may have more axes than the flags.
-    ended = xp.zeros_like(rows.reward) + rows.terminated
+    ended = xp.zeros_like(rows.reward) + over
     begins = xp.concatenate([xp.zeros_like(ended[:1]), ended[:-1]])
     past = recurrence(
         xp.flip(rows.reward, (0,)), xp.flip(rows.gamma * (1 - begins), (0,)), rows.bootstrap

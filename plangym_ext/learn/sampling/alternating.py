@@ -31,6 +31,12 @@ class AlternatingSampler(LocalSampler):
                 "AlternatingSampler: the vector env must have two envs or more; it has one. Use "
                 "a SerialSampler."
             )
+        if hasattr(agent, "visit"):
+            # What it keeps from step to step is by the number of a row, which both halves have.
+            raise InvalidOption(
+                f"AlternatingSampler: {type(agent).__name__} searches for all rows of its vector "
+                f"env at once, and is asked for halves here. Use a SerialSampler."
+            )
         # Adjoining rows, so that the columns of a half are views of the tree.
         halves = [range(count // 2), range(count // 2, count)]
         super().__init__(venv, agent, num_steps, SamplerOptions(**options), halves)

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.masks import mask_width
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
@@ -86,7 +86,8 @@ def some_inputs(inputs: Inputs, rows: Ndarray) -> Inputs:
 def _shown(env: SlotStepper, found: Any, actions: Any) -> Inputs:
     """Return what the agent is shown after a step of some branches."""
     ended, legal = found.terminateds | found.truncateds, None
-    if isinstance(env.action_space, spaces.Discrete) and has_masks(found.infos):
-        legal = action_masks(found.infos, ended, int(env.action_space.n))
+    width = mask_width(env.action_space)
+    if width is not None and has_masks(found.infos):
+        legal = action_masks(found.infos, ended, width)
     reward = found.rewards.astype(np.float32)
     return Inputs(found.obs, actions, reward, np.zeros(len(ended), np.bool_), legal=legal)

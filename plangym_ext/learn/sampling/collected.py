@@ -23,12 +23,13 @@ class Collected(NamedTuple):
         episodes: arrays `[E]` by name, a row for every episode that ended, in the order of
             (step, env): at least "return" float64, "length" int64 and "terminated" bool; no
             rows where none ended. All of them are logged as means.
-        cost: model steps (steps of the env, those of a search included), rows that the
-            evaluator or the agent was asked for, and so on.
+        cost: model steps (steps of the env: what was played, and what searches and branches
+            took), rows that the evaluator or the agent was asked for, and so on.
         version: of the weights that played. Where actors may play older ones, `data` says
             which version played which rows, and this is the newest.
         forks: branches from states that were visited; see `ForkingSampler`. None: there are none.
         taught: what a planner said of older states; see `ExpertSampler`. None: none teaches.
+        played: steps that were played, in all envs; None: all of `cost`.
     """
 
     data: Any
@@ -37,6 +38,12 @@ class Collected(NamedTuple):
     version: int
     forks: Any = None
     taught: Any = None
+    played: int | None = None
+
+    @property
+    def steps(self) -> int:
+        """Steps that were played, in all envs, without those of searches and branches."""
+        return self.cost.model_steps if self.played is None else self.played
 
 
 class Sampler(Protocol):

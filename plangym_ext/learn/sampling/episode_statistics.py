@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.errors import DamagedCheckpoint
 
 Ndarray = npt.NDArray[Any]
 #: Columns of a table of episodes whose mean says nothing: when and where they ended, and which
@@ -143,6 +144,12 @@ class Window:
     def __init__(self, size: int, columns: Mapping[str, Ndarray] | None = None) -> None:
         self._size = size
         self.columns = {name: np.asarray(column) for name, column in (columns or {}).items()}
+        shapes = {column.shape for column in self.columns.values()}
+        if len(shapes) > 1 or not all(len(shape) == 1 for shape in shapes):
+            raise DamagedCheckpoint(
+                f"columns of the last episodes must all be [E]; got {sorted(shapes)}. Take a "
+                "checkpoint as it was written."
+            )
 
     def after(self, episodes: Mapping[str, Ndarray]) -> Window:
         """Return the window once further episodes have ended."""

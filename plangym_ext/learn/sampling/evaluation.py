@@ -82,11 +82,16 @@ class EvaluationSampler(Closing):
         run = _Evaluation(self._venv, self.num_episodes, self.seed if seed is None else seed)
         # Before the carry, and put back whatever happens: the agent goes on learning after this.
         self._agent.set_mode("eval")
-        asked = 0
+        asked = searched = 0
         try:
             carry = self._agent.initial_carry(self._venv.num_envs)
+            visit = getattr(self._agent, "visit", None)
             while len(run.live):
-                action, _, carry = self._agent.step(run.inputs, carry)
+                if visit is not None:
+                    visit(self._venv.get_states())
+                action, told, carry = self._agent.step(run.inputs, carry)
+                # Of all rows, as a planner searches in those that are through, too.
+                searched += int(np.sum(told.get("model_steps", 0)))
                 run.step(action, self._limit, self._fields)
                 # Rows that are through are asked as well: the agent's batch keeps its shape, and so
                 # its rounding.
@@ -96,9 +101,11 @@ class EvaluationSampler(Closing):
         finally:
             self._agent.set_mode(mode)
         cost = Budget(
-            model_steps=run.steps, evaluator_rows=asked, seconds=time.perf_counter() - began
+            model_steps=run.steps + searched,
+            evaluator_rows=asked,
+            seconds=time.perf_counter() - began,
         )
-        return Collected(None, run.table, cost, version)
+        return Collected(None, run.table, cost, version, played=run.steps)
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that are kept, by part; see `SerialSampler.memory`.
@@ -173,7 +180,8 @@ class _Evaluation:
         space: Any = self._spaces.single_action_space
         told = legal_actions(infos, space, len(rows))
         if told is not None and self.inputs.legal is None:
-            self.inputs = self.inputs._replace(legal=np.ones((self._venv.num_envs, space.n), bool))
+            everything = np.ones((self._venv.num_envs, told.shape[1]), bool)
+            self.inputs = self.inputs._replace(legal=everything)
         if self.inputs.legal is not None:
             self.inputs.legal[rows] = True if told is None else told
 
@@ -228,5 +236,8 @@ class _Evaluation:
                 if values is None or not known[entry]:
                     raise missing_info(name, last, "episode_fields")
                 check_numbers(name, values, "episode_fields")
-                column = self.table.setdefault(name, np.zeros(self._count, values.dtype))
+                column = self.table.get(name, np.zeros(self._count, values.dtype))
+                # Whole numbers may be followed by fractions.
+                both = np.promote_types(column.dtype, values.dtype)
+                self.table[name] = column = column.astype(both, copy=False)
                 column[self._episode[self.live[entry]]] = values[entry]

@@ -17,11 +17,11 @@ from plangym_ext.learn.agents.expert_agent import ExpertAgent
 from plangym_ext.learn.agents.network_agent import NetworkAgent
 from plangym_ext.learn.agents.teacher import Teacher, cost_of
 from plangym_ext.learn.replay.uniform import Ring
-from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.local import LocalSampler
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.tree import steps_of
 from plangym_ext.learn.schedule import Number, at
 from plangym_ext.planners.plans import Budget
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -107,7 +107,6 @@ class ExpertSampler(LocalSampler):
         self._stored = Ring(self._capacity, "ExpertSampler")
         #: States that were ever stored, and fragments that were played.
         self._count = self._fragments = 0
-        self._visited: list[npt.NDArray[np.uint8]] = []
         self._taught: Taught | None = None
 
     def collect(
@@ -124,19 +123,13 @@ class ExpertSampler(LocalSampler):
         return found._replace(taught=taught, cost=found.cost + taught.cost)
 
     def _play(self, progress: Progress | None) -> None:
-        self._visited = []
+        self._expert.visited = [] if self._again else None
         self._teacher.planner.reset()
         super()._play(progress)
         # Here, so that a fragment whose searches failed has not happened.
         cost = cost_of(self.tree["agent_info"]["expert_cost"].to_ndarray(copy=False))
         again, more = self._searched_again()
         self._taught = Taught(again, cost + more)
-
-    def _visit(self, actor: Actor, t: int) -> None:  # noqa: ARG002
-        states = actor.env_states()
-        self._expert.visit(states)
-        if self._again:
-            self._visited.append(states)
 
     def _searched_again(self) -> tuple[Again | None, Budget]:
         """Search from some of the stored states, drawn all alike and no two the same."""
@@ -166,13 +159,14 @@ class ExpertSampler(LocalSampler):
         self._fragments += 1
         if not self._again:
             return
-        rows = {"state": np.stack(self._visited), **shown_rows(self.tree)}
+        visited, self._expert.visited = self._expert.visited, None
+        assert visited is not None
+        rows = {"state": np.stack(visited), **shown_rows(self.tree)}
         valid = self.tree["valid"].to_ndarray(copy=False)
         counted = valid_rows(rows, valid)
         self._stored.check(counted)
         self._stored.add(counted)
         self._count += int(np.count_nonzero(valid))
-        self._visited = []
 
     def state_dict(self) -> dict[str, Any]:
         """Return all there is to save, the stored states too; see `LocalSampler.state_dict`."""
@@ -190,15 +184,9 @@ class ExpertSampler(LocalSampler):
 def shown_rows(tree: ArrayDict) -> dict[str, Any]:
     """Return what was shown in the steps of a fragment, views `[T, B, ...]`: "obs", "legal"."""
     steps = len(tree["valid"].to_ndarray(copy=False))
-
-    def part(array: Any) -> Any:
-        if isinstance(array, ArrayDict):
-            return {name: part(array[name]) for name in array}
-        return array[0:steps].to_ndarray(copy=False)
-
-    found = {"obs": part(tree["obs"])}
+    found = {"obs": steps_of(tree["obs"], steps)}
     if "action_mask" in tree:
-        found["legal"] = part(tree["action_mask"])
+        found["legal"] = steps_of(tree["action_mask"], steps)
     return found
 
 

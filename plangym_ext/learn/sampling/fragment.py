@@ -10,6 +10,7 @@ import numpy as np
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.planner_agent import COST
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.planners.plans import Budget
 
@@ -39,9 +40,19 @@ def collected(
         began: what `time.perf_counter` said when the fragment began.
         restores: episodes that began from a stored state.
     """
-    seconds = time.perf_counter() - began
     valid = tree["valid"].to_ndarray(copy=False)
     steps = int(np.count_nonzero(valid))
     # The agent answers for rows that wait, too: they are rows of its batch.
-    cost = Budget(model_steps=steps, evaluator_rows=valid.size, restores=restores, seconds=seconds)
-    return Collected(tree, episodes, cost, version)
+    cost = _searched(tree, valid) or Budget(evaluator_rows=valid.size)
+    seconds = time.perf_counter() - began
+    cost += Budget(model_steps=steps, restores=restores, seconds=seconds)
+    return Collected(tree, episodes, cost, version, played=steps)
+
+
+def _searched(tree: ArrayDict, valid: Any) -> Budget | None:
+    """Return what the searches of a `PlannerAgent` took; None for another agent."""
+    told: Any = tree.get("agent_info", {})
+    if any(name not in told for name in COST):
+        return None
+    counts = {name: told[name].to_ndarray(copy=False)[valid].sum() for name in COST}
+    return Budget(**{name: int(count) for name, count in counts.items()})

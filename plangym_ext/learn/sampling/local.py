@@ -89,7 +89,7 @@ class LocalSampler(PastSampler):
         self._play(progress)
         episodes = merged_episodes([actor.end_fragment() for actor in self._actors])
         # At once, so that an interrupt finds the fragment played or not.
-        self._past, self._saved = self._past.after(episodes), None
+        self._past, self._saved = self._past.after(episodes, self.tree), None
         return collected(self.tree, episodes, version, began, self._restored())
 
     def _restored(self) -> int:

@@ -37,6 +37,8 @@ class SamplerOptions:
             episodes then has "start", the index of the state; -1 for a reset.
         recover: whether states of the envs are kept when a fragment begins, so that one which
             failed is played again; without, new episodes begin after a failure.
+        max_steps: steps after which an episode is truncated, and its env reset; None: the envs'
+            own limits count alone.
         first_row: number of the first row. What a row draws depends on its number, so samplers
             whose rows have other numbers play as parts of one sampler would.
     """
@@ -52,12 +54,15 @@ class SamplerOptions:
     recover: bool = True
     starts: Starts | None = None
     first_row: int = 0
+    max_steps: int | None = None
 
     def __post_init__(self) -> None:
         at_least("sampler: seed", self.seed, 0)
         at_least("sampler: first_row", self.first_row, 0)
         at_least("sampler: random_steps", self.random_steps, 0)
         at_least("sampler: window", self.window, 1)
+        if self.max_steps is not None:
+            at_least("sampler: max_steps", self.max_steps, 1)
         finite_between("sampler: discount", self.discount, 0.0, 1.0)
         if self.starts is not None and not isinstance(self.starts, Starts):
             raise WrongKind(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.learn.sampling.episode_statistics import Window
 from plangym_ext.learn.sampling.options import SamplerOptions
@@ -19,35 +22,56 @@ class Past(NamedTuple):
     Attributes:
         window: what the online statistics are of.
         starts: what the next episodes begin from; None: they begin by a reset.
+        discount: of the discounted returns.
     """
 
     window: Window
     starts: Starts | None
+    discount: float
 
     @classmethod
     def of(cls, options: SamplerOptions, state: Mapping[str, Any] | None = None) -> Past:
         """Return it of a sampler that begins, or goes on from a `state_dict`."""
         if state is None:
-            return cls(Window(options.window), options.starts)
+            return cls(Window(options.window), options.starts, options.discount)
         starts = options.starts
         # A run that was saved before it had stored states begins with these.
         if starts is not None and "starts" in state:
             starts = starts.loaded(state["starts"])
-        return cls(Window(options.window, state["window"]), starts)
+        return cls(Window(options.window, state["window"]), starts, options.discount)
 
     def table(self) -> Any:
         """Return the `Starts.table` of the next fragment; None without stored states."""
         return None if self.starts is None else self.starts.table()
 
-    def after(self, episodes: Mapping[str, Any]) -> Past:
-        """Return it once further episodes have ended."""
-        starts = None if self.starts is None else self.starts.after(episodes)
-        return Past(self.window.after(episodes), starts)
+    def after(self, episodes: Mapping[str, Any], tree: ArrayDict) -> Past:
+        """Return it once further episodes have ended.
+
+        Args:
+            episodes: table of them.
+            tree: the fragment in which they did.
+        """
+        starts = self.starts
+        if starts is not None:
+            at = episodes["step"], episodes["row"]
+            ends = {
+                "last_obs": _rows(tree["final_obs"], at),
+                "last_discount": self.discount ** episodes["length"],
+            }
+            starts = starts.after({**episodes, **ends})
+        return Past(self.window.after(episodes), starts, self.discount)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what is to be saved."""
         starts = {} if self.starts is None else {"starts": self.starts.state_dict()}
         return {"window": self.window.columns, **starts}
+
+
+def _rows(array: Any, at: tuple[Any, Any]) -> Any:
+    """Return `[E, ...]` of arrays `[T, B, ...]`, fresh, nested as they are."""
+    if isinstance(array, ArrayDict):
+        return {name: _rows(array[name], at) for name in array}
+    return np.asarray(array.to_ndarray(copy=False)[at])
 
 
 class PastSampler(Closing):

@@ -9,7 +9,8 @@ from typing import Any, Self, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.numbers import at_least, finite_between
+from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.numbers import at_least, finite_between, rounding_of
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import ForeignCheckpoint, InvalidOption
 
@@ -46,7 +47,8 @@ class Starts(ABC):
 
         Args:
             episodes: `Collected.episodes`, with "start" `[E]` int64: the index of the state that
-                each began from, -1 where it began by a reset.
+                each began from, -1 where it began by a reset; and "last_obs" `[E, *obs]`, what
+                was seen in its end, and "last_discount" `[E]`, what a reward after that counts.
         """
 
     @abstractmethod
@@ -142,7 +144,7 @@ class BackwardStarts(Starts):
         step: by how many the window moves.
         success: share of the episodes that have to succeed.
         episodes: how many are looked at.
-        slack: how much less than the demonstration an episode may earn.
+        slack: how much less than the demonstration an episode may earn, beside rounding.
 
     Attributes:
         place: index of the first state of the window.
@@ -169,7 +171,9 @@ class BackwardStarts(Starts):
                 f"{name}: the states must say what was earned from there on (to_go), which is what "
                 f"an episode has to earn too. Take them from demonstrated_states."
             )
-        self._needed = states.to_go - finite_between(f"{name}: slack", slack, 0.0, np.inf)
+        slack = finite_between(f"{name}: slack", slack, 0.0, np.inf)
+        # What is left to earn is a difference of sums, and a return is added from its start on.
+        self._needed = states.to_go - slack - rounding_of(states.to_go)
         self._window = min(at_least(f"{name}: window", window, 1), len(states))
         self._step = at_least(f"{name}: step", step, 1)
         self._success = finite_between(f"{name}: success", success, 0.0, 1.0)
@@ -211,8 +215,8 @@ class UnsureStarts(Starts):
     """States from which episodes were worth something else than a critic said.
 
     A state counts by the rank of its error, the distance between the critic's value and what
-    the last episode from there has returned, discounted. States that no episode began from
-    come first.
+    the last episode from there has returned, discounted. What follows one that was cut is what
+    the critic says of its end. States that no episode began from come first.
 
     Source: Jiang et al. 2021, "Prioritized level replay", for whole levels and with the error of
     every step.
@@ -258,6 +262,10 @@ class UnsureStarts(Starts):
         if not len(start):
             return self
         expected = np.asarray(self._value(self.states[start].obs), np.float64)
+        cut = np.flatnonzero(began & ~episodes["terminated"])
+        if len(cut):
+            follows = np.asarray(self._value(rows_of(episodes["last_obs"], cut)), np.float64)
+            returned[~episodes["terminated"][began]] += episodes["last_discount"][cut] * follows
         errors = self.errors.copy()
         errors[start] = abs(returned - expected)  # of several episodes the last one counts
         return self._with(errors=errors)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
-from gymnasium import spaces
 
 from plangym_ext.arrays import Array, ArrayDict
+from plangym_ext.core.masks import mask_width
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Agent
@@ -126,12 +126,13 @@ def mask_array(
 ) -> Array:
     """Return memory `[T, B, A]` bool, and one row more, where every action may be played."""
     space = RowSpaces(env).single_action_space
-    if not isinstance(space, spaces.Discrete):
+    width = mask_width(space)
+    if width is None:
         raise InvalidOption(
-            f"build_sample_tree: action_mask is for actions of a Discrete space; got {space}."
+            f"build_sample_tree: action_mask is for actions of a Discrete or MultiDiscrete space; "
+            f"got {space}."
         )
-    count = (int(space.n),)
-    found = Array((num_steps, num_rows), bool, feature_shape=count, storage=storage, padding=1)
+    found = Array((num_steps, num_rows), bool, feature_shape=(width,), storage=storage, padding=1)
     # To the row in the padding, which `[...]` would leave out.
     found[0 : num_steps + 1] = True
     return found
@@ -148,6 +149,13 @@ def _arrays(example: Any, make: Callable[..., Array]) -> Any:
 
 def _kind(kind: Any) -> tuple[Any, tuple[int, ...]]:
     return kind if isinstance(kind, tuple) else (kind, ())
+
+
+def steps_of(part: Any, num_steps: int) -> Any:
+    """Return views `[T, ...]` of an array, or of those of a tree by name, without their padding."""
+    if isinstance(part, ArrayDict):
+        return {name: steps_of(part[name], num_steps) for name in part}
+    return part[0:num_steps].to_ndarray(copy=False)
 
 
 def copy_tree(source: ArrayDict, target: ArrayDict) -> None:

@@ -23,6 +23,7 @@ from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.past import Past, PastSampler
 from plangym_ext.learn.sampling.remote.exchange import Exchange, SentExchange, SharedExchange
 from plangym_ext.learn.sampling.remote.remote_actor import MakeVenv, RemoteActorMaker
+from plangym_ext.learn.sampling.remote.sent_agent import SentAgent
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.tree import build_sample_tree, copy_tree
 from plangym_ext.workers.protocol import Service
@@ -57,7 +58,8 @@ class WorkerSampler(PastSampler):
         make_venv: returns the vector env of some rows, given their numbers as a range; called
             in each worker, and here for one row whose spaces are looked at. It travels to the
             workers by cloudpickle.
-        agent: travels too; what this one learns is played from the next fragment on.
+        agent: travels too; what this one learns is played from the next fragment on. Of one of
+            your own every attribute goes that holds other numbers than before.
         num_steps: T.
         num_envs: B; workers have adjoining rows each.
         n_workers: processes; None for as many as there are processors.
@@ -80,6 +82,8 @@ class WorkerSampler(PastSampler):
 
     Raises:
         WrongKind, InvalidOption, InvalidAnswer: as `SerialSampler`.
+        WrongKind: what the agent learns cannot be sent; the message says what holds it, and what
+            to do. `collect` raises it of what the agent has come to hold since then.
         Exception: what `make_venv` raised.
     """
 
@@ -126,6 +130,8 @@ class WorkerSampler(PastSampler):
         #: it may be in flight, or have failed.
         self._owed: int | None = None
         self._progress = [Array((1,), np.int64, storage=place.storage) for _ in self._ranges]
+        #: After the example step of `_built_tree`, in which layers may have been made.
+        self._sent = SentAgent(agent, num_envs, where)
         self._exchange = self._made_exchange()
         self._past = Past.of(self._options)
         #: Where the rows of every worker were when the last fragment ended; None at first.
@@ -142,7 +148,8 @@ class WorkerSampler(PastSampler):
     def _start(self, make_venv: MakeVenv, threads: int) -> None:
         """Start the workers side by side."""
         for index, rows in enumerate(self._ranges):
-            maker = RemoteActorMaker(make_venv, self._agent, rows, self._options, threads)
+            given = make_venv, self._agent, self._sent.tensors, rows, self._options, threads
+            maker = RemoteActorMaker(*given)
             self._workers.append(self._workplace.worker(Service(maker, ("torch",)), index))
             self._workers[-1].build()
         for index in range(len(self._workers)):
@@ -150,8 +157,7 @@ class WorkerSampler(PastSampler):
 
     def _made_exchange(self) -> Exchange:
         if self._workplace.storage == "shared":
-            self._agent.sent_to(sum(map(len, self._ranges)))
-            return SharedExchange(self._played, self._agent.state_dict(), self._progress)
+            return SharedExchange(self._played, self._sent.weights(), self._progress)
         return SentExchange(self._played, self._ranges, self._workplace)
 
     def _built_tree(self, make_venv: MakeVenv, storage: Literal["local", "shared"]) -> ArrayDict:
@@ -182,6 +188,8 @@ class WorkerSampler(PastSampler):
                 f"it has {made}."
             )
         self._exchange.open(worker, index)
+        if (changes := self._sent.whole()) is not None:
+            worker.call("take", changes)()
 
     # Playing ----------------------------------------------------------------------------
 
@@ -213,28 +221,34 @@ class WorkerSampler(PastSampler):
         for index, answer in enumerate(answers):
             self._exchange.take(index, answer[3:])
         # At once, so that an interrupt finds the fragment played or not.
-        self._states, self._past, self._away = list(states), self._past.after(episodes), set()
+        past = self._past.after(episodes, self._played)
+        self._states, self._past, self._away = list(states), past, set()
         self._owed = None
         self._taken += version > 0
         # Before the next fragment is begun, which writes over it.
         if self.tree is not self._played:
             copy_tree(self._played, self.tree)
         if self._ahead and (self._taken + 1) * self._lead >= 1:
-            self._flight, self._owed = self._fly(version, self._agent.state_dict()), version
+            self._flight, self._owed = self._fly(version), version
         return collected(self.tree, episodes, flight.version, began, sum(restored))
 
     def _begun(self, version: int) -> _Flight:
         """Begin a fragment; one that was begun before and failed with the weights that it had."""
         if self._owed is None:
-            return self._fly(version, self._agent.state_dict())
+            return self._fly(version)
         return self._fly(self._owed, self._exchange.given())
 
-    def _fly(self, version: int, weights: Mapping[str, Any]) -> _Flight:
-        """Have all workers begin a fragment."""
+    def _fly(
+        self, version: int, weights: Mapping[str, Any] | None = None, changes: bytes | None = None
+    ) -> _Flight:
+        """Have all workers begin a fragment, with the agent's weights or those of before."""
+        if weights is None:
+            weights = self._sent.weights()
+            changes = self._sent.changes(weights)
         given = self._exchange.give(weights)
         for one in self._progress:
             one[0] = 0
-        return self._begin_all(self._exchange.play, version, self._past.table(), *given)
+        return self._begin_all(self._exchange.play, version, self._past.table(), changes, *given)
 
     def _ask(self, name: str, *args: Any) -> list[Any]:
         """Call a method of every worker."""
@@ -326,6 +340,7 @@ class WorkerSampler(PastSampler):
 
         Raises:
             IncompleteState: it has begun where the envs' states were not kept.
+            WrongKind: it is played with an agent that holds what cannot be saved without a pickle.
         """
         known = {**self._past.state_dict(), "taken": self._taken}
         if self._owed is None or self._states is None:
@@ -337,7 +352,11 @@ class WorkerSampler(PastSampler):
                 "WorkerSampler: a fragment is being played ahead, and where it has begun was not "
                 "kept. Save with recover=True, or without ahead."
             )
-        flight = {"version": self._owed, "weights": self._exchange.given()}
+        flight = {
+            "version": self._owed,
+            "weights": self._exchange.given(),
+            "besides": self._sent.besides(),
+        }
         return {"rows": joined_states(self._states), **known, "flight": flight}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -351,7 +370,9 @@ class WorkerSampler(PastSampler):
         if "flight" in state and self._ahead:
             flight = state["flight"]
             version = int(flight["version"])
-            self._flight, self._owed = self._fly(version, flight["weights"]), version
+            changes = self._sent.as_of(flight.get("besides", {}))
+            self._flight = self._fly(version, flight["weights"], changes)
+            self._owed = version
 
     def close(self) -> None:
         """End the workers; safe to call twice. The tree stays good."""

@@ -27,7 +27,7 @@ from plangym_ext.native.kernel.simulator import KernelSimulator
 from plangym_ext.native.native_env import NativeEnv, state_of
 from plangym_ext.native.reset_proof import proved_resets
 from plangym_ext.native.threads import SharingThreads
-from plangym_ext.states.reseeding import generator_words
+from plangym_ext.states.randomness.reseeding import generator_words
 
 #: Env steps that are worth waking another thread for.
 _STEPS_PER_THREAD = 8192

@@ -43,6 +43,14 @@ def register_kernel(env_class: type | str, kernel: str | Callable[[Any], Kernel]
     _registered[env_class] = kernel
 
 
+def may_have_kernel(target: Any) -> bool:
+    """Return whether a kernel is registered for the class that an entry point names or is."""
+    if isinstance(target, type):
+        target = f"{target.__module__}:{target.__qualname__}"
+    # What another callable makes is not known before it is called.
+    return bool(_registered) and (not isinstance(target, str) or target in _registered)
+
+
 def find_kernel(env: GymEnv, kernel: Kernel | None = None) -> Kernel:
     """Return the kernel of an env with its arguments and wrappers.
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.native.compiled import compiled
-from plangym_ext.states.rng import GeneratorBytes
+from plangym_ext.states.randomness.rng import GeneratorBytes
 
 #: 128-bit state and increment, low words first, and the half of a draw that waits.
 RNG = np.dtype(

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import BackendUnavailable
 
 
 def make_native(
-    build: Callable[[], Any],
-    threads: int | None,
-    settings: dict[str, Any],
-    *,
-    required: bool,
+    env: GymEnv, threads: int | None, *, check: bool | float, required: bool
 ) -> tuple[PlanEnv | None, str]:
-    """Return the env on the MuJoCo backend, or None and why not.
+    """Return an env on the MuJoCo backend, or None and why not; then it is as it was.
 
     Args:
-        build: makes the gymnasium env.
+        env: it is closed if this raises.
         threads: threads; None for as many as there are processors.
-        settings: further arguments of `GymEnv`.
+        check: as for `make`.
         required: raise rather than return None.
 
     Raises:
@@ -30,12 +23,11 @@ def make_native(
     """
     from plangym_ext.native.mujoco.env import MujocoEnv
 
-    env = GymEnv(build, **settings)
     try:
-        return MujocoEnv(env, threads=threads, check=settings["check"]), ""
+        return MujocoEnv(env, threads=threads, check=bool(check)), ""
     except BackendUnavailable as error:
-        env.close()
         if required:
+            env.close()
             raise
         return None, str(error)
     except BaseException:

@@ -9,7 +9,7 @@ from plangym_ext.native.mujoco.player import FreshRows
 from plangym_ext.native.mujoco.states import MujocoStates
 from plangym_ext.native.mujoco.task import MujocoTask
 from plangym_ext.states.envelope import HEADER
-from plangym_ext.states.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
 class MujocoResets:

@@ -20,10 +20,12 @@ from plangym_ext.errors import (
     MissingExtra,
     OneEnvPerProcess,
 )
-from plangym_ext.run.arguments import at_least
+from plangym_ext.run.arguments import as_typed, at_least
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import make_folder, write_json
+from plangym_ext.run.files import write_json
+from plangym_ext.run.output_files import OutputFiles
+from plangym_ext.run.termination import closing_when_terminated
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
     from plangym_ext.core.state_set import StateSet
@@ -66,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write (default: the folder of the run)"
     )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="write over the audit that is in DIR"
+    )
     add_import_option(parser)
     add_changes(parser, given)
 
@@ -84,12 +89,16 @@ def run(options: argparse.Namespace) -> int:
     path = options.checkpoint
     out = options.out or (path if path.is_dir() else path.parent)
     changed = changes(options)
-    with Trained(path, **changed) as trained:
+    places = [out / "audit.html", out / "audit.json"]
+    with (
+        closing_when_terminated(),
+        # Of its own run an audit is renewed. The run may go on meanwhile.
+        OutputFiles(places, replace=options.overwrite or options.out is None),
+        Trained(path, **changed) as trained,
+    ):
         agent = _agent(trained)
         # Settings refuse an agent without an algorithm.
         assert trained.config.algorithm is not None
-        # After the refusals, so that they leave no folder, and before anything is played.
-        make_folder(out)
         # As it played while its critic learned.
         settings = trained.config.algorithm.config
         _explore(agent, settings, trained.learned)
@@ -120,16 +129,16 @@ def run(options: argparse.Namespace) -> int:
         _write(out, trained, audit, options, changed)
     for name, value in audit.summary().items():
         print(f"{name.replace('_', ' '):<20} {value:.4g}")
-    print(f"wrote {out / 'audit.html'}")
+    print(f"wrote {as_typed(out / 'audit.html')}")
     return 0
 
 
 def _agent(trained: Trained) -> Any:
     """Return the agent of a run; refuse what has no critic, and envs that cannot be restored."""
-    if trained.config.agent is None:
+    if trained.config.learns_episodes:
         raise InvalidOption(
-            f"audit: {trained.path} is of a run with a planner; its network is judged by `eval`, "
-            f"with the search and without. Name a run with an agent."
+            f"audit: {trained.path} is of a run that a planner plays; its network is judged by "
+            f"`eval`, with the search and without. Name a run that its agent plays."
         )
     if trained.env.exact is False:
         raise IncompleteState(
@@ -169,7 +178,7 @@ def _write(
     changed: dict[str, Any],
 ) -> None:
     """Write the page and the numbers."""
-    from plangym_ext.core.whole_file import replacing
+    from plangym_ext.core.files.whole_file import replacing
     from plangym_ext.run.evaluating.audit_page import audit_page
 
     worst = audit.worst(_WORST).tolist()

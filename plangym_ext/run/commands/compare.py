@@ -1,6 +1,7 @@
 """`plangym-ext compare`: several planners at equal model steps, over envs and seeds.
 
-A planner is a name, or a name with options: `mcts:selection=uct,c-puct=1.4`. Finished
+A planner is a name, or a name with options: `mcts:selection=uct,c-puct=1.4`, or one of your own:
+`module:Class:depth=5`. Finished
 episodes are kept in DIR/compare.json; the same command again goes on after an interrupt.
 """
 
@@ -14,13 +15,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.core.masks import MASK, checked_mask
 from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import FolderTaken
-from plangym_ext.run.arguments import INTERRUPTED, at_least
+from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.figures import load_pyplot, save, styled
-from plangym_ext.run.files import check_kind, make_folder, write_json
+from plangym_ext.run.files import check_kind, write_json
 from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.named_player import NamedPlayer
 from plangym_ext.run.progress import ProgressLine
 
 _FILE = "compare.json"
@@ -30,7 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     """Add the options of the command."""
     parser.add_argument("envs", nargs="+", metavar="ENV_ID", help="gymnasium ids")
     parser.add_argument(
-        "--planners", nargs="+", required=True, metavar="SPEC", help="NAME or NAME:option=value,..."
+        "--planners",
+        nargs="+",
+        required=True,
+        metavar="SPEC",
+        help="NAME or NAME:option=value,...; of your own, module:Class:option=value,... or "
+        "module:function, which takes the env and returns a planner or an agent",
     )
     parser.add_argument(
         "--model-steps",
@@ -72,15 +80,18 @@ def run(options: argparse.Namespace) -> int:
     # Named twice is played once; the order stays.
     options.envs = list(dict.fromkeys(options.envs))
     options.planners = list(dict.fromkeys(options.planners))
-    planners = {spec: _planner(spec, options.model_steps) for spec in options.planners}
-    check_kind(options.out, _FILE)
-    make_folder(options.out)
+    # At equal cost, whatever else a text says of it.
+    planners = {
+        spec: NamedPlayer(spec, "--planners", max_model_steps=options.model_steps)
+        for spec in options.planners
+    }
     # Each of two commands in one folder would write the file without the other's episodes.
-    with FolderLock(options.out):
+    with FolderLock(options.out, [_FILE, *["compare.png"] * options.plot]):
+        check_kind(options.out, _FILE)
         return _compare(planners, options)
 
 
-def _compare(planners: dict[str, Any], options: argparse.Namespace) -> int:
+def _compare(planners: dict[str, NamedPlayer], options: argparse.Namespace) -> int:
     """Play in a folder that is held."""
     results = _Results(options)
     _check_pairs(planners, options, results)
@@ -89,7 +100,7 @@ def _compare(planners: dict[str, Any], options: argparse.Namespace) -> int:
         for name in options.envs:
             with _env(name, options) as env:
                 for spec, planner in planners.items():
-                    _play_cell(env, name, spec, planner, options, results)
+                    _play_cell(env, name, spec, planner.made_for(env), options, results)
     # Nothing is saved here: every episode was written as it ended, and one that is cut short would
     # not be comparable.
     except KeyboardInterrupt:
@@ -100,15 +111,23 @@ def _compare(planners: dict[str, Any], options: argparse.Namespace) -> int:
         )
         return INTERRUPTED
     print(results.table())
+    for row in results.summary():
+        if row["model_steps_per_move"] > options.model_steps:  # by a planner of the user's own
+            print(
+                f"{row['planner']} took {row['model_steps_per_move']:.0f} model steps a move in "
+                f"{row['env']}, and --model-steps allows {options.model_steps}: have it heed "
+                f"max_model_steps",
+                file=sys.stderr,
+            )
     # Even if nothing was missing: the summary in the file is then of another command's envs,
     # planners and seeds.
     results.write()
-    print(f"wrote {results.path}")
+    print(f"wrote {as_typed(results.path)}")
     if options.plot:
         target = options.out / "compare.png"
         with styled():
             _plot(results.summary(), target)
-        print(f"wrote {target}")
+        print(f"wrote {as_typed(target)}")
     return 0
 
 
@@ -173,7 +192,7 @@ class _Results:
 
     def summary(self) -> list[dict[str, Any]]:
         """Return one entry per env and planner, of the episodes that are there."""
-        from plangym_ext.run.bootstrap import mean_interval
+        from plangym_ext.run.bootstrap import known_interval
 
         found = []
         for env in self._options.envs:
@@ -183,7 +202,7 @@ class _Results:
                 if not rows:
                     continue
                 # Over episodes, which are independent: moves of one episode are not.
-                mean, low, high = mean_interval([row["return"] for row in rows])
+                mean, low, high = known_interval([row["return"] for row in rows])
                 # Sums of both, and not a mean of ratios: every move counts alike, in whatever
                 # episode.
                 steps = sum(row["model_steps"] for row in rows)
@@ -221,7 +240,8 @@ class _Results:
 
     def _line(self, row: dict[str, Any]) -> str:
         env, planner = self._widths
-        interval = f"[{row['low']:.1f}, {row['high']:.1f}]"
+        one = row["low"] is None
+        interval = "-" if one else f"[{row['low']:.1f}, {row['high']:.1f}]"
         return (
             f"{row['env']:<{env}} {row['planner']:<{planner}} {row['episodes']:>8} "
             f"{row['mean']:>10.2f} {interval:>21} {row['model_steps_per_move']:>10.0f}"
@@ -234,7 +254,9 @@ class _Results:
         return max(map(len, ["env", *envs])), max(map(len, ["planner", *planners]))
 
 
-def _check_pairs(planners: dict[str, Any], options: argparse.Namespace, results: _Results) -> None:
+def _check_pairs(
+    planners: dict[str, NamedPlayer], options: argparse.Namespace, results: _Results
+) -> None:
     """Have every planner plan one move in every env, before anything is played.
 
     Raises:
@@ -253,9 +275,10 @@ def _check_pairs(planners: dict[str, Any], options: argparse.Namespace, results:
             continue
         with _env(name, options, shown=False) as env:
             state, obs, info = env.reset(seed=0)
-            for planner in missing:
+            for planner in (player.made_for(env) for player in missing):
                 with line.passing(f"checking {type(planner).__name__} in {name}"):
-                    planner.plan(env, state, rng=0, obs=obs, legal=info.get("action_mask"))
+                    legal = checked_mask(info.get(MASK), env.action_space, "compare")
+                    planner.plan(env, state, rng=0, obs=obs, legal=legal)
                 # What it keeps from move to move must not reach into the first episode.
                 planner.reset()
 
@@ -300,16 +323,6 @@ def _play_cell(
         line.end(results.line_of(name, spec))
 
 
-def _planner(spec: str, model_steps: int) -> Any:
-    """Make a planner with at most so many model steps per move."""
-    from plangym_ext.run.planner_options import planner_from
-
-    name, _, rest = spec.partition(":")
-    # In addition to what was typed: all are compared at equal cost.
-    # Last, as a later value counts over an earlier one that the spec may have.
-    return planner_from(f"{name}:{rest},max_model_steps={model_steps}")
-
-
 def _env(name: str, options: argparse.Namespace, *, shown: bool = True) -> Any:
     """Make the env; print why it runs where it runs, if `shown`."""
     import plangym_ext
@@ -330,11 +343,13 @@ def _plot(rows: list[dict[str, Any]], target: Path) -> None:
         own = [row for row in rows if row["env"] == env]
         means = [row["mean"] for row in own]
         # Lengths of the two arms, as matplotlib takes them, and not their ends.
-        errors = [
-            [row["mean"] - row["low"] for row in own],
-            [row["high"] - row["mean"] for row in own],
+        arms = [
+            (0.0, 0.0)  # a single episode has no interval
+            if row["low"] is None
+            else (row["mean"] - row["low"], row["high"] - row["mean"])
+            for row in own
         ]
-        axis.errorbar(means, range(len(own)), xerr=errors, fmt="o", capsize=4)
+        axis.errorbar(means, range(len(own)), xerr=[*zip(*arms, strict=True)], fmt="o", capsize=4)
         axis.set_yticks(range(len(own)), [row["planner"] for row in own])
         axis.set(title=env, xlabel="return, mean and 95 % interval")
         # Matplotlib counts upwards: the first planner is to stand on top, as in the table.

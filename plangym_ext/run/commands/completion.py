@@ -29,7 +29,6 @@ _VALUES = {
     "planner.name": "planners",
     "planners": "planners",
     "preset": "presets",
-    "trainer.name": "trainers",
 }
 
 # All ask the program that is being typed; where it has no answer, file names are meant.

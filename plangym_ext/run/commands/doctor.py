@@ -1,10 +1,16 @@
-"""`plangym-ext doctor ENV_ID`: how an env's state is captured, and proof that it is exact."""
+"""`plangym-ext doctor ENV_ID`: how an env's state is captured, and proof that it is exact.
+
+`plangym-ext doctor --all` does that for a list of public envs, in virtual environments that are
+made for it and thrown away. What came is kept in a folder as it comes: the same call goes on from
+there.
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,18 +18,52 @@ import numpy as np
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.termination import closing_when_terminated
 
 #: How often an operation is timed, unless that takes too long.
 _REPEATS, _LEAST_REPEATS, _MOST_SECONDS = 200, 5, 2.0
 # Few, as each plays the episode again from its reset.
 _REPLAYS = 5
+#: Attributes that are shown, those first that take most time.
+_MOST_ATTRIBUTES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
-    parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as CartPole-v1")
     parser.add_argument(
-        "--steps", type=at_least(1), default=100, help="steps compared after each saved state"
+        "env",
+        nargs="*",
+        metavar="ENV_ID",
+        help="a gymnasium id, such as CartPole-v1; with --all any groups, packages and envs of the "
+        "list, in place of the whole of it",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="certificates of a list of public envs, which is installed",
+    )
+    parser.add_argument(
+        "--list", type=Path, metavar="FILE", help="with --all: another list, in TOML"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/certificates"),
+        metavar="DIR",
+        help="with --all: folder of certificates.json, and of virtual environments meanwhile",
+    )
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="with --all: Markdown that gets the table"
+    )
+    parser.add_argument(
+        "--deadline",
+        type=at_least(1),
+        default=240,
+        metavar="S",
+        help="with --all: seconds until an env is ended; ten times that for an installation",
+    )
+    parser.add_argument(
+        "--steps", type=at_least(1), default=1000, help="steps that are played, to save states on"
     )
     parser.add_argument(
         "--seed", type=at_least(0), default=0, help="seed of the reset and the actions"
@@ -31,14 +71,42 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--state",
         default="auto",
-        help="way of capturing the state, as in make: auto, codec, own, snapshot, replay or "
-        "approximate",
+        help="way of capturing the state, as in make: auto, codec, own, simulator, snapshot, "
+        "replay or approximate",
     )
     add_env_options(parser, given)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; exit status 1 if the round trip is not exact."""
+    if options.all:
+        return _run_all(options)
+    if len(options.env) != 1:
+        options.parser.error(f"expected one ENV_ID, or --all; got {len(options.env)} ids")
+    (options.env,) = options.env
+    return _run_one(options)
+
+
+def _run_all(options: argparse.Namespace) -> int:
+    """Make the certificates that are missing; exit status 1 if an env died of it or hung."""
+    from plangym_ext.run.certificates.collect import PUBLIC, Collection, read_list
+    from plangym_ext.run.certificates.page import outcomes, text, write_page
+
+    groups = read_list(options.list or PUBLIC, options.env)
+    collection = Collection(options.out, steps=options.steps, deadline=options.deadline)
+    try:
+        with closing_when_terminated():
+            collection.collect(groups)
+    finally:
+        collection.close()
+        if options.page:
+            write_page(options.page, collection.results)
+    print(text(collection.results))
+    return int(any(outcomes(collection.results)[kind] for kind in ("died", "hung", "error")))
+
+
+def _run_one(options: argparse.Namespace) -> int:
+    """Print the report of an env."""
     import plangym_ext
     from plangym_ext.core.check_env import check_env
     from plangym_ext.core.gym_env import GymEnv
@@ -84,8 +152,24 @@ def run(options: argparse.Namespace) -> int:
                 print(f"  {name:12} {replayed}")
             else:
                 print(f"  {name:12} {micros:.1f} us")
+        _print_attributes(env)
     # As an answer that is no. 2 would say that the command was not understood.
     return 0 if report.exact else 1
+
+
+def _print_attributes(env: Any) -> None:
+    """Print what states cost and what most of that is for, where attributes are captured."""
+    from plangym_ext.states.costs import attribute_costs, cost_note
+
+    costs = attribute_costs(env.codec)
+    for k, cost in enumerate(costs[:_MOST_ATTRIBUTES]):
+        pickled = ", pickled" if cost.pickled else ""
+        what = f"{cost.name}: {cost.bytes:,} bytes, {cost.seconds * 1e6:.1f} us{pickled}"
+        print(f"  {'attributes' if k == 0 else '':12} {what}")
+    if len(costs) > _MOST_ATTRIBUTES:
+        print(f"  {'':12} and {len(costs) - _MOST_ATTRIBUTES} more that take less")
+    if note := cost_note(env.codec):
+        print(f"  {'note':12} {note}")
 
 
 def _backend(env: Any, name: str) -> str:
@@ -110,10 +194,11 @@ def _backend(env: Any, name: str) -> str:
 def _python_backend(env: Any, name: str, reason: str) -> str:
     """Return workers or this process, and why neither of the native backends."""
     from plangym_ext.registry import find_spec
-    from plangym_ext.workers.auto_backend import chosen_workers
+    from plangym_ext.workers.auto_backend import chosen_workers, proved_seconds
     from plangym_ext.workers.processors import WAVE
 
-    n_workers, why = chosen_workers(env, find_spec(name).entry_point, WAVE)
+    target = find_spec(name).entry_point
+    n_workers, why = chosen_workers(proved_seconds(env), env.gym_env.render_mode, target, WAVE)
     return f"{'process' if n_workers else 'serial'}: {why}; {reason}"
 
 

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plangym_ext.core.own_modules import search_current_folder
-from plangym_ext.run.arguments import at_least
+from plangym_ext.run.arguments import as_typed, at_least
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import check_file, check_new_file, make_folder_of
+from plangym_ext.run.output_files import OutputFiles
+from plangym_ext.run.termination import closing_when_terminated
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -61,19 +62,22 @@ def run(options: argparse.Namespace) -> int:
     # A checkpoint may name an env of a module there, of which the command line says nothing.
     search_current_folder()
     import_modules(options)
-    check_file(options.out)  # "." and "/" have no name to which an ending could be added
     # As `save` adds it: what is looked for and told is the name of the file that is written.
-    out = options.out if options.out.suffix else options.out.with_suffix(".npz")
-    # First of all: what cannot be written need not be played.
-    make_folder_of(out)
-    check_new_file(out, overwrite=options.overwrite)
-    # A contest of one: it opens a checkpoint or makes a planner, and brings the env of either.
-    with Contest(
-        [options.who],
-        env_id=options.env_id,
-        changed=changes(options),
-        max_steps=options.max_steps,
-    ) as contest:
+    # "." and "/" have no name to which an ending could be added.
+    folder = options.out.suffix or options.out.is_dir()
+    out = options.out if folder else options.out.with_suffix(".npz")
+    with (
+        closing_when_terminated(),
+        # First of all: what cannot be written need not be played.
+        OutputFiles([out], replace=options.overwrite),
+        # A contest of one: it opens a checkpoint or makes a planner, and brings the env of either.
+        Contest(
+            [options.who],
+            env_id=options.env_id,
+            changed=changes(options),
+            max_steps=options.max_steps,
+        ) as contest,
+    ):
         found = visited_states(
             contest.env,
             contest.players[options.who],
@@ -83,5 +87,5 @@ def run(options: argparse.Namespace) -> int:
             num_episodes=options.episodes,
         )
         found.save(out, contest.env)
-        print(f"wrote {len(found)} states of {contest.env.name} to {out}")
+        print(f"wrote {len(found)} states of {contest.env.name} to {as_typed(out)}")
     return 0

@@ -4,9 +4,10 @@ PLAYER is a checkpoint, or the folder of a run, of which the newest one is taken
 the env and options of the planner can be changed: `--env.num_boxes 3`,
 `--planner.num_simulations 64`.
 
-Two players or more, of which some may be planners (`NAME:option=value,...`), play the same
-episodes: of equal seeds, or from the states of a file (`--starts`). What is told of them are
-differences to the first one, each with the interval of the pairs.
+Two players or more, of which some may be planners (`NAME:option=value,...`) or your own
+(`module:Class:option=value,...`, `module:function`), play the same episodes: of equal seeds, or
+from the states of a file (`--starts`). What is told of them are differences to the first one,
+each with the interval of the pairs.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import DamagedCheckpoint, InvalidOption
-from plangym_ext.run.arguments import at_least
+from plangym_ext.run.arguments import as_typed, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import check_new_file, make_folder, write_json
+from plangym_ext.run.files import write_json
+from plangym_ext.run.output_files import OutputFiles
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.video import recorded
@@ -78,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="of several players: write over the comparison that is in DIR",
+        help="write over the results that are in DIR",
     )
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
     parser.add_argument(
@@ -117,27 +119,35 @@ def run(options: argparse.Namespace) -> int:
     changed = changes(options)
     alone = len(options.players) == 1
     if alone:
-        out = options.out or _folder(_existing(options.players[0]))
+        # Also where a folder is named: a planner has no run whose env it could play in.
+        options.players = [str(_existing(options.players[0]))]
+        out = options.out or _folder(Path(options.players[0]))
         if options.width is not None:
             raise InvalidOption("--width is of differences between players; name two or more.")
     else:
         _check_several(options)
         out = options.out or Path("runs/eval")
-        # Before the players are made; that of one player is of its run, and renewed with it.
-        check_new_file(out / "paired.json", overwrite=options.overwrite)
-    with Contest(
-        options.players, env_id=options.env_id, changed=changed, max_steps=options.max_steps
-    ) as contest:
-        # After the players are made, so that what is refused leaves no folder.
-        make_folder(out)
-        starts = None if options.starts is None else contest.starts(options.starts)
-        episodes = _played(contest, options, starts)
-        (_write_one if alone else _write_paired)(out, contest, options, episodes)
-    # Last: a film that fails leaves the results, and the envs of the contest are closed by now.
-    if options.video:
-        _write_video(options, changed, starts, out / "episode.mp4")
-        print(f"wrote {out / 'episode.mp4'}")
+    # Those of one player are of its run, and renewed with it.
+    replace = options.overwrite or (alone and options.out is None)
+    with closing_when_terminated(), OutputFiles(_files(out, alone, options), replace=replace):
+        with Contest(
+            options.players, env_id=options.env_id, changed=changed, max_steps=options.max_steps
+        ) as contest:
+            starts = None if options.starts is None else contest.starts(options.starts)
+            episodes = _played(contest, options, starts)
+            (_write_one if alone else _write_paired)(out, contest, options, episodes)
+        # Last: a film that fails leaves the results, and the envs of the contest are closed by
+        # now.
+        if options.video:
+            _write_video(options, changed, starts, out / "episode.mp4")
+            print(f"wrote {as_typed(out / 'episode.mp4')}")
     return 0
+
+
+def _files(out: Path, alone: bool, options: argparse.Namespace) -> list[Path]:
+    """Return the paths of what will be written."""
+    names = ["eval.json" if alone else "paired.json", *["episode.mp4"] * options.video]
+    return [out / name for name in names]
 
 
 def _existing(name: str) -> Path:
@@ -147,7 +157,7 @@ def _existing(name: str) -> Path:
             f"{name}: there is no such checkpoint. Name a file, or the folder of a run. A planner "
             f"alone plays by `plangym-ext plan`, or beside others here."
         )
-    return Path(name)
+    return Path(name).absolute()
 
 
 def _check_several(options: argparse.Namespace) -> None:
@@ -198,7 +208,7 @@ def _about(contest: Any, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "env": contest.env.name,
         "seed": contest.seed if options.seed is None else options.seed,
-        "starts": None if options.starts is None else str(options.starts),
+        "starts": None if options.starts is None else str(as_typed(options.starts)),
         "max_steps": contest.max_steps,
         "version": plangym_ext.__version__,
     }
@@ -240,7 +250,7 @@ def _write_one(
         f"{values['eval/length']:g} moves, over {len(episodes)} episodes"
     )
     # Filming may follow and take minutes: a pipe shall not hold the line back so long.
-    print(f"wrote {out / 'eval.json'}", flush=True)
+    print(f"wrote {as_typed(out / 'eval.json')}", flush=True)
 
 
 def _write_paired(
@@ -257,7 +267,7 @@ def _write_paired(
     write_json(out / "paired.json", {**about, **found, "episodes": episodes})
     count = len(next(iter(played.values())))
     print(f"{contest.env.name}: {count} episodes of each player\n{table(found)}")
-    print(f"wrote {out / 'paired.json'}", flush=True)
+    print(f"wrote {as_typed(out / 'paired.json')}", flush=True)
 
 
 def _folder(checkpoint: Path) -> Path:
@@ -296,13 +306,12 @@ def _write_video(
         env = trained.env
         most = options.max_steps or trained.max_steps
         line = ProgressLine()
-        # The signal's exception passes through the writer, which drops a film that is half there.
-        with closing_when_terminated(), recorded(path, env, seed) as video:
-            assert video is not None
+        # The exception of SIGTERM passes through the writer, which drops a film that is half
+        # there.
+        with recorded(path, env, seed):
 
-            def film(move: Any) -> None:
-                video.add(env.render())
+            def told(move: Any) -> None:
                 line.update(f"filming: step {move.step + 1}, return {move.total:g}")
 
-            play(env, trained.player, seed=seed, max_steps=most, callback=film, starts=starts)
+            play(env, trained.player, seed=seed, max_steps=most, callback=told, starts=starts)
         line.end("filmed")

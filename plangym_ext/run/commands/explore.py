@@ -7,6 +7,7 @@ actions of the best score.
 from __future__ import annotations
 
 import argparse
+import collections
 import csv
 import json
 import time
@@ -14,16 +15,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from plangym_ext.core.whole_file import replacing
+from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.errors import InvalidOption
-from plangym_ext.run.arguments import INTERRUPTED, at_least
+from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
-from plangym_ext.run.files import check_vacant, make_folder, remove_stale, write_json
+from plangym_ext.run.files import check_vacant, remove_stale, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.training.interrupts import Interrupts
-from plangym_ext.run.video import recorded
+from plangym_ext.run.video import first_frame, recorded
 
 # First what is there from the first save on, which tells whose folder it is.
 _FILES = ("archive.npz", "explore.json", "log.csv", "best.mp4", "demonstration.npz")
@@ -106,8 +107,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.explore import demonstration, verify
 
     import_modules(options, [options.env])
-    make_folder(options.out)
-    with closing_when_terminated(), FolderLock(options.out):
+    with closing_when_terminated(), FolderLock(options.out, _FILES):
         # Under the lock: else two that begin at once would both find the folder vacant.
         if options.resume:
             _take_frameskip(options)
@@ -119,6 +119,9 @@ def run(options: argparse.Namespace) -> int:
             # Once the env is made: until then there is nothing to save, and Ctrl-C ends at once.
             Interrupts("ending the round and saving") as interrupts,
         ):
+            if options.video:
+                # Before hours of exploring: what is no picture would end the film after them.
+                first_frame(env, 0)
             kept = _Kept(options, _explorer(options, env), line, interrupts)
             line.update(f"{env.name}: exploring", force=True)
             kept.explorer.run(options.max_steps, callback=kept.note)
@@ -322,8 +325,7 @@ def _film(options: argparse.Namespace, kept: _Kept) -> None:
         if video is not None:
             # Played again with the seed of the exploration: states are not filmed as found.
             actions = explorer.archive.trajectory(explorer.archive.best)
-            for _ in steps_again(explorer.env, explorer.seed, actions):
-                video.add(explorer.env.render())
+            collections.deque(steps_again(explorer.env, explorer.seed, actions), maxlen=0)
 
 
 def _tell(options: argparse.Namespace, kept: _Kept) -> None:
@@ -342,4 +344,4 @@ def _tell(options: argparse.Namespace, kept: _Kept) -> None:
     asked = {"best.mp4": options.video, "demonstration.npz": options.demonstration}
     for name in _FILES:
         if asked.get(name, True):
-            print(f"wrote {options.out / name}")
+            print(f"wrote {as_typed(options.out / name)}")

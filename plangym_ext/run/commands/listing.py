@@ -74,7 +74,7 @@ def planners() -> dict[str, str]:
 
 
 def algorithms() -> dict[str, str]:
-    """Return the algorithms of agents, `algorithm.name` of `train`."""
+    """Return what learns, `algorithm.name` of `train`."""
     from plangym_ext.run.settings.sections import ALGORITHMS
 
     return _classes(ALGORITHMS)
@@ -85,13 +85,6 @@ def agents() -> dict[str, str]:
     from plangym_ext.run.settings.sections import AGENTS
 
     return _classes(AGENTS)
-
-
-def trainers() -> dict[str, str]:
-    """Return what learns from searches, `trainer.name` of `train`."""
-    from plangym_ext.run.settings.sections import TRAINERS
-
-    return _classes(TRAINERS)
 
 
 def _classes(known: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
@@ -112,6 +105,5 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "planners": planners,
     "algorithms": algorithms,
     "agents": agents,
-    "trainers": trainers,
     "presets": presets,
 }

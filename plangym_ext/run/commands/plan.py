@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, import_modules, made_env
-from plangym_ext.run.files import check_vacant, make_folder, make_folder_of, remove_stale
-from plangym_ext.run.own_player import is_own, make_own
+from plangym_ext.run.files import check_vacant, remove_stale
+from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.named_player import NamedPlayer, is_function
+from plangym_ext.run.output_files import OutputFiles
 from plangym_ext.run.planned_episode.shown import Shown, Stopped
 from plangym_ext.run.planned_episode.told import (
     tell_played,
@@ -25,11 +27,11 @@ from plangym_ext.run.planned_episode.told import (
     tell_tuned,
     write_episode,
 )
-from plangym_ext.run.planner_options import add_planner_options, chosen_options, planner_from
+from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.training.interrupts import Interrupts
-from plangym_ext.run.tree_page.asked import check_grows_tree, recorder_of
+from plangym_ext.run.tree_page.asked import recorder_of, tree_options
 from plangym_ext.run.video import recorded
 
 
@@ -47,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "--planner",
         default="mcts",
         metavar="NAME",
-        help=f"one of: {', '.join(PLANNERS)}; or module:function, which takes the env and "
-        f"returns a planner or an agent of your own",
+        help=f"one of: {', '.join(PLANNERS)}; or of your own: module:Class, a planner, or "
+        f"module:function, which takes the env and returns a planner or an agent",
     )
     parser.add_argument(
         "--network",
@@ -59,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--opponent",
         metavar="SPEC",
-        help="who makes the moves of player 1 of two, such as mcts:num_simulations=50; or "
-        "module:function (default: the planner makes those of both)",
+        help="who makes the moves of player 1 of two, such as mcts:num_simulations=50, "
+        "module:Class:option=value or module:function (default: the planner makes those of both)",
     )
     parser.add_argument(
         "--max-steps",
@@ -117,33 +119,32 @@ def run(options: argparse.Namespace) -> int:
     search_current_folder()  # players, and functions that are their options, may lie there
     import_modules(options)
     chosen, planner = _named_planner(options)
-    opponent = _named_opponent(options)
-    tell_tuned(options.env, options.planner, chosen)
+    opponent = NamedPlayer(options.opponent, "--opponent") if options.opponent else None
     # Before the env is made: that and compiling are a part of what the user waits for.
     started = time.monotonic()
     target = options.out / "episode.mp4" if options.video else None
-    _check_places(options)
     line = ProgressLine()
     draws = bool(options.video or (options.tree and _renders(options.env)))
     with (
         closing_when_terminated(),
+        _places(options),
         made_env(options, line, draws=draws) as env,
         # Once the env is made: until then there is nothing to save, and Ctrl-C ends at once.
         Interrupts("ending the move and saving") as interrupts,
         # Last, so that the film is closed and whole before workers end.
         recorded(target, env, options.seed) as video,
     ):
+        # Not before: the env may not exist.
+        tell_tuned(options.env, options.planner, chosen)
         planner = _made_for(env, options, chosen, planner)
-        if options.opponent and opponent is None:
-            opponent = make_own(options.opponent, env, "--opponent")
         page = recorder_of(options, env, planner)
-        shown = Shown(options, line, env, video, page, interrupts)
+        shown = Shown(options, line, env, page, interrupts)
         line.update(f"{env.name}: searching the first move", force=True)
         with contextlib.suppress(Stopped):
             play(
                 env,
                 planner,
-                opponent=opponent,
+                opponent=None if opponent is None else opponent.made_for(env),
                 seed=options.seed,
                 max_steps=options.max_steps,
                 callback=shown.step,
@@ -157,46 +158,47 @@ def run(options: argparse.Namespace) -> int:
         write_episode(options, chosen, planner, shown, seconds)
         if video is None:
             remove_stale(options.out, ["episode.mp4"])
-    # Pages, too, hold what was played until an interrupt; last, as the episode is worth more.
-    if page is not None:
-        page.write(options.tree)
+        # Pages, too, hold what was played until an interrupt; last, as the episode is worth more.
+        if page is not None:
+            page.write(options.tree)
     tell_played(options, shown, seconds)
     return INTERRUPTED if shown.interrupted else 0
 
 
-def _check_places(options: argparse.Namespace) -> None:
-    """Refuse, before the env is made, to play what could not be written."""
-    make_folder(options.out)
-    if options.tree:
-        make_folder_of(options.tree, "--tree")
-    check_vacant(options.out, "episode.json", overwrite=options.overwrite)
+@contextlib.contextmanager
+def _places(options: argparse.Namespace) -> Iterator[None]:
+    """Hold what will be written to; refuse, before the env is made, what could not be."""
+    films = ["episode.mp4"] * options.video
+    with FolderLock(options.out, ["episode.json", *films]):
+        check_vacant(options.out, "episode.json", overwrite=options.overwrite)
+        trees = [options.tree] if options.tree else []
+        with OutputFiles(trees, "--tree", replace=options.overwrite):
+            yield
 
 
 def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     """Return the options and the planner; no planner yet if it is made for the env."""
     from plangym_ext.planners import load_planner
 
-    # Its function may load any network: --network is refused for it.
-    if is_own(options.planner):
+    if is_function(options.planner):
         if options.network:
-            _check_asks(options, None)
-        # Without options: those of a command line are fields of a class, and this is a function.
+            _check_asks(options, None)  # the function may load any
+        # Without options: those of a command line are of a class.
         return {}, None
     planner: Any = load_planner(options.planner)
     if options.network:
         _check_asks(options, planner)
     chosen = chosen_options(options)
     if options.tree:
-        check_grows_tree(options.planner, planner)
         # Before the planner is made: by default trees are dropped after each plan.
-        chosen["return_tree"] = True
+        chosen |= tree_options(options.planner, planner)
     return chosen, planner(**chosen)
 
 
 def _made_for(env: Any, options: argparse.Namespace, chosen: dict[str, Any], planner: Any) -> Any:
     """Return the planner, of which what the env decides on is settled now."""
-    if planner is None:  # one of the user's own
-        planner = make_own(options.planner, env)
+    if planner is None:  # of a function of the user's own
+        planner = NamedPlayer(options.planner, "--planner").made_for(env)
     if options.network:
         from plangym_ext.run.training.trained import asking
 
@@ -206,19 +208,6 @@ def _made_for(env: Any, options: argparse.Namespace, chosen: dict[str, Any], pla
     return planner
 
 
-def _named_opponent(options: argparse.Namespace) -> Any:
-    """Return the opponent that is a planner; None if there is none yet."""
-    from plangym_ext.planners import PLANNERS
-
-    if not options.opponent:
-        return None
-    # Options follow a colon too: what comes before it tells a planner from a module.
-    name = options.opponent.partition(":")[0]
-    if name not in PLANNERS and is_own(options.opponent):
-        return None
-    return planner_from(options.opponent)
-
-
 def _check_asks(options: argparse.Namespace, planner: Any) -> None:
     """Refuse a network that the planner would not ask."""
     from plangym_ext.planners import PLANNERS, load_planner, options_of
@@ -226,7 +215,7 @@ def _check_asks(options: argparse.Namespace, planner: Any) -> None:
     def asks(one: Any) -> bool:
         return any(option.name == "evaluator" for option in options_of(one))
 
-    if is_own(options.planner) or not asks(planner):
+    if planner is None or not asks(planner):
         raise InvalidOption(
             f"--network needs a planner that asks one: "
             f"{', '.join(name for name in PLANNERS if asks(load_planner(name)))}; got "

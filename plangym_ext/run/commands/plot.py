@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
-from plangym_ext.run.arguments import at_least
+from plangym_ext.run.arguments import as_typed, at_least
 from plangym_ext.run.bootstrap import STATISTICS
 from plangym_ext.run.curves import BANDS, aggregated
-from plangym_ext.run.figures import SUFFIXES, WIDTHS, load_pyplot, save, styled
-from plangym_ext.run.files import check_file, make_folder_of
+from plangym_ext.run.figures import MARK, SUFFIXES, WIDTHS, load_pyplot, save, styled
+from plangym_ext.run.output_files import OutputFiles
+from plangym_ext.run.termination import closing_when_terminated
 
 if TYPE_CHECKING:
     from plangym_ext.run.logs.runs import Group
@@ -85,6 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
         metavar="FILE",
         help=f"where to draw: {', '.join(SUFFIXES)} (default: curves.png in the first DIR)",
     )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="write over a FILE that is no such figure"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -94,19 +98,19 @@ def run(options: argparse.Namespace) -> int:
     out = options.folders[0] / "curves.png" if options.out is None else options.out
     if out.suffix not in SUFFIXES:
         raise InvalidOption(f"--out must end in {' or '.join(SUFFIXES)}; got {out}.")
-    check_file(out)
     # Before the logs are read, which may take long.
     load_pyplot("plot")
-    groups = find_groups(options.folders)
-    panels = _panels(groups, options)
-    make_folder_of(out)
-    with styled(options.width):
-        # Saved within the style: its resolution and fonts are asked for only then.
-        save(drawn(groups, panels, options), out)
+    replace = options.overwrite or options.out is None
+    with closing_when_terminated(), OutputFiles([out], replace=replace, own=MARK):
+        groups = find_groups(options.folders)
+        panels = _panels(groups, options)
+        with styled(options.width):
+            # Saved within the style: its resolution and fonts are asked for only then.
+            save(drawn(groups, panels, options), out)
     for group in groups:
         count = len(group.runs)
         print(f"{group.label}: {count} {'run' if count == 1 else 'runs'}")
-    print(f"wrote {out}")
+    print(f"wrote {as_typed(out)}")
     return 0
 
 

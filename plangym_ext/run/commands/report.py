@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import base64
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from plangym_ext.core.whole_file import replacing
-from plangym_ext.run.files import check_file, make_folder_of
+from plangym_ext.core.files.whole_file import replacing
+from plangym_ext.run.arguments import as_typed
+from plangym_ext.run.output_files import OutputFiles
+from plangym_ext.run.termination import closing_when_terminated
 
 _KINDS = {".mp4": "video/mp4", ".html": "text/html"}
 
@@ -26,22 +29,26 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
         metavar="FILE",
         help="where to write (default: report.html in the first DIR)",
     )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="write over a FILE that is no such page"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the page."""
-    from plangym_ext.run.run_page.content import content, page
+    from plangym_ext.run.run_page.content import MARK, content, page
 
     out = options.out or options.folders[0] / "report.html"
     # Before the runs are read, which may take long.
-    check_file(out)
-    # Read first: folders without runs are refused before anything is made.
-    found = content(options.folders, _inlined)
-    make_folder_of(out)
-    with replacing(out) as file:
-        file.write(page(found))
+    replace = options.overwrite or options.out is None
+    with closing_when_terminated(), OutputFiles([out], replace=replace, own=MARK):
+        found = content(options.folders, _inlined)
+        with replacing(out) as file:
+            file.write(page(found))
+    for line in found["odd"]:
+        print(f"left out: {line}", file=sys.stderr)
     count = len(found["runs"])
-    print(f"wrote {out}: {count} {'run' if count == 1 else 'runs'}")
+    print(f"wrote {as_typed(out)}: {count} {'run' if count == 1 else 'runs'}")
     return 0
 
 

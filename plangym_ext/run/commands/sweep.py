@@ -24,9 +24,9 @@ from plangym_ext.errors import (
     MissingExtra,
     installing,
 )
-from plangym_ext.run.arguments import INTERRUPTED, at_least
+from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import check_kind, make_folder, write_json
+from plangym_ext.run.files import check_kind, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.setting_options import (
@@ -142,20 +142,19 @@ def run(options: argparse.Namespace) -> int:
         raise MissingExtra(
             "sweep: training needs torch; it is not installed. " + installing("learn")
         )
-    check_kind(options.out, _PLAN)
-    make_folder(options.out)
     # Two sweeps in one folder would start each run twice.
-    with FolderLock(options.out):
+    with FolderLock(options.out, [_PLAN, "scores.json"]):
+        check_kind(options.out, _PLAN)
         # Before the first run: an interrupt leaves a plan by which --resume can check itself.
         _keep_plan(jobs, options)
         failed = _run_all(jobs, options)
-    # Of all runs, those of earlier calls and those that failed half way among them.
-    found = scores(options.out, jobs)
-    write_json(options.out / "scores.json", {row.variant: row._asdict() for row in found})
+        # Of all runs, those of earlier calls and those that failed half way among them.
+        found = scores(options.out, jobs)
+        write_json(options.out / "scores.json", {row.variant: row._asdict() for row in found})
     print("\n".join(lines(found)))
     for name in failed:
-        print(f"failed: {options.out / name}; see train.log there", file=sys.stderr)
-    print(f"wrote {options.out / 'scores.json'}")
+        print(f"failed: {as_typed(options.out / name)}; see train.log there", file=sys.stderr)
+    print(f"wrote {as_typed(options.out / 'scores.json')}")
     return FAILED if failed else 0
 
 

@@ -1,7 +1,7 @@
 """`plangym-ext train PRESET`: a network learns from planning, or from what an agent played.
 
 Settings come from a preset, from files given with `--config`, and from the command line,
-the later over the earlier: `plangym-ext train cartpole --trainer.learning_rate 3e-4`.
+the later over the earlier: `plangym-ext train cartpole --algorithm.learning_rate 3e-4`.
 `plangym-ext train PRESET --help` lists them all, and `--list` the presets. With `--resume` the
 same command goes on after an interrupt, a crash or a power cut, and comes to the same end.
 """
@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption
-from plangym_ext.run.arguments import INTERRUPTED, at_least
+from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption, UntrustedState
+from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.setting_options import (
     add_setting_options,
@@ -56,6 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help="where to write")
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run in DIR, if there is one"
+    )
+    parser.add_argument(
+        "--init-from",
+        type=Path,
+        metavar="RUN",
+        help="begin with the weights of another run, or of a checkpoint; settings may be others",
+    )
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="open pickles in the states of the checkpoint, which can run any code: for runs of "
+        "your own, of envs that have any",
     )
     parser.add_argument("--quiet", action="store_true", help="show no table")
     parser.add_argument(
@@ -142,8 +154,16 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
 
     try:
         runner = Runner(
-            config, options.out, resume=options.resume, show=not options.quiet, actors=actors
+            config,
+            options.out,
+            resume=options.resume,
+            init_from=options.init_from,
+            show=not options.quiet,
+            actors=actors,
+            trust=options.trust,
         )
+    except UntrustedState as error:
+        raise UntrustedState(f"{error} To resume a run of your own, type --trust.") from None
     # A kind of FolderTaken, to which --resume is no answer: a run is writing there.
     except FolderBusy:
         raise
@@ -177,5 +197,6 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
         f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
         f"{runner.algorithm.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
     )
-    print(f"wrote {runner.newest_checkpoint}")
+    newest = runner.newest_checkpoint
+    print(f"wrote {newest if newest is None else as_typed(newest)}")
     return 0

@@ -7,6 +7,7 @@ the newest recorded episode and its searches. Ctrl-C ends it; the runs do not no
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,12 @@ def run(options: argparse.Namespace) -> int:
     with PageServer(options.folders, options.host, options.port) as server:
         # Flushed: the address is needed while the server runs, also through a pipe.
         print(f"watching {', '.join(map(str, options.folders))}: {server.url}", flush=True)
+        if server.is_open:
+            print(
+                f"--host {options.host}: every machine that can reach this one can read the runs, "
+                f"without a password. An ssh tunnel needs no --host.",
+                file=sys.stderr,
+            )
         try:
             server.serve_forever()
         # The way in which it is meant to end, so the exit status is 0.

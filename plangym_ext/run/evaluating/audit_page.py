@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -99,8 +100,11 @@ def _plot(audit: ValueAudit, worst: set[int]) -> str:
     # One scale for both axes, bars included: points that agree lie on the diagonal.
     low = float(min(audit.said.min(), (means - deviations).min()))
     high = float(max(audit.said.max(), (means + deviations).max()))
-    # Where all values are one, there is no span to divide by.
-    span = (high - low) or 1.0
+    # Where all values are one, but for rounding, there is no span to divide by.
+    span = high - low
+    span = span if span > 1e-6 * max(abs(high), abs(low)) else 1.0
+    # As many as tell lines apart that lie a quarter of the span from each other.
+    decimals = max(0, 1 - math.floor(math.log10(span)))
 
     def x(value: float) -> float:
         return _MARGIN + (value - low) / span * _SIDE
@@ -115,11 +119,12 @@ def _plot(audit: ValueAudit, worst: set[int]) -> str:
     ]
     for step in range(5):
         value = low + span * step / 4
+        written = f"{value:.{decimals}f}"
         parts.append(
             f'<line class="axis" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="10" '
             f'y2="{10 + _SIDE}"/>'
-            f'<text x="{x(value):.1f}" y="{28 + _SIDE}" text-anchor="middle">{value:.4g}</text>'
-            f'<text x="{_MARGIN - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:.4g}</text>'
+            f'<text x="{x(value):.1f}" y="{28 + _SIDE}" text-anchor="middle">{written}</text>'
+            f'<text x="{_MARGIN - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{written}</text>'
         )
     for state, (said, mean, deviation) in enumerate(
         zip(audit.said, means, deviations, strict=True)

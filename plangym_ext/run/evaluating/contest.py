@@ -11,6 +11,7 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import ForeignCheckpoint, IncompleteState, InvalidOption, UnknownName
 from plangym_ext.planners.episode import Episode, Move
+from plangym_ext.run.named_player import NamedPlayer
 
 #: Moves after which episodes are cut where no run says so.
 _MAX_STEPS = 1000
@@ -20,8 +21,8 @@ class Contest(Closing):
     """What was named on the command line, ready to play in one env.
 
     Args:
-        names: of checkpoints and folders of runs, which must exist, and of planners:
-            `NAME` or `NAME:option=value,...`.
+        names: of checkpoints and folders of runs, which must exist, and of planners and
+            players of one's own; see `NamedPlayer`.
         env_id: what is played if there is no checkpoint among them.
         changed: keyword arguments for `Trained`, of all checkpoints.
         max_steps: moves after which an episode is cut; None: as the first run has it.
@@ -51,11 +52,13 @@ class Contest(Closing):
         self.trained: dict[str, Any] = {}
         self.seed, self.max_steps = 0, _MAX_STEPS
         self.env: Any = None
+        # Before the first env is made, which may change the current folder.
+        self._paths = {name: Path(name).absolute() for name in names if _is_checkpoint(name)}
         try:
             # Checkpoints first, wherever they are named: the first one brings the env, in which
             # planners are then made. A name twice is one player.
             for name in dict.fromkeys(names):
-                if _is_checkpoint(name):
+                if name in self._paths:
                     self.players[name] = self._trained(name, changed or {})
             self._check_named(env_id)
             self._check_used(changed or {})
@@ -63,7 +66,7 @@ class Contest(Closing):
                 self.env = self._registered(env_id, dict((changed or {}).get("env", {})))
             for name in dict.fromkeys(names):
                 if name not in self.players:
-                    self.players[name] = _planner(name)
+                    self.players[name] = _planner(name, self.env)
             # In the order in which they were named: the first one is what the others are compared
             # with.
             self.players = {name: self.players[name] for name in dict.fromkeys(names)}
@@ -77,7 +80,7 @@ class Contest(Closing):
         """Return the player of a checkpoint; the first one brings the env."""
         from plangym_ext.run.training.trained import Trained
 
-        trained = self._open.enter_context(Trained(name, **changed))
+        trained = self._open.enter_context(Trained(self._paths[name], **changed))
         self.trained[name] = trained
         if self.env is None:
             self.env, self.max_steps = trained.env, trained.max_steps
@@ -185,12 +188,10 @@ def _is_checkpoint(name: str) -> bool:
     return Path(name).exists()
 
 
-def _planner(name: str) -> Any:
-    """Make a planner of its name and options."""
-    from plangym_ext.run.planner_options import planner_from
-
+def _planner(name: str, env: Any) -> Any:
+    """Make a planner of its name and options, or what is named of the user's own."""
     try:
-        return planner_from(name)
+        return NamedPlayer(name, "eval").made_for(env)
     except UnknownName as error:
         raise UnknownName(f"{name} is no checkpoint or run that exists, and {error}") from None
 

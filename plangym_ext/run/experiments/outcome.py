@@ -12,9 +12,15 @@ _FILE = "outcome.json"
 
 
 def outcome(folder: Path) -> str:
-    """Return `DONE` or `FAILED`; empty while the run in a folder has not ended."""
-    path = folder / _FILE
-    return str(json.loads(path.read_text())["status"]) if path.exists() else ""
+    """Return `DONE` or `FAILED`; empty while the run in a folder has not ended.
+
+    A file that says neither is passed over: the run goes on from its last checkpoint.
+    """
+    try:
+        found = json.loads((folder / _FILE).read_text(encoding="utf-8"))["status"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return found if found in (DONE, FAILED) else ""
 
 
 def write_outcome(folder: Path, exit_status: int, seconds: float) -> None:

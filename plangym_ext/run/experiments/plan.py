@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,13 +66,13 @@ class Job(NamedTuple):
         name: folder of it, below that of the sweep.
         variant: name of its variant.
         settings: all of them, as a file of settings holds them.
-        steps: of the whole run.
+        rounds: of the whole run.
     """
 
     name: str
     variant: str
     settings: dict[str, Any]
-    steps: int
+    rounds: int
 
 
 def read_sweep(path: Path) -> dict[str, Any]:
@@ -105,7 +106,9 @@ def jobs_of(sweep: Sweep) -> list[Job]:
         # A fixed seed: a sweep that goes on has to find its variants in their folders.
         variants = sampled(over, sweep.levels, sweep.sample, seed=0)
     _check_names(variants)
-    return [job for variant in variants for job in _with_seeds(variant, sweep)]
+    found = [(variant, job) for variant in variants for job in _with_seeds(variant, sweep)]
+    _check_distinct(found)
+    return [job for _, job in found]
 
 
 def _with_seeds(variant: Variant, sweep: Sweep) -> list[Job]:
@@ -116,12 +119,25 @@ def _with_seeds(variant: Variant, sweep: Sweep) -> list[Job]:
     # What is said of all runs is said of the algorithm or planner of this variant, too.
     own = merged(of_all, nested(dict(variant.settings)), at_once=True)
     config = compose([*sources, own])
-    settings, steps = plain(config), config.rounds * config.steps_per_round
+    settings = plain(config)
     found = []
     for seed in range(config.seed, config.seed + sweep.seeds):
         name = f"{variant.name}/seed-{seed}" if variant.name else f"seed-{seed}"
-        found.append(Job(name, variant.name, {**settings, "seed": seed}, steps))
+        found.append(Job(name, variant.name, {**settings, "seed": seed}, config.rounds))
     return found
+
+
+def _check_distinct(found: Sequence[tuple[Variant, Job]]) -> None:
+    """Refuse two jobs of the same settings: one run would count as two."""
+    known: dict[str, str] = {}
+    for variant, job in found:
+        settings = json.dumps([variant.given, job.settings], sort_keys=True, default=repr)
+        other = known.setdefault(settings, job.name)
+        if other != job.name:
+            raise InvalidOption(
+                f"sweep: {other} and {job.name} have the same settings, seed included, and would "
+                f"be the same run twice. Give each value once, and vary seeds by --seeds alone."
+            )
 
 
 def _check_names(variants: Sequence[Variant]) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from plangym_ext.run.experiments.plan import Job
 from plangym_ext.run.files import write_json
+from plangym_ext.run.training.interrupts import interrupts_held
 
 #: Seconds between two looks at the processes.
 _INTERVAL = 0.1
@@ -135,7 +136,8 @@ class JobQueue:
         """
         try:
             while self.waiting or self.running:
-                self._start()
+                with interrupts_held():
+                    self._start()
                 time.sleep(_INTERVAL)
                 for one in self._gone():
                     ended(one.job, one.process.wait(), time.monotonic() - one.began)
@@ -176,7 +178,8 @@ class JobQueue:
             # Killed by a signal, such as that of a full memory. An error of its own would come
             # again.
             if status < 0 and one.tries <= RETRIES:
-                one.process = self._where.start(self.folder / one.job.name, one.slot)
+                with interrupts_held():
+                    one.process = self._where.start(self.folder / one.job.name, one.slot)
                 one.tries += 1
                 continue
             gone.append(one)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plangym_ext.run.bootstrap import mean_interval
+from plangym_ext.run.bootstrap import known_interval
 from plangym_ext.run.experiments.outcome import DONE, outcome
 from plangym_ext.run.experiments.plan import Job
 from plangym_ext.run.logs.runs import read_run
@@ -23,15 +23,15 @@ class Score(NamedTuple):
         variant: its name.
         values: final return of each run.
         mean: of them.
-        low: lower end of the mean's 95 % bootstrap interval.
+        low: lower end of the mean's 95 % bootstrap interval; None of a single run.
         high: upper end.
     """
 
     variant: str
     values: list[float]
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 def final_return(folder: Path) -> float | None:
@@ -61,11 +61,13 @@ def share_done(job: Job, folder: Path) -> float:
     if not path.exists():
         return 0.0
     with path.open("rb") as file:
-        # The step is the first cell of a row; one row is shorter than this.
-        file.seek(max(0, path.stat().st_size - _TAIL))
+        names = file.readline().strip().split(b",")
+        # One row is shorter than this.
+        file.seek(max(file.tell(), path.stat().st_size - _TAIL))
         *_, last, _ = [b"", *file.read().split(b"\n")]
-    cell = last.partition(b",")[0]
-    return min(1.0, int(cell) / job.steps) if cell.isdigit() else 0.0
+    # By rounds, as how many steps the whole run takes is not known of every kind.
+    cell = dict(zip(names, last.split(b","), strict=False)).get(b"round", b"")
+    return min(1.0, int(cell) / job.rounds) if cell.isdigit() else 0.0
 
 
 def scores(folder: Path, jobs: Sequence[Job]) -> list[Score]:
@@ -75,7 +77,7 @@ def scores(folder: Path, jobs: Sequence[Job]) -> list[Score]:
         found = final_return(folder / job.name) if outcome(folder / job.name) == DONE else None
         if found is not None:
             values.setdefault(job.variant, []).append(found)
-    rows = [Score(name, own, *mean_interval(own)) for name, own in values.items()]
+    rows = [Score(name, own, *known_interval(own)) for name, own in values.items()]
     return sorted(rows, key=lambda row: -row.mean)
 
 
@@ -85,6 +87,6 @@ def lines(rows: Sequence[Score]) -> list[str]:
     found = [f"{'variant':<{width}}  runs     return  95 % interval"]
     for row in rows:
         name = row.variant or "-"
-        ends = f"{row.low:.6g} to {row.high:.6g}" if len(row.values) > 1 else "-"
+        ends = "-" if row.low is None else f"{row.low:.6g} to {row.high:.6g}"
         found.append(f"{name:<{width}}  {len(row.values):>4}  {row.mean:>9.6g}  {ends}")
     return found

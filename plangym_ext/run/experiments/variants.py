@@ -26,10 +26,12 @@ class Variant(NamedTuple):
     Args:
         name: what tells it from the others, fit for a folder; empty if there is only one.
         settings: value by dotted key.
+        given: names that its rows were given, which may tell equal settings apart.
     """
 
     name: str
     settings: Mapping[str, Any]
+    given: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,8 @@ def _variant(rows: Sequence[Mapping[str, Any]]) -> Variant:
     # Later rows override: what varies comes after levels.
     settings = {key: value for row in rows for key, value in row.items() if key != "name"}
     names = [_name(row) for row in rows]
-    return Variant(",".join(names), settings)
+    given = tuple(str(row["name"]) for row in rows if "name" in row)
+    return Variant(",".join(names), settings, given)
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
-from plangym_ext.core.whole_file import replacing
+from plangym_ext.core.files.whole_file import opened, replacing
+from plangym_ext.errors import InvalidAnswer
 from plangym_ext.run.logs.late_file import LateFile
 
 
@@ -17,7 +19,7 @@ class AppendedFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = LateFile(lambda: path.open("a", newline=""))
+        self._file = LateFile(lambda: path.open("a", newline="", encoding="utf-8"))
 
     def append(self, text: str) -> None:
         """Append lines; they are in the file when this returns."""
@@ -30,13 +32,28 @@ class AppendedFile:
         with replacing(self._path) as file:
             file.write(text)
 
-    def whole_lines(self) -> str:
+    def whole_lines(self, errors: str = "strict") -> str:
         """Return what is in the file; nothing if it is not there.
 
         A last line without its end was being written when the writer was killed, or is
         being written now. It is left out.
+
+        Args:
+            errors: what becomes of bytes that are no UTF-8, as for `bytes.decode`.
+
+        Raises:
+            InvalidAnswer: there are such, and `errors` is "strict".
         """
-        text = self._path.read_text() if self._path.exists() else ""
+        try:
+            text = ""
+            if self._path.exists():
+                with io.TextIOWrapper(opened(self._path), "utf-8", errors) as file:
+                    text = file.read()
+        except UnicodeDecodeError as error:
+            raise InvalidAnswer(
+                f"{self._path}: it must be a text in UTF-8, and was damaged ({error}). Mend it, or "
+                f"begin in another folder."
+            ) from None
         return text[: text.rfind("\n") + 1]
 
     def sync(self) -> None:

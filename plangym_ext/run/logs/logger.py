@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +14,31 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import FolderTaken, InvalidOption
 from plangym_ext.run.files import write_json
-from plangym_ext.run.logs.csv_file import STEP, CsvFile
-from plangym_ext.run.logs.jsonl_file import JsonlFile
+from plangym_ext.run.logs.appended import AppendedFile
+from plangym_ext.run.logs.csv_file import STEP, CsvFile, Number
 from plangym_ext.run.logs.table import LiveTable
 from plangym_ext.run.logs.tensorboard_file import TensorBoardFile, tensorboard_is_there
 from plangym_ext.run.logs.wandb_run import WandbRun
 
+
+class JsonlFile(AppendedFile):
+    """Rows by name, each with a step. What is not finite is written as null."""
+
+    def add(self, row: Mapping[str, Number]) -> None:
+        """Append a row; it is in the file when this returns."""
+        # Standard JSON has neither NaN nor infinity, and many readers refuse them.
+        plain = {name: value if math.isfinite(value) else None for name, value in row.items()}
+        self.append(json.dumps(plain, allow_nan=False) + "\n")
+
+    def truncate_after(self, step: int) -> None:
+        """Drop rows after `step`, and half a row at the end."""
+        lines = self.whole_lines().splitlines(keepends=True)
+        self.replace("".join(line for line in lines if json.loads(line)[STEP] <= step))
+
+
 PROGRESS = "progress.csv"
+#: Names of what it writes.
+FILES = (PROGRESS, "progress.jsonl", "params.json", "timings.csv")
 #: Numbers by name.
 Numbers = Mapping[str, float]
 
@@ -39,7 +59,7 @@ class Logger(Closing):
             none.
         total: steps of the whole run, for the progress bar; None if unknown.
         show: whether to show the table and the bar.
-        columns: of the table; None: as many as fit.
+        columns: of the table, see `LiveTable`; None: as many as fit.
         stream: where to show them; standard error if None.
 
     Raises:
@@ -56,10 +76,10 @@ class Logger(Closing):
         wandb: str = "",
         total: int | None = None,
         show: bool = True,
-        columns: list[str] | None = None,
+        columns: list[str | tuple[str, ...]] | None = None,
         stream: TextIO | None = None,
     ) -> None:
-        self._folder = Path(folder)
+        self._folder = Path(folder).absolute()
         self._folder.mkdir(parents=True, exist_ok=True)
         if not resume:
             self._refuse_taken()
@@ -129,6 +149,11 @@ class Logger(Closing):
         if self._table is not None:
             self._table.progress(step, text)
 
+    def leave(self) -> None:
+        """Show what the table holds, and end its line: something else will be printed."""
+        if self._table is not None:
+            self._table.leave()
+
     def truncate_after(self, step: int) -> None:
         """Drop all rows after `step`, and what a kill left half written.
 
@@ -148,8 +173,7 @@ class Logger(Closing):
         """Close the files; safe to call twice."""
         for file in self._files:
             file.close()
-        if self._table is not None:
-            self._table.close()
+        self.leave()
 
 
 def _row(step: int, values: Numbers) -> dict[str, int | float]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.files.whole_file import opened
 from plangym_ext.errors import InvalidAnswer, UnknownName
 from plangym_ext.run.logs.appended import AppendedFile
 from plangym_ext.run.logs.csv_file import parse_table
 
 Floats = npt.NDArray[np.float64]
+#: Files of a run.
+PARAMS, PROGRESS = "params.json", "progress.csv"
 
 #: Params that tell runs of one experiment apart; other programs' logs have the last three.
 RUN_PARAMS = frozenset({"seed", "exp_id", "run_id", "run_ID"})
@@ -31,7 +35,7 @@ LENGTH_PARAMS = frozenset(
     }
 )
 #: Params whose value alone names a run.
-NAMING = ("env.id", "algorithm.name", "planner.name", "trainer.name", "agent.name")
+NAMING = ("env.id", "algorithm.name", "planner.name", "agent.name")
 
 
 class Run(NamedTuple):
@@ -64,15 +68,21 @@ def read_run(folder: Path) -> Run:
     Raises:
         InvalidAnswer: its `params.json` holds no params.
     """
-    path = folder / "params.json"
-    params = _read_params(path) if path.exists() else {}
-    return Run(folder, params, read_columns(folder / "progress.csv"))
+    return Run(folder, read_params(folder / PARAMS), read_columns(folder / PROGRESS))
 
 
-def _read_params(path: Path) -> dict[str, Any]:
+def read_params(path: Path) -> dict[str, Any]:
+    """Return the params of a run, "a.b" for nested ones; none of a file that is not there.
+
+    Raises:
+        InvalidAnswer: it holds no params.
+    """
     try:
-        found = json.loads(path.read_text())
-    except ValueError:
+        with opened(path) as file:
+            found = json.loads(file.read().decode())
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise InvalidAnswer(
@@ -86,21 +96,34 @@ def read_columns(path: Path) -> dict[str, Floats]:
     """Return the columns of a log, `[rows]` each; none of a file that is not there.
 
     Rows that are being written are left out.
+
+    Raises:
+        InvalidAnswer: it is no table.
     """
     if not path.exists():
         return {}
-    names, rows = parse_table(AppendedFile(path).whole_lines())
+    try:
+        # Bytes that are no text are no numbers either, and cost their cells alone.
+        names, rows = parse_table(AppendedFile(path).whole_lines(errors="replace"))
+    except csv.Error as error:
+        raise InvalidAnswer(
+            f"{path}: it must hold a table, and was damaged, or is of another kind ({error})."
+        ) from None
     # A row of another length was written while the columns were rewritten, by a run that goes on.
     cells = [[_number(cell) for cell in row] for row in rows if len(row) == len(names)]
     table = np.array(cells, np.float64).reshape(len(cells), len(names))
     return dict(zip(names, table.T, strict=True))
 
 
-def find_groups(folders: Iterable[Path]) -> list[Group]:
+def find_groups(folders: Iterable[Path], read: Callable[[Path], Run] = read_run) -> list[Group]:
     """Return the runs in and below some folders, those with the same params together.
 
     Runs without params belong together if they lie below the same of the folders. A group
     is named by the params that not all groups share, or by its folder.
+
+    Args:
+        folders: with runs in them.
+        read: reads the run of a folder.
 
     Raises:
         UnknownName: a folder has no run.
@@ -108,7 +131,7 @@ def find_groups(folders: Iterable[Path]) -> list[Group]:
     found: dict[tuple[Any, ...], list[Run]] = {}
     seen: set[Path] = set()
     for folder in folders:
-        paths = sorted(path.parent for path in folder.rglob("progress.csv"))
+        paths = sorted(path.parent for path in folder.rglob(PROGRESS))
         if not paths:
             raise UnknownName(
                 f"{folder} must be a folder with a progress.csv in it or below; there is none. "
@@ -118,7 +141,7 @@ def find_groups(folders: Iterable[Path]) -> list[Group]:
             if path.resolve() in seen:
                 continue
             seen.add(path.resolve())
-            run = read_run(path)
+            run = read(path)
             found.setdefault(_key(run, folder), []).append(run)
     naming = _naming([runs[0].params for runs in found.values()])
     return [Group(_label(runs, naming), runs) for runs in found.values()]
@@ -127,8 +150,9 @@ def find_groups(folders: Iterable[Path]) -> list[Group]:
 def shared_names(groups: Sequence[Group]) -> str:
     """Return what all groups share of the env and of what learns; empty if it is nothing."""
     named = ("env.id", "algorithm.name", "planner.name")
-    shared = [{group.param(name) for group in groups} for name in named]
-    return ", ".join(str(*found) for found in shared if len(found) == 1 and None not in found)
+    # As text: what a file calls a name may be a list, of which there is no set.
+    shared = [{str(group.param(name) or "") for group in groups} for name in named]
+    return ", ".join(min(found) for found in shared if len(found) == 1 and "" not in found)
 
 
 def _key(run: Run, folder: Path) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Event files that TensorBoard reads, written without torch, TensorFlow or TensorBoard."""
+"""Event files of TensorBoard, written by its own package, without torch or TensorFlow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import MissingExtra, installing
-from plangym_ext.run.logs.event_records import (
-    record,
-    restart_event,
-    scalars_event,
-    version_event,
-)
 from plangym_ext.run.logs.late_file import LateFile
 
 
@@ -46,15 +40,16 @@ class TensorBoardFile:
 
     def add(self, row: Mapping[str, int | float]) -> None:
         """Write the numbers of a row, all but its step."""
-        step = int(row["step"])
-        scalars = {name: value for name, value in row.items() if name != "step"}
-        self._write(scalars_event(time.time(), step, scalars))
+        scalars = [
+            {"tag": name, "simple_value": value} for name, value in row.items() if name != "step"
+        ]
+        self._write(step=int(row["step"]), summary={"value": scalars})
 
     def truncate_after(self, step: int) -> None:
         """Tell readers to forget what other files have after `step`."""
         if any(self._folder.glob("events.out.tfevents.*")):
             # A restart makes readers drop its own step too, hence one more.
-            self._write(restart_event(time.time(), step + 1))
+            self._write(step=step + 1, session_log={"status": "START"})
 
     def sync(self) -> None:
         """Bring the file to the disk."""
@@ -64,9 +59,16 @@ class TensorBoardFile:
         """Close the file; the next `add` begins another one."""
         self._file.close()
 
-    def _write(self, event: bytes) -> None:
-        begins = b"" if self._file.is_open else record(version_event(time.time()))
-        self._file.write(begins + record(event))
+    def _write(self, **event: Any) -> None:
+        # Here and not above: it takes a third of a second, and many runs go without.
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        records = RecordWriter(self._file)
+        if not self._file.is_open:
+            begin = Event(wall_time=time.time(), file_version="brain.Event:2")
+            records.write(begin.SerializeToString())
+        records.write(Event(wall_time=time.time(), **event).SerializeToString())
 
     def _opened(self) -> Any:
         # The time comes first: readers take files by name, and a restart must come after them.

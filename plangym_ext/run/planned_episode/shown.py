@@ -18,13 +18,12 @@ class Stopped(Exception):
 
 
 class Shown:
-    """What is shown of each move: the progress line, the frame, the tree.
+    """What is shown of each move: the progress line and the page of trees.
 
     Args:
         options: of the command line.
         line: where progress is shown.
         env: that the episode is played in.
-        video: to which frames are added; None: none is made.
         page: of trees, to which moves are added; None: none is made.
         interrupts: where Ctrl-C is seen.
 
@@ -46,11 +45,10 @@ class Shown:
         options: argparse.Namespace,
         line: ProgressLine,
         env: Any,
-        video: Any,
         page: Any,
         interrupts: Interrupts,
     ) -> None:
-        self._options, self._line, self._env, self._video = options, line, env, video
+        self._options, self._line, self._env = options, line, env
         self._page, self._interrupts = page, interrupts
         # The picture of a move was drawn after the move before it.
         self._draws = page is not None and "rgb_array" in env.metadata.get("render_modes", ())
@@ -79,13 +77,9 @@ class Shown:
         self.compile_seconds += move.plan.budget.compile_seconds
         self.full_moves += move.plan.full
         self._line.update(self.text(time.monotonic() - self._started))
-        # Drawn once for film and page: a render may take longer than the step.
-        frame = self._env.render() if self._draws or self._video is not None else None
-        if self._video is not None:
-            self._video.add(frame)
         if self._page is not None:
             self._page.add(move, self._frame)
-        self._frame = frame
+            self._frame = self._env.render() if self._draws else None
         # An episode that has just ended is whole: nothing of it was interrupted.
         if self._interrupts.seen and not (self.terminated or self.truncated):
             self.interrupted = True

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.errors import ForeignCheckpoint
+from plangym_ext.run.arguments import as_typed
 from plangym_ext.run.env_options import env_arguments
 from plangym_ext.run.files import write_json
 from plangym_ext.run.planned_episode.shown import Shown
@@ -22,10 +25,23 @@ def tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
 
 
 def tell_trained(options: argparse.Namespace) -> None:
-    """Say where the network has learned, if that is not where is planned."""
+    """Say where the network has learned, if that is not where is planned.
+
+    Raises:
+        ForeignCheckpoint: its env was made by a function, and what was typed is the name that the
+            settings have in its place.
+    """
     from plangym_ext.run.training.trained import trained_in
 
-    own = trained_in(options.network)
+    own, made_by = trained_in(options.network)
+    if made_by and options.env == own.id:
+        raise ForeignCheckpoint(
+            f"{options.network}: it was trained in an env made by {made_by}, not in {own.id}, as "
+            f"its settings have it. Register that env, and name its id."
+        )
+    if made_by:
+        print(f"{options.network}: trained in an env made by {made_by}; this is {options.env}")
+        return
     # What else an env is made with may be for training alone, such as an end at a lost life.
     for name, typed, learned in (
         ("ENV_ID", options.env, own.id),
@@ -56,11 +72,11 @@ def tell_played(options: argparse.Namespace, shown: Shown, seconds: float) -> No
             f"the tree was full at {shown.full_moves} of {shown.moves} moves, for which there "
             f"were fewer simulations than asked for; raise --capacity"
         )
-    print(f"wrote {options.out / 'episode.json'}")
+    print(f"wrote {as_typed(options.out / 'episode.json')}")
     if options.video:
-        print(f"wrote {options.out / 'episode.mp4'}")
+        print(f"wrote {as_typed(options.out / 'episode.mp4')}")
     if options.tree:
-        print(f"wrote {options.tree}")
+        print(f"wrote {as_typed(options.tree)}")
 
 
 def write_episode(
@@ -80,14 +96,16 @@ def write_episode(
             "planner": options.planner,
             "num_simulations": planner.num_simulations,
             "options": chosen,
-            "network": str(options.network) if options.network else None,
+            "network": str(as_typed(options.network)) if options.network else None,
             "opponent": options.opponent,
             "seed": options.seed,
             "return": shown.return_,
             **({} if shown.scores is None else {"scores": shown.scores}),
             "length": shown.moves,
             # JSON knows no numbers of numpy, which actions are.
-            "actions": np.asarray(shown.actions).tolist(),
+            "actions": [
+                mapped(lambda leaf: np.asarray(leaf).tolist(), action) for action in shown.actions
+            ],
             "terminated": shown.terminated,
             "truncated": shown.truncated,
             "interrupted": shown.interrupted,

@@ -1,4 +1,8 @@
-"""What the page of runs shows, read from their folders."""
+"""What the page of runs shows, read from their folders.
+
+What a file of a run says is of no certain kind: one that cannot be read, or says what makes no
+sense, costs what would be shown of it, and the page tells its name.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,35 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from plangym_ext.core.files.whole_file import opened
 from plangym_ext.run.experiments.outcome import outcome
-from plangym_ext.run.logs.runs import Run, find_groups, read_columns, shared_names
+from plangym_ext.run.logs.runs import (
+    PARAMS,
+    PROGRESS,
+    Run,
+    find_groups,
+    read_columns,
+    read_params,
+    shared_names,
+)
 
 #: Rows of a log that are drawn; of longer ones every n-th, and the last.
 _ROWS = 1500
 _PLACEHOLDER = "/*DATA*/"
+#: By which a page is known.
+MARK = b"<title>Runs</title>"
 #: Where a run keeps films and pages of searches of its evaluations.
 EPISODES = "episodes"
+#: Params that name what a run is; the last if there are several envs.
+_NAMED = ("algorithm.name", "planner.name", "env.id")
+#: Letters of a text, entries of a list and levels of lists in it that the page shows.
+_LETTERS, _ENTRIES, _LEVELS = 4000, 200, 5
 
 #: Turns the file of an episode into what the page loads.
 Address = Callable[[Path], str]
+T = TypeVar("T")
 
 
 def page(content: Mapping[str, Any]) -> str:
@@ -48,19 +68,18 @@ def content(
     """
     # Before the logs are read: a row that is written meanwhile then makes the page ask again.
     rows = signature(folders)
-    groups = find_groups(folders)
-    runs = [
-        _of_run(run, _name(group.label, run, len(group.runs)), address)
-        for group in groups
-        for run in group.runs
-    ]
+    odd = _Odd()
+    groups = find_groups(folders, odd.run)
+    runs = sorted((run for group in groups for run in group.runs), key=lambda run: run.folder)
+    envs = {env for run in runs if isinstance(env := run.params.get("env.id"), str)}
     return {
         "title": shared_names(groups) or folders[0].resolve().name,
         "subtitle": ", ".join(map(str, folders)),
         "status": status,
         "live": live,
         "rows": rows,
-        "runs": runs,
+        "runs": [_of_run(run, _name(run, folders, len(envs) > 1), address, odd) for run in runs],
+        "odd": odd.told,
     }
 
 
@@ -72,41 +91,96 @@ def signature(folders: Sequence[Path]) -> str:
         for pattern in ("timings.csv", "eval.json", f"{EPISODES}/*"):
             for path in folder.rglob(pattern):
                 # A file that is being written has another name until it is whole.
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):
                     about = path.stat()
                     found += 1 + about.st_mtime_ns + about.st_size
     return f"{found:x}"
 
 
-def _name(label: str, run: Run, count: int) -> str:
-    return label if count == 1 else f"{label}, seed {run.params.get('seed', run.folder.name)}"
+class _Odd:
+    """Notes what could not be read.
+
+    Attributes:
+        told: a line for each.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def part(self, path: Path, read: Callable[[Path], T], otherwise: T) -> T:
+        """Return what is read from a file, or what stands for it."""
+        try:
+            return read(path)
+        # Of whatever kind: no file, of a person's or a program's, is to cost the other panels.
+        except Exception as error:
+            self.told.append(_plain(f"{path}: {type(error).__name__}: {error}"))
+            return otherwise
+
+    def run(self, folder: Path) -> Run:
+        """Return a run without what cannot be read of it."""
+        return Run(
+            folder,
+            self.part(folder / PARAMS, read_params, {}),
+            self.part(folder / PROGRESS, read_columns, {}),
+        )
 
 
-def _of_run(run: Run, name: str, address: Address) -> dict[str, Any]:
+def _name(run: Run, folders: Sequence[Path], several_envs: bool) -> str:
+    """Return folder, algorithm and seed of a run, and its env if there are several."""
+    root = next((one for one in folders if run.folder.is_relative_to(one)), run.folder)
+    inside = run.folder.relative_to(root)
+    # With the folder that was named in front, if there are several.
+    named = [root.resolve().name] if len(folders) > 1 or not inside.parts else []
+    about = [run.params.get(name) for name in _NAMED[: 3 if several_envs else 2]]
+    seed = run.params.get("seed")
+    parts = ["/".join([*named, *inside.parts]), *(one for one in about if isinstance(one, str))]
+    return _plain(" · ".join([*parts, *([] if seed is None else [f"seed {seed}"])]))
+
+
+def _of_run(run: Run, name: str, address: Address, odd: _Odd) -> dict[str, Any]:
+    timings: dict[str, Any] = odd.part(run.folder / "timings.csv", read_columns, {})
     return {
+        "id": str(run.folder),
         "name": name,
-        "settings": run.params,
+        "env": _plain(str(run.params.get("env.id", ""))),
+        "settings": _plain(run.params),
         "total": _total(run.params),
         "ended": outcome(run.folder),
         "columns": _columns(run.columns),
-        "timings": _columns(read_columns(run.folder / "timings.csv")),
-        "evaluation": _evaluation(run.folder / "eval.json"),
-        "episodes": _episodes(run.folder / EPISODES, address),
+        "timings": _columns(timings),
+        "evaluation": odd.part(run.folder / "eval.json", _evaluation, None),
+        "episodes": _episodes(run.folder / EPISODES, address, odd),
     }
 
 
 def _total(settings: Mapping[str, Any]) -> int | None:
     """Return the steps of the whole run; None if its params do not say."""
-    try:
-        one_round = settings["collector.num_envs"] * settings["collector.moves"]
-        return int(settings["rounds"] * one_round * settings.get("learners", 1))
-    except (KeyError, TypeError):
-        return None
+    names = ("collector.num_envs", "collector.moves", "rounds")
+    found = [*map(settings.get, names), settings.get("learners", 1)]
+    return math.prod(found) if all(isinstance(one, int) and one < 2**53 for one in found) else None
+
+
+def _plain(value: Any, level: int = 0) -> Any:
+    """Return what a file says as JSON that browsers read, and no more of it than can be shown."""
+    if isinstance(value, float):
+        # JSON has neither NaN nor infinity, and browsers refuse what Python writes for them.
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, str):
+        return value if len(value) <= _LETTERS else f"{value[:_LETTERS]}…"
+    if not isinstance(value, list | dict):
+        return value
+    if level == _LEVELS:
+        return "…"
+    if isinstance(value, list):
+        return [_plain(one, level + 1) for one in value[:_ENTRIES]] + ["…"] * (
+            len(value) > _ENTRIES
+        )
+    return {_plain(name): _plain(one, level + 1) for name, one in value.items()}
 
 
 def _columns(columns: Mapping[str, Any]) -> dict[str, list[float | None]]:
     """Return columns as lists for JSON, thinned out, None where there is no number."""
-    return {name: [_number(x) for x in _thin(values)] for name, values in columns.items()}
+    return {_plain(name): [_number(x) for x in _thin(found)] for name, found in columns.items()}
 
 
 def _thin(values: Any) -> Any:
@@ -116,7 +190,6 @@ def _thin(values: Any) -> Any:
 
 
 def _number(value: float) -> float | None:
-    # JSON has no NaN, and browsers refuse the one that Python writes.
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
@@ -124,7 +197,8 @@ def _evaluation(path: Path) -> dict[str, Any] | None:
     """Return what `plangym-ext eval` found; None if it was not run."""
     if not path.exists():
         return None
-    found = json.loads(path.read_text())
+    with opened(path) as file:
+        found = json.loads(file.read().decode())
     named = {
         "checkpoint": "checkpoint",
         "mean return": "eval/return",
@@ -133,16 +207,24 @@ def _evaluation(path: Path) -> dict[str, Any] | None:
         "mean length": "eval/length",
         "player": "player",
     }
-    values = {shown: found.get(key) for shown, key in named.items()}
+    values = {shown: _plain(found.get(key)) for shown, key in named.items()}
     return {**values, "episodes": len(found.get("returns", ()))}
 
 
-def _episodes(folder: Path, address: Address) -> list[dict[str, str]]:
+def _episodes(folder: Path, address: Address, odd: _Odd) -> list[dict[str, str]]:
     """Return the recorded episodes, the oldest first: a film, a page of searches, or both."""
     found: dict[str, dict[str, str]] = {}
-    for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+    files: list[Path] = odd.part(folder, _files, [])
+    for path in files:
         kind = {".mp4": "video", ".html": "tree"}.get(path.suffix)
         # Those with a dot are still being written.
         if kind and not path.name.startswith("."):
-            found.setdefault(path.stem, {"name": path.stem})[kind] = address(path)
+            there = odd.part(path, address, "")
+            if there:
+                found.setdefault(path.stem, {"name": _plain(path.stem)})[kind] = there
     return list(found.values())
+
+
+def _files(folder: Path) -> list[Path]:
+    # No folders and no pipes, which would be waited for.
+    return sorted(path for path in folder.glob("*") if path.is_file())

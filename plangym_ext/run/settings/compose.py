@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import InvalidOption, MissingExtra
-from plangym_ext.run.settings.config import RunConfig, check_one_kind
+from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.presets import preset
 from plangym_ext.run.settings.settings import build, merged
 
 #: Endings of files that hold settings.
 ENDINGS = (".toml", ".yaml", ".yml", ".json")
+_MOST_BYTES = 1 << 18
+_MOST_VALUES = 10_000
+_MOST_LEVELS = 64  # of sections and lists, one in another
+_WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)")
 
 
 def compose(
@@ -27,21 +31,19 @@ def compose(
     Args:
         sources: names of presets, paths of files (.toml, .yaml, .yml, .json), or nested
             mappings. What a later one says counts; lists are replaced as a whole. With
-            another planner or trainer all options of the one before are dropped.
+            another planner or algorithm all options of the one before are dropped.
 
     Raises:
         UnknownName: a preset or a key is not known.
-        InvalidOption: a value is not one of that setting, a file is not readable, or there are
-            sections both of a run with a planner and of one with an agent.
+        InvalidOption: a value is not one of that setting, a file is not readable, sections do
+            not go together, or a planner and what learns its values discount otherwise.
         MissingExtra: YAML is to be read and PyYAML is not installed.
     """
     found: dict[str, Any] = {}
     for source in sources:
         found = _over(found, source if isinstance(source, Mapping) else named(source))
-    # Before they are sections, where defaults of both kinds can no longer be told from what was
-    # said.
-    check_one_kind(found)
     config: RunConfig = build(RunConfig, found)
+    config.check_discounts()
     return config
 
 
@@ -73,6 +75,11 @@ def named(source: str | Path) -> dict[str, Any]:
 def read_file(path: Path) -> dict[str, Any]:
     """Return the settings in a file, by its ending; see `compose` for the errors."""
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InvalidOption(
+                f"settings: {path} must have at most {_MOST_BYTES:,} bytes; it is no file of "
+                "settings."
+            )
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InvalidOption(
@@ -83,9 +90,13 @@ def read_file(path: Path) -> dict[str, Any]:
         raise InvalidOption(f"settings: {path} cannot be read: {error.strerror}.") from None
     try:
         found = _parsed(path.suffix, text)
-    # The errors of `tomllib` and `json` derive from it.
-    except ValueError as error:
-        raise InvalidOption(f"settings: {path} is no {path.suffix[1:]}: {error}") from None
+    # The errors of `tomllib` and `json` derive from the first; of the second is what is nested
+    # too deep for their readers.
+    except (ValueError, RecursionError) as error:
+        told = str(error).splitlines() or [""]
+        raise InvalidOption(
+            f"settings: {path} is no {path.suffix[1:]}: {' '.join(map(str.strip, told))[:300]}"
+        ) from None
     if not isinstance(found, dict):
         raise InvalidOption(f"settings: {path} must hold sections of settings; got {found!r}.")
     return found
@@ -93,22 +104,112 @@ def read_file(path: Path) -> dict[str, Any]:
 
 @functools.cache
 def _yaml_loader() -> Any:
-    """Return a loader that makes plain values alone, and numbers of 3e-4, as TOML does."""
+    """Return a loader that makes plain values alone: those that TOML and JSON make of the same."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """Reads what YAML 1.1 takes for a text as the number that it is."""
+        """Refuses what YAML alone has, and what its 1.1 takes for something else than it is."""
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            self.depth += 1
+            if self.depth > _MOST_LEVELS:
+                raise ValueError(f"more than {_MOST_LEVELS} levels, one in another")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def get_single_node(self) -> Any:
+            node = super().get_single_node()
+            # Before anything is made: a few lines that name others make millions of values.
+            if node is not None and _num_values(node, {}) > _MOST_VALUES:
+                raise ValueError(f"with all that is named by * more than {_MOST_VALUES:,} values")
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            names = [key.value for key, _ in node.value if isinstance(key.value, str)]
+            _check_once([(name, None) for name in names])
+            return super().construct_mapping(node, deep=deep)
+
+    def refused(_: Any, node: Any) -> Any:
+        # Such as 010, which is 8 in YAML 1.1, 1:30, which is 90, and a day.
+        raise ValueError(
+            f"line {node.start_mark.line + 1}: {node.value} may mean several things; write a "
+            "number as in Python, or a text in quotes"
+        )
+
+    def whole(loader: Any, node: Any) -> Any:
+        text = node.value.replace("_", "")
+        return int(text, 0) if _WHOLE.fullmatch(text) else refused(loader, node)
+
+    def number_of(loader: Any, node: Any) -> Any:
+        return refused(loader, node) if ":" in node.value else loader.construct_yaml_float(node)
 
     number = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    Loader.add_constructor("tag:yaml.org,2002:int", whole)
+    Loader.add_constructor("tag:yaml.org,2002:float", number_of)
+    Loader.add_constructor("tag:yaml.org,2002:timestamp", refused)
     return Loader
 
 
+def _num_values(node: Any, known: dict[int, int]) -> int:
+    """Return how many values a node of YAML stands for, with those that it only names.
+
+    Args:
+        node: of the parser.
+        known: of nodes that were counted, by their `id`; 0 while one is.
+
+    Raises:
+        ValueError: it holds itself.
+    """
+    if not isinstance(node.value, list):
+        return 1
+    if id(node) not in known:
+        known[id(node)] = 0
+        parts = [
+            one for pair in node.value for one in (pair if isinstance(pair, tuple) else [pair])
+        ]
+        known[id(node)] = 1 + sum(_num_values(one, known) for one in parts)
+    if not known[id(node)]:
+        raise ValueError(f"line {node.start_mark.line + 1}: it holds itself")
+    return known[id(node)]
+
+
+def _check_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a mapping of names and values.
+
+    Raises:
+        ValueError: a name comes twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} must stand in a section once; it stands there twice")
+    return found
+
+
+def _check_levels(text: str) -> None:
+    """Refuse what is nested deeper than settings are: YAML's own reader takes long for it.
+
+    Raises:
+        ValueError: there are too many brackets, one in another.
+    """
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth += 1 if bracket in "[{" else -1
+        if depth > _MOST_LEVELS:
+            raise ValueError(f"more than {_MOST_LEVELS} brackets, one in another")
+
+
 def _parsed(ending: str, text: str) -> Any:
+    _check_levels(text)
     if ending == ".toml":
         return tomllib.loads(text)
     if ending == ".json":
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_check_once)
     try:
         import yaml
     except ImportError:

@@ -7,9 +7,47 @@ from collections.abc import Mapping
 from typing import Any
 
 from plangym_ext.errors import UnknownName, suggestion
-from plangym_ext.run.settings.agent_presets import AGENT_PRESETS
-from plangym_ext.run.settings.expert_presets import EXPERT_PRESETS
+from plangym_ext.run.settings.agent_presets import AGENT_PRESETS, APART, agent_on_cartpole
 from plangym_ext.run.settings.preset import Preset
+
+EXPERT_PRESETS: Mapping[str, Preset] = {
+    "expert_cartpole": Preset(
+        "a planner teaches a network to balance a pole",
+        agent_on_cartpole(
+            {
+                "name": "expert",
+                "learning_starts": 128,
+                "guided": False,
+                # By updates, 16 a round: after some eight rounds the student plays alone.
+                "teacher_share": {"start": 1.0, "end": 0.0, "over": 128},
+            },
+            planner={"name": "shooting", "max_model_steps": 200},
+            collector={"num_envs": 8, "moves": 32},
+            evaluation={"every": 4, "episodes": 20, "stop_at": 495.0},
+            rounds=40,
+            checkpoint_every=10,
+        ),
+    ),
+    "expert_pendulum": Preset(
+        "a planner teaches a network to swing up a pendulum",
+        {
+            "env": {"id": "Pendulum-v1", "max_steps": 200},
+            "agent": {**APART, "normalize_obs": True, "initial_log_std": -1.0},
+            "algorithm": {
+                "name": "expert",
+                "guided": False,
+                # By updates, 16 a round: after some forty rounds the student plays alone.
+                "teacher_share": {"start": 1.0, "end": 0.0, "over": 640},
+            },
+            "planner": {"name": "icem", "num_simulations": 64, "horizon": 20},
+            "collector": {"num_envs": 8, "moves": 50},
+            "evaluation": {"every": 10, "episodes": 20},
+            "rounds": 60,
+            "checkpoint_every": 10,
+        },
+    ),
+}
+
 
 # Of evaluations: with both of them the training plays other moves than the search finds best.
 _GREEDY = {"temperature": 0.0, "root_noise": 0.0}
@@ -32,18 +70,25 @@ def _sokoban(size: int, boxes: int, **rest: Any) -> dict[str, Any]:
             # States count the steps to the limit; boards are all that matters.
             "state_key": "obs",
         },
-        "network": {
+        "agent": {
+            "name": "network",
             "kind": "conv",
             "channels": [16, 16, 16, 16],
             "hidden": [64],
             "heads": ["value"],
             "value_scale": 6.0,
         },
-        "trainer": {"name": "value", "value_target": "discounted_return", "discount": 0.97},
-        "replay": {"kind": "balanced", "balance_by": "solved", "capacity": 30_000},
+        "algorithm": {
+            "name": "value",
+            "value_target": "discounted_return",
+            "discount": 0.97,
+            "replay": "balanced",
+            "balance_by": "solved",
+            "capacity": 30_000,
+            "updates_per_round": 16,
+        },
         "collector": {"num_envs": 64, "moves": 8, "n_workers": 2, "attributes": ["solved"]},
         "evaluation": {"player": "planner", "every": 100, "episodes": 50},
-        "updates": 16,
         "checkpoint_every": 50,
         "threads": 2,
         **rest,
@@ -66,27 +111,35 @@ _BOXOBAN: dict[str, Any] = {
         "goal_reward": -2.0,
         "discount": 1.0,
     },
-    "network": {"kind": "conv", "channels": [32, 32, 32], "hidden": [128], "value_scale": 20.0},
-    "trainer": {
+    "agent": {
+        "name": "network",
+        "kind": "conv",
+        "channels": [32, 32, 32],
+        "hidden": [128],
+        "value_scale": 20.0,
+    },
+    "algorithm": {
         "name": "supervised",
         "policy_target": "action",
         "value_target": "return",
         "augment": "plangym_ext.envs.sokoban.symmetry:mirrored",
         "discount": 1.0,
-        "learning_rate": 2e-3,
-        "schedule": "cosine",
         # All of the run: 40 rounds of 100 updates.
-        "schedule_updates": 4000,
-        "warmup_updates": 200,
-        "final_rate": 0.02,
+        "learning_rate": {
+            "start": 2e-3,
+            "end": 4e-5,
+            "over": 4000,
+            "shape": "cosine",
+            "warmup": 200,
+        },
         "batch_size": 256,
+        "capacity": 150_000,
+        "updates_per_round": 100,
     },
-    "replay": {"capacity": 150_000},
     # One move, which means nothing to searches, so that steps of the log count searches.
     "collector": {"kind": "solutions", "num_envs": 100, "moves": 1},
     "evaluation": {"every": 0},
     "rounds": 40,
-    "updates": 100,
     "checkpoint_every": 5,
 }
 
@@ -106,25 +159,29 @@ PRESETS: Mapping[str, Preset] = {
                 "temperature": 1.0,
             },
             # A reward of 1 in every step is worth 1 / (1 - discount) = 100.
-            "network": {"hidden": [64, 64], "activation": "tanh", "value_scale": 100.0},
-            "trainer": {
+            "agent": {
+                "name": "network",
+                "hidden": [64, 64],
+                "activation": "tanh",
+                "value_scale": 100.0,
+            },
+            "algorithm": {
                 "name": "alphazero",
                 "value_target": "n_return",
                 "n_steps": 50,
                 "discount": 0.99,
                 "batch_size": 128,
-                "schedule": "linear",
                 # All of the run: 400 rounds of 16 updates.
-                "schedule_updates": 6400,
-                "final_rate": 0.05,
+                "learning_rate": {"start": 1e-3, "end": 5e-5, "over": 6400},
                 "value_weight": 4.0,
                 "l2": 0.0,
+                "capacity": 50_000,
+                "learning_starts": 500,
+                "updates_per_round": 16,
             },
-            "replay": {"capacity": 50_000, "min_rows": 500},
             "collector": {"num_envs": 32, "moves": 16},
             "evaluation": {"every": 20, "episodes": 20, "planner": _GREEDY, "stop_at": 495.0},
             "rounds": 400,
-            "updates": 16,
             "checkpoint_every": 20,
         },
     ),
@@ -139,13 +196,18 @@ PRESETS: Mapping[str, Preset] = {
                 "root_noise": 0.25,
                 "temperature": 1.0,
             },
-            "network": {"hidden": [32]},
-            "trainer": {"name": "alphazero", "batch_size": 64, "learning_rate": 3e-3},
-            "replay": {"capacity": 5_000, "min_rows": 64},
+            "agent": {"name": "network", "hidden": [32]},
+            "algorithm": {
+                "name": "alphazero",
+                "batch_size": 64,
+                "learning_rate": 3e-3,
+                "capacity": 5_000,
+                "learning_starts": 64,
+                "updates_per_round": 8,
+            },
             "collector": {"num_envs": 8, "moves": 12},
             "evaluation": {"every": 10, "episodes": 1, "planner": _GREEDY, "stop_at": 1.0},
             "rounds": 100,
-            "updates": 8,
         },
     ),
     "icem_pendulum": Preset(
@@ -162,13 +224,14 @@ PRESETS: Mapping[str, Preset] = {
                 "num_elites": 4,
                 "discount": 0.98,
             },
-            "network": {
+            "agent": {
+                "name": "network",
                 "hidden": [64, 64],
                 "activation": "tanh",
                 "value_scale": 200.0,
                 "heads": ["value"],
             },
-            "trainer": {
+            "algorithm": {
                 "name": "value",
                 "value_target": "n_return",
                 "n_steps": 10,
@@ -176,12 +239,13 @@ PRESETS: Mapping[str, Preset] = {
                 "learning_rate": 1e-3,
                 "batch_size": 128,
                 "l2": 0.0,
+                "capacity": 20_000,
+                "learning_starts": 400,
+                "updates_per_round": 64,
             },
-            "replay": {"capacity": 20_000, "min_rows": 400},
             "collector": {"num_envs": 8, "moves": 25},
             "evaluation": {"every": 10, "episodes": 20, "player": "planner"},
             "rounds": 40,
-            "updates": 64,
             "checkpoint_every": 10,
         },
     ),
@@ -212,16 +276,17 @@ PRESETS: Mapping[str, Preset] = {
                 "root_noise": 0.25,
                 "temperature": 1.0,
             },
-            "network": {"kind": "conv"},
-            "trainer": {
+            "agent": {"name": "network", "kind": "conv"},
+            "algorithm": {
                 "name": "alphazero",
                 "value_target": "n_return",
                 "n_steps": 10,
                 "discount": 0.97,
                 "batch_size": 64,
+                # 28 KB a row, and a checkpoint holds them all.
+                "capacity": 10_000,
+                "learning_starts": 1000,
             },
-            # 28 KB a row, and a checkpoint holds them all.
-            "replay": {"capacity": 10_000, "min_rows": 1000},
             "collector": {"num_envs": 8, "moves": 16},
             "evaluation": {"every": 50, "episodes": 4, "player": "planner", "planner": _GREEDY},
             "rounds": 1000,

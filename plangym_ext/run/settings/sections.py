@@ -1,4 +1,4 @@
-"""Sections whose settings depend on a name: a planner's, a trainer's, an agent's."""
+"""Sections whose settings depend on a name: an agent's, an algorithm's, a planner's."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ from plangym_ext.learn.algorithms.off_policy.config import (
     R2D1Config,
     RainbowConfig,
 )
+from plangym_ext.learn.algorithms.plan_config import (
+    AlphaZeroConfig,
+    HistogramConfig,
+    QConfig,
+    SupervisedConfig,
+    TDConfig,
+    ValueConfig,
+)
 from plangym_ext.learn.algorithms.rollouts.config import (
     A2CConfig,
     PPOConfig,
@@ -36,15 +44,7 @@ from plangym_ext.learn.networks.agent_config import (
     QAgentConfig,
     SoftPolicyConfig,
 )
-from plangym_ext.learn.trainers.config import (
-    AlphaZeroConfig,
-    HistogramConfig,
-    QConfig,
-    SupervisedConfig,
-    TDConfig,
-    TrainerConfig,
-    ValueConfig,
-)
+from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.run.settings.settings import (
     Setting,
     build,
@@ -54,17 +54,6 @@ from plangym_ext.run.settings.settings import (
     plain,
     read,
 )
-
-#: Name -> the trainer's class in `plangym_ext.learn`, and its settings.
-# Classes by their names, as they take torch with them: settings can be read without it.
-TRAINERS: Mapping[str, tuple[str, type[TrainerConfig]]] = {
-    "alphazero": ("AlphaZeroTrainer", AlphaZeroConfig),
-    "value": ("ValueTrainer", ValueConfig),
-    "q": ("QTrainer", QConfig),
-    "histogram": ("HistogramTrainer", HistogramConfig),
-    "supervised": ("SupervisedTrainer", SupervisedConfig),
-    "td": ("TDTrainer", TDConfig),
-}
 
 
 class AgentKind(NamedTuple):
@@ -90,6 +79,7 @@ AGENTS: Mapping[str, AgentKind] = {
     "q": AgentKind("QAgent", QAgentConfig, draws=False),
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
+    "network": AgentKind("EvaluatorAgent", NetworkConfig, "make_network", draws=False),
 }
 _OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
@@ -108,6 +98,12 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "td3": ("TD3", TD3Config),
     "ddpg": ("DDPG", DDPGConfig),
     "expert": ("ExpertIteration", ExpertConfig),
+    "alphazero": ("SupervisedLearning", AlphaZeroConfig),
+    "value": ("SupervisedLearning", ValueConfig),
+    "q": ("SupervisedLearning", QConfig),
+    "histogram": ("SupervisedLearning", HistogramConfig),
+    "supervised": ("SupervisedLearning", SupervisedConfig),
+    "td": ("TDLearning", TDConfig),
 }
 
 
@@ -123,14 +119,16 @@ class NamedSettings:
     name: str
     config: Any
 
-    #: Name -> the class in `plangym_ext.learn`, its settings, and more; the first is the default.
+    #: Name -> the class in `plangym_ext.learn`, its settings, and more.
     known: ClassVar[Mapping[str, tuple[Any, ...]]]
+    #: What a section without a name is.
+    unnamed: ClassVar[str]
     section: ClassVar[str]
 
     @classmethod
     def from_settings(cls, values: Mapping[str, Any], where: str) -> Self:
         """Make it from one flat mapping; see `settings.build`."""
-        name = str(values.get("name", next(iter(cls.known))))
+        name = str(values.get("name", cls.unnamed))
         rest = {key: value for key, value in values.items() if key != "name"}
         return cls(name, build(cls._config_class(name, dotted(where, "name")), rest, where))
 
@@ -180,35 +178,6 @@ class NamedSettings:
 
 @final
 @dataclass(frozen=True)
-class TrainerSettings(NamedSettings):
-    """A trainer and its settings.
-
-    Args:
-        name: "alphazero", "value", "q", "histogram", "supervised" or "td"; or "module:Class" of
-            a `Trainer` of your own.
-        config: of that trainer.
-    """
-
-    name: str = "alphazero"
-    config: TrainerConfig = field(default_factory=AlphaZeroConfig)
-
-    # Without annotations here and in the classes below: a dataclass would make fields of them.
-    known = TRAINERS
-    section = "trainer"
-
-    @classmethod
-    def _base(cls) -> type[Any]:
-        from plangym_ext.learn.trainers.base import Trainer
-
-        return Trainer
-
-    def make(self, network: Any) -> Any:
-        """Make the trainer of a network."""
-        return self._class()(network, self.config)
-
-
-@final
-@dataclass(frozen=True)
 class AgentSettings(NamedSettings):
     """An agent, and what its network is made of.
 
@@ -218,10 +187,12 @@ class AgentSettings(NamedSettings):
         config: of its network.
     """
 
-    name: str = "actor_critic"
-    config: Any = field(default_factory=AgentConfig)
+    name: str = "network"
+    config: Any = field(default_factory=NetworkConfig)
 
+    # Without annotations here and in the class below: a dataclass would make fields of them.
     known = AGENTS
+    unnamed = "actor_critic"
     section = "agent"
 
     @classmethod
@@ -235,17 +206,28 @@ class AgentSettings(NamedSettings):
         if name == "planner":
             raise InvalidOption(
                 f"settings: {where} must name an agent whose network an algorithm teaches; a "
-                f"planner has none. Leave out agent and algorithm, and give the sections planner, "
-                f"network, trainer and replay, as the preset 'cartpole' does; a `PlannerAgent` "
-                f"plays a planner in a sampler of your own."
+                f"planner has none. Name 'network', and the planner in a section of its own, as "
+                f"the preset 'cartpole' does; a `PlannerAgent` plays a planner in a sampler of "
+                f"your own."
             )
         # An own agent plays a network that the library makes.
-        return _OWN_AGENT.config if is_own(name) else super()._config_class(name, where)
+        return cls._own_kind(name).config if is_own(name) else super()._config_class(name, where)
+
+    @classmethod
+    def _own_kind(cls, name: str) -> AgentKind:
+        """Return what the agent of the library is made of that an own one derives from."""
+        import plangym_ext.learn
+
+        own = load_own_class(name, f"settings: {cls.section}.name", cls._base())
+        for kind in AGENTS.values():
+            if issubclass(own, getattr(plangym_ext.learn, kind.agent)):
+                return kind
+        return _OWN_AGENT
 
     @property
     def kind(self) -> AgentKind:
         """What it is made of."""
-        return _OWN_AGENT if is_own(self.name) else AGENTS[self.name]
+        return self._own_kind(self.name) if is_own(self.name) else AGENTS[self.name]
 
     def make_network(self, observation_space: Any, action_space: Any, seed: int) -> Any:
         """Make the network that the agent plays."""
@@ -256,23 +238,29 @@ class AgentSettings(NamedSettings):
 
     def make(self, network: Any, device: str) -> Any:
         """Make the agent that plays a network."""
+        if self.name == "network":
+            from plangym_ext.learn import EvaluatorAgent, NetworkEvaluator
+            from plangym_ext.learn.networks.of_observations import of_observations
+
+            return EvaluatorAgent(NetworkEvaluator(of_observations(network), device=device))
         return self._class()(network, device=device)
 
 
 @final
 @dataclass(frozen=True)
 class AlgorithmSettings(NamedSettings):
-    """An algorithm that learns from what an agent played, and its settings.
+    """An algorithm that learns from what was played, and its settings.
 
     Args:
         name: one of `ALGORITHMS`; or "module:Class" of an `AgentAlgorithm` of your own.
         config: of that algorithm.
     """
 
-    name: str = "ppo"
-    config: Any = field(default_factory=PPOConfig)
+    name: str = "alphazero"
+    config: Any = field(default_factory=AlphaZeroConfig)
 
     known = ALGORITHMS
+    unnamed = "alphazero"
     section = "algorithm"
 
     @classmethod
@@ -338,6 +326,15 @@ class PlannerSettings:
         # is.
         return self.from_settings({"name": self.name, **self.options, **options}, where)
 
+    @property
+    def discount(self) -> float | None:
+        """What it discounts by, per step; None: it has no such option."""
+        from plangym_ext.planners import load_planner, options_of
+
+        known = {option.name: option.default for option in options_of(load_planner(self.name))}
+        found: float | None = self.options.get("discount", known.get("discount"))
+        return found
+
     def make(self, evaluator: Any = None, policy: Any = None) -> Any:
         """Make the planner; see `make_planner`.
 
@@ -392,6 +389,26 @@ def checked_choice(where: str, value: str, known: tuple[str, ...]) -> None:
         raise InvalidOption(
             f"settings: {where} must be one of {', '.join(known)}, or module:Class; got {value!r}"
             f"{suggestion(value, known)}."
+        )
+
+
+def checked_discounts(where: str, planner: PlannerSettings, learner: str, config: Any) -> None:
+    """Refuse a planner and a learner that discount otherwise.
+
+    The one adds values to rewards that the other has learned, which are then of other returns.
+
+    Args:
+        where: section of the planner.
+        planner: its settings.
+        learner: section of what learns.
+        config: its settings.
+    """
+    mine, theirs = getattr(config, "discount", None), planner.discount
+    if None not in (mine, theirs) and mine != theirs:
+        raise InvalidOption(
+            f"settings: {where}.discount and {learner}.discount must be equal, as values that are "
+            f"learned by the one are added to rewards by the other; got {theirs} and {mine}. Give "
+            f"both."
         )
 
 

@@ -13,9 +13,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from plangym_ext.core.inherited_options import described
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.schedule import OwnSchedule, Schedule
-from plangym_ext.planners.options import described
 
 
 class Text(str):
@@ -29,7 +29,7 @@ class Setting(NamedTuple):
     """One value that can be set.
 
     Attributes:
-        key: dotted, such as "trainer.learning_rate".
+        key: dotted, such as "algorithm.learning_rate".
         default: its value in what it was listed from.
         help: what it means, in one line.
         free: whether it is a mapping whose keys are not known beforehand.
@@ -60,10 +60,29 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
     # Annotations are texts, as modules import them from `__future__`.
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cls) if field.init]
+    if where == "env":
+        for part in (values, values.get("kwargs")):
+            check_no_trust(part if isinstance(part, Mapping) else {}, where)
+        # Of runs from before: False says nothing.
+        values = {key: value for key, value in values.items() if key != "trust"}
     check_names(values, names, where)
     return cls(
         **{key: read(hints[key], value, dotted(where, key)) for key, value in values.items()}
     )
+
+
+def check_no_trust(values: Mapping[str, Any], where: str) -> None:
+    """Refuse the settings of an env if they vouch for states: a file cannot.
+
+    Raises:
+        InvalidOption: they do.
+    """
+    if values.get("trust", False) is not False:
+        raise InvalidOption(
+            f"settings: {dotted(where, 'trust')} is no setting, for a file cannot vouch for "
+            "itself. If you trust where the states of a run come from, type train --trust "
+            "--resume, or give Runner(..., trust=True)."
+        )
 
 
 def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None:
@@ -142,9 +161,11 @@ def _read_schedule(value: Any, where: str) -> Schedule | OwnSchedule | None:
     if isinstance(value, Mapping):
         names = [field.name for field in dataclasses.fields(Schedule)]
         check_names(value, names, where)
-        if missing := [name for name in names if name not in value]:
+        parts = dataclasses.fields(Schedule)
+        needed = [one.name for one in parts if one.default is dataclasses.MISSING]
+        if missing := [name for name in needed if name not in value]:
             raise InvalidOption(
-                f"settings: {where} must be a number, or a schedule with {', '.join(names)}; it "
+                f"settings: {where} must be a number, or a schedule with {', '.join(needed)}; it "
                 f"has no {missing[0]!r}."
             )
         schedule: Schedule = build(Schedule, value, where)
@@ -184,13 +205,23 @@ def _read_plain(kind: type, value: Any) -> Any:
         try:
             return kind(value)
         except ValueError:
-            return None
+            return _whole(value) if kind is int else None
     # A bool is an int to Python, and a mistake here.
     whole = isinstance(value, int) and not isinstance(value, bool)
     if kind is float:
         # A whole number is one too: files have 1 where 1.0 is meant.
         return float(value) if whole or isinstance(value, float) else None
     return value if whole else None
+
+
+def _whole(text: str) -> int | None:
+    """Return the whole number that a text such as 1e6 means; None: it means none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    # A fraction is none, and where floats have gaps the text may mean another number.
+    return int(number) if "e" in text.lower() and number.is_integer() and number < 2**53 else None
 
 
 def _called(kind: Any) -> str:
@@ -232,7 +263,7 @@ def merged(
     """Return the first with what the second says, section by section.
 
     A section that the second gives another `name` is replaced as a whole: what belonged
-    to another planner or trainer means nothing to the new one.
+    to another planner or algorithm means nothing to the new one.
 
     Args:
         first: nested settings.
@@ -288,10 +319,7 @@ def listed(section: Any, where: str = "") -> list[Setting]:
     if hasattr(section, "listed"):
         return list(section.listed(where))
     found: list[Setting] = []
-    helps: dict[str, str] = {}
-    for cls in type(section).__mro__:
-        # From the class to its bases: what it says itself counts.
-        helps = described(cls) | helps
+    helps = described(type(section))
     for field in dataclasses.fields(section):
         if field.name in _left_out(section):
             continue

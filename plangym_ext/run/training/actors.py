@@ -34,11 +34,10 @@ class Actors:
         Raises:
             InvalidOption: it has several learners, or there is more to step than its games.
         """
-        learner = None if config.algorithm is None else config.algorithm.config
-        how = getattr(learner, "advantages", None)
+        how = getattr(config.learner, "advantages", None)
         alone = {
             "algorithm.advantages": how is not None and how.forked,
-            "teacher": config.teacher is not None,
+            "algorithm 'expert'": config.planner is not None and not config.learns_episodes,
             "collector.kind 'solutions'": config.collector.kind == "solutions",
         }
         for what in (name for name, given in alone.items() if given):

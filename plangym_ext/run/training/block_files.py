@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.whole_file import replacing
+from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.errors import DamagedCheckpoint
 
 #: Bytes of a block: more is saved anew of large ones, and small ones are more to list.
@@ -204,8 +204,13 @@ def _large(value: Any, place: str = "") -> Iterator[tuple[str, npt.NDArray[Any]]
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield from _large(one, f"{place}/{key}")
-    elif isinstance(value, np.ndarray) and value.nbytes >= LEAST_BYTES:
+    elif isinstance(value, np.ndarray) and value.nbytes >= LEAST_BYTES and _is_plain(value):
         yield place, np.ascontiguousarray(value)
+
+
+def _is_plain(array: npt.NDArray[Any]) -> bool:
+    """Return whether bytes and the name of the dtype are all there is of an array."""
+    return array.dtype.kind in "biufc"
 
 
 def _with_tables(value: Any, tables: Mapping[str, _Table], place: str = "") -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.core.numbers import rounding_of
 from plangym_ext.planners.episode import Episode
 
 
@@ -14,17 +15,24 @@ class Callback:
     """Called at the joints of a run; derive and override what you want.
 
     A callback may look at anything of the `Runner`, and end the run with `runner.stop`.
-    What it changes is no part of a checkpoint.
+    What it changes is no part of a checkpoint, but what its `state_dict` returns.
     """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what it needs to go on when the run is resumed: plain data, arrays, tensors."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` has returned; called before `on_start`."""
 
     def on_start(self, runner: Any) -> None:
         """Run before the first round, or the first after resuming."""
 
-    def on_episodes(self, runner: Any, records: list[EpisodeRecord]) -> None:
-        """Run after collecting, before anything is learned from the episodes.
+    def on_episodes(self, runner: Any, records: Any) -> None:
+        """Run after collecting, before anything is learned from what was played.
 
-        In a run with an agent, `records` is the tree `[T, B]` of the sampler, which the next
-        round overwrites.
+        `records` is the tree `[T, B]` of the sampler, which the next round overwrites; of
+        `collector.kind` "solutions" it is a list of `EpisodeRecord`.
         """
 
     def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
@@ -53,5 +61,30 @@ class StopAt(Callback):
     def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
         """Stop the run if the mean return is high enough."""
         mean = sum(episode.return_ for episode in episodes) / len(episodes)
-        if mean >= self.mean_return:
+        # Ten rewards of 0.1 are 1 - 1e-16.
+        if mean >= self.mean_return - rounding_of(self.mean_return):
             runner.stop(f"the evaluation's mean return is {mean:g}")
+
+
+def saved_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
+    """Return the states of those that have any, by class and number."""
+    found: dict[str, Any] = {
+        name: getattr(one, "state_dict", dict)() for name, one in _named(callbacks)
+    }
+    return {name: state for name, state in found.items() if state}
+
+
+def load_callbacks(callbacks: Sequence[Any], saved: Mapping[str, Any]) -> None:
+    """Give those that are there what `saved_callbacks` returned; others may have been left out."""
+    for name, one in _named(callbacks):
+        if name in saved:
+            one.load_state_dict(saved[name])
+
+
+def _named(callbacks: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Name each by its class, and its number among those of that class."""
+    seen: Counter[str] = Counter()
+    for one in callbacks:
+        kind = type(one).__qualname__
+        yield f"{kind} {seen[kind]}", one
+        seen[kind] += 1

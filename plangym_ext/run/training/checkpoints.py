@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.arrays.nested import content as nested_content
 from plangym_ext.errors import (
     DamagedCheckpoint,
     FolderTaken,
@@ -33,12 +35,20 @@ FREE = (
     "weights_every",
     "wandb",
     "starts.share",
-    "env.trust",
+    "env.trust",  # of runs from before; see `check_no_trust`
     "env.n_workers",
     "collector.timeout",
     "evaluation.record",
     "evaluation.stop_at",
 )
+
+#: Of anything that a run counts.
+_MOST_COUNTED = 1 << 53
+#: Parts of a checkpoint whose numbers are no counts.
+_ANY_NUMBERS = frozenset({"config", "rng", "state", "inc", "seed", "versions", "own_state"})
+
+#: Parts of a checkpoint that are read before anything is made of it.
+_TEXTS = ("own", "spaces", "versions")
 
 _NAME = re.compile(r"checkpoint-(\d{8})\.pt")
 #: The part of a checkpoint whose large arrays are in files of blocks beside it.
@@ -53,7 +63,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "checkpoints"
+        self.folder = folder.absolute() / "checkpoints"
         self._blocks = BlockFiles(self.folder)
         #: By the name of a checkpoint, the files of blocks that it needs; None: not yet known.
         self._needed: dict[str, set[int]] | None = None
@@ -209,6 +219,12 @@ def read_checkpoint(path: Path | str, *, replay: bool = True) -> dict[str, Any]:
         raise DamagedCheckpoint(
             f"{path}: expected a checkpoint of a training run; it holds {sorted(content)[:8]}."
         )
+    for name in _TEXTS:
+        texts = content.get(name, {})
+        if not (isinstance(texts, dict) and all(map(_is_text, (*texts, *texts.values())))):
+            raise DamagedCheckpoint(
+                f"{path}: {name} must be texts by name; it holds {texts!r:.80}."
+            )
     if number > FORMAT:
         raise ForeignCheckpoint(
             f"{path}: its format is {number}; this version reads up to {FORMAT}. Upgrade "
@@ -217,6 +233,43 @@ def read_checkpoint(path: Path | str, *, replay: bool = True) -> dict[str, Any]:
     if replay and _REPLAY in content:
         content[_REPLAY] = BlockFiles(path.parent).load(content[_REPLAY])
     return content
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def check_counts(saved: Any, where: str = "") -> None:
+    """Refuse whole numbers beyond what a run counts to: of some it would be busy for ever.
+
+    Args:
+        saved: what a checkpoint holds, nested; states of random generators have any numbers.
+        where: in it, for the message.
+
+    Raises:
+        ValueError: there are some.
+    """
+    if isinstance(saved, Mapping):
+        for key, one in saved.items():
+            if key not in _ANY_NUMBERS:
+                check_counts(one, f"{where}/{key}")
+    elif isinstance(saved, list | tuple):
+        for i, one in enumerate(saved):
+            check_counts(one, f"{where}/{i}")
+    elif isinstance(saved, int) and abs(saved) >= _MOST_COUNTED:
+        raise ValueError(f"{where} is {saved}")
+
+
+def checked_count(saved: Mapping[str, Any], name: str) -> int:
+    """Return a number of a checkpoint that counts something.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = saved[name]
+    if type(found) is not int or found < 0:
+        raise ValueError(f"{name} must be a whole number of at least 0; got {found!r:.40}")
+    return found
 
 
 def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, Any]) -> None:
@@ -238,20 +291,102 @@ def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, An
         )
 
 
-def check_same_spaces(where: str, saved: Mapping[str, str], env: Any) -> None:
+def check_not_former(where: str, config: Any) -> None:
+    """Refuse the checkpoint of a run of planners from when these had settings of another kind.
+
+    Args:
+        where: the checkpoint, for the message.
+        config: its settings.
+
+    Raises:
+        ForeignCheckpoint: it is one.
+    """
+    former = {"trainer", "network", "replay", "teacher"} & set(config)
+    if former:
+        raise ForeignCheckpoint(
+            f"{where}: its settings have the sections {', '.join(sorted(former))}, which runs of "
+            f"planners had before they had an agent and an algorithm. It can not be gone on from, "
+            f"nor played: train again, or take the version of plangym-ext that wrote it."
+        )
+
+
+def check_own_parts(where: str, saved: Mapping[str, Any], given: Container[str]) -> None:
+    """Refuse to make by the settings what a run had made by functions of the caller's own.
+
+    Args:
+        where: the checkpoint, for the message.
+        saved: what is in it.
+        given: those arguments of `Parts.own` that are given now.
+
+    Raises:
+        ForeignCheckpoint: one is not given; the settings name another env, or another network.
+    """
+    for argument, name in saved.get("own", {}).items():
+        if argument in given:
+            continue
+        part, means = argument.removeprefix("make_"), "settings"
+        if part == "env":
+            means = f"settings, which name {saved['config']['env']['id']},"
+        raise ForeignCheckpoint(
+            f"{where}: its {part} was made by a function of your own, {name}; the {means} make "
+            f"another one. Pass {argument}={name.rpartition('.')[2]} in Python; for the command "
+            f"line, register the {part} and train by its name."
+        )
+
+
+def check_same_spaces(where: str, saved: Mapping[str, Any], env: Any) -> None:
     """Refuse an env whose observations or actions are not those that were learned from.
+
+    Args:
+        where: the checkpoint, for the message.
+        saved: what is in it; older ones have the texts of the spaces alone.
+        env: with the spaces of now.
 
     Raises:
         ForeignCheckpoint: they differ.
     """
-    for kind, here in spaces_of(env).items():
-        if saved[kind] != here:
+    here = spaces_of(env)
+    # By value, where that is known: a text depends on numpy's print options, and may leave out
+    # the middle of the bounds.
+    compared = "space_values" if "space_values" in saved else "spaces"
+    for kind, value in here[compared].items():
+        if saved[compared][kind] != value:
             raise ForeignCheckpoint(
-                f"{where}: it was trained on the {kind} space {saved[kind]}; the env {env.name} "
-                f"has {here}. Take the env that it was trained on."
+                f"{where}: it was trained on the {kind} space {saved['spaces'][kind]}; the env "
+                f"{env.name} has {here['spaces'][kind]}. Take the env that it was trained on."
             )
 
 
-def spaces_of(env: Any) -> dict[str, str]:
-    """Return the spaces as text, for comparison."""
-    return {"observation": str(env.observation_space), "action": str(env.action_space)}
+def spaces_of(env: Any) -> dict[str, dict[str, str]]:
+    """Return the spaces as texts for messages, and digests of their values for comparison."""
+    found = {"observation": env.observation_space, "action": env.action_space}
+    return {
+        "spaces": {kind: str(space) for kind, space in found.items()},
+        "space_values": {
+            kind: hashlib.blake2b(nested_content(_values(space)), digest_size=16).hexdigest()
+            for kind, space in found.items()
+        },
+    }
+
+
+def _values(space: Any) -> Any:
+    """Return what makes a space what it is, nested, without its generator."""
+    # Here: help of commands does without.
+    from gymnasium import spaces
+
+    name = type(space).__name__
+    if isinstance(space, spaces.Dict):
+        # In order, as observations are laid out.
+        return name, [(key, _values(part)) for key, part in space.spaces.items()]
+    if isinstance(space, spaces.Tuple | spaces.OneOf):
+        return name, [_values(part) for part in space.spaces]
+    if isinstance(space, spaces.Sequence):
+        return name, space.stack, _values(space.feature_space)
+    if isinstance(space, spaces.Graph):
+        edges = None if space.edge_space is None else _values(space.edge_space)
+        return name, _values(space.node_space), edges
+    if isinstance(space, spaces.Text):
+        return name, space.min_length, space.max_length, sorted(space.character_set)
+    # Boxes have bounds, MultiDiscrete counts, Discrete both of them as numbers.
+    named = {key: getattr(space, key, None) for key in ("low", "high", "n", "nvec", "start")}
+    return name, str(space.dtype), space.shape, named

@@ -21,15 +21,15 @@ class Evaluation:
     Args:
         parts: how things are made.
         env: of the training, which is played in if no argument of it is to differ.
-        asked: the evaluator of the network, or the agent.
+        agent: that plays the network.
     """
 
-    def __init__(self, parts: Parts, env: Any, asked: Any) -> None:
+    def __init__(self, parts: Parts, env: Any, agent: Any) -> None:
         self._settings = parts.config.evaluation
         self._max_steps = parts.config.env.max_steps
         self._own = parts.env(self._settings.env) if self._settings.env else None
         self._env = env if self._own is None else self._own
-        self._player = parts.player(asked)
+        self._player = parts.player(agent)
 
     def episodes(
         self, count: int | None = None, callback: Callable[..., None] | None = None

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -48,6 +49,27 @@ class Interrupts:
             raise KeyboardInterrupt
         self.seen = True
         _tell(f"\ninterrupted: {self._ending}; Ctrl-C again stops at once\n")
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back until the block has ended, such as one that starts a process.
+
+    Not by a mask of this thread: another one would take the signal, and this one raise it.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT) if main else None
+    if not callable(before):  # ignored, or not ours to handle
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            before(*came[0])
 
 
 def _tell(text: str) -> None:

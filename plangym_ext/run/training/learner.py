@@ -12,6 +12,7 @@ from plangym_ext.learn.sampling.collected import Collected, Sampler
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
+from plangym_ext.run.training.own_parts import OWN_STATE, OwnParts
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.samplers import make_sampler
 
@@ -54,8 +55,9 @@ class Learner:
         self._checkpoints = Checkpoints(folder)
         self._env = parts.env()
         network = parts.network(self._env)
-        self._agent = parts.asked(network)
+        self._agent = parts.agent(network)
         self._algorithm: Any = parts.algorithm(network)
+        self._own = OwnParts(parts, self._env, self._agent, self._algorithm)
         self._sampler: Sampler = make_sampler(parts, self._env, network, self._agent)
         self._group: Any = None
 
@@ -97,13 +99,16 @@ class Learner:
         """Write a checkpoint; return a hash of the weights."""
         # Settings are in the checkpoint of learner 0, which is checked.
         content = {"config": {}, "collector": self._sampler.state_dict()}
-        self._checkpoints.save(round_number, content | self._algorithm.state_dict())
+        learned = self._algorithm.state_dict()
+        content |= {**learned, OWN_STATE: self._own.state_dict(learned)}
+        self._checkpoints.save(round_number, content)
         return weights_hash(self._algorithm)
 
     def _load(self, round_number: int) -> None:
         """Go on from the checkpoint of a round."""
         saved = read_checkpoint(self._checkpoints.path(round_number))
         self._algorithm.load_state_dict(saved)
+        self._own.load_state_dict(saved.get(OWN_STATE, {}))
         self._sampler.load_state_dict(saved["collector"])
         # Left by a kill between this learner's checkpoint and that of learner 0, which is the one
         # that counts.
@@ -128,10 +133,11 @@ def with_the_others(collected: Collected, group: LearnerGroup) -> Collected:
     # Rows are numbered over all learners.
     first = group.rank * collected.data["reward"].shape[1]
     mine = {**collected.episodes, "row": collected.episodes["row"] + first}
-    parts = group.gathered((mine, collected.cost))
-    episodes = merged_episodes([table for table, _ in parts])
-    cost = sum((cost for _, cost in parts), Budget())
-    return collected._replace(episodes=episodes, cost=cost)
+    parts = group.gathered((mine, collected.cost, collected.steps))
+    episodes = merged_episodes([table for table, *_ in parts])
+    cost = sum((cost for _, cost, _ in parts), Budget())
+    played = sum(steps for *_, steps in parts)
+    return collected._replace(episodes=episodes, cost=cost, played=played)
 
 
 def learner_device(device: str, rank: int) -> str:

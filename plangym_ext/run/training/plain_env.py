@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.drawing import Film
 from plangym_ext.errors import IncompleteState
 
 #: A byte, as states have at least one.
@@ -29,21 +30,30 @@ class PlainEnv(Closing):
     """
 
     exact = False
+    #: See `GymEnv.film`.
+    film: Film | None = None
 
     def __init__(self, build: Callable[[], Any], name: str) -> None:
-        self._env, self.name = build(), name
-        self.observation_space = self._env.observation_space
-        self.action_space = self._env.action_space
-        self.metadata = self._env.metadata
+        self.gym_env, self.name = build(), name
+        self.observation_space = self.gym_env.observation_space
+        self.action_space = self.gym_env.action_space
+        self.metadata = self.gym_env.metadata
 
     def reset(self, *, seed: int | None = None) -> tuple[npt.NDArray[np.uint8], Any, Any]:
         """Begin an episode: a state that means nothing, obs, info."""
-        obs, info = self._env.reset(seed=seed)
+        obs, info = self.gym_env.reset(seed=seed)
         return _NO_STATE, obs, info
 
     def step(self, action: Any, state: Any = None) -> tuple[Any, ...]:  # noqa: ARG002
         """Step from where the episode is: a state that means nothing, and as gymnasium."""
-        return (_NO_STATE, *self._env.step(action))
+        film = self.film
+        if film is None:
+            return (_NO_STATE, *self.gym_env.step(action))
+        film.on = True
+        found = self.gym_env.step(action)
+        film.after_step()
+        film.on = False
+        return (_NO_STATE, *found)
 
     def step_batch(self, actions: Any, **_: Any) -> Any:
         """Refuse to restore states.
@@ -58,8 +68,8 @@ class PlainEnv(Closing):
 
     def render(self) -> Any:
         """Return what the env renders."""
-        return self._env.render()
+        return self.gym_env.render()
 
     def close(self) -> None:
         """Close the env; safe to call twice."""
-        self._env.close()
+        self.gym_env.close()

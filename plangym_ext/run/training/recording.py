@@ -11,7 +11,7 @@ from plangym_ext.run.run_page.content import EPISODES
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
-from plangym_ext.run.video import ffmpeg, recorded
+from plangym_ext.run.video import ffmpeg, first_frame, recorded
 
 #: Nodes that are drawn of each tree.
 _NODES = 200
@@ -26,20 +26,27 @@ class Recording(Closing, Callback):
 
     Args:
         parts: how things are made.
-        asked: the evaluator of the network, or the agent.
+        agent: that plays the network.
         every: evaluations from one film to the next; the last one is filmed too.
 
     Raises:
         MissingExtra: the `cli` extra is not installed.
+        CannotDraw: the env renders no picture.
     """
 
-    def __init__(self, parts: Parts, asked: Any, every: int) -> None:
+    def __init__(self, parts: Parts, agent: Any, every: int) -> None:
         ffmpeg("Leave evaluation.record at 0.")
         self._settings, self._every = parts.config.evaluation, every
         self._max_steps = parts.config.env.max_steps
         self._name = parts.config.env.id
         self._env = parts.env({**self._settings.env, "render_mode": "rgb_array"})
-        self._player = parts.player(asked)
+        try:
+            # Before anything is learned: what is no picture would end the run at its first film.
+            first_frame(self._env, self._settings.seed)
+        except BaseException:
+            self._env.close()
+            raise
+        self._player = parts.player(agent)
         self._grows = hasattr(self._player, "return_tree")
         if self._grows:
             self._player.return_tree = True
@@ -58,16 +65,14 @@ class Recording(Closing, Callback):
         path.parent.mkdir(exist_ok=True)
         seed, env = self._settings.seed, self._env
         page = self._page(path.stem)
-        with recorded(path, env, seed) as video:
-            assert video is not None
+        with recorded(path, env, seed):
             frame = env.render()
 
             def step(move: Any) -> None:
                 nonlocal frame
                 if page is not None:
                     page.add(move, frame)
-                frame = env.render()
-                video.add(frame)
+                    frame = env.render()
 
             play(env, self._player, seed=seed, max_steps=self._max_steps, callback=step)
         if page is not None:
@@ -76,7 +81,8 @@ class Recording(Closing, Callback):
     def _page(self, name: str) -> TreeRecorder | None:
         """Return what takes in the trees; None if there are none."""
         space = self._env.action_space
-        if not (self._grows and hasattr(space, "n")):
+        # MultiBinary has an `n`, too.
+        if not (self._grows and hasattr(space, "n") and hasattr(space, "start")):
             return None
         first = int(getattr(space, "start", 0))
         return TreeRecorder(self._name, name, action_names(self._env), first, _NODES)

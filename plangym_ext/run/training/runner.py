@@ -10,37 +10,44 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten
+from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten, PlangymExtError
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Sampler
-from plangym_ext.run.files import CONFIG, make_folder, write_json
+from plangym_ext.run.files import CONFIG, write_json
 from plangym_ext.run.folder_lock import FolderLock
-from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.logs.logger import FILES, Logger
+from plangym_ext.run.logs.table import STEP_RATE
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build, plain
 from plangym_ext.run.training.actors import Actors
-from plangym_ext.run.training.callbacks import Callback, StopAt
+from plangym_ext.run.training.callbacks import Callback, StopAt, load_callbacks, saved_callbacks
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
+    check_counts,
+    check_not_former,
+    check_own_parts,
     check_same_run,
     check_same_spaces,
+    checked_count,
     read_checkpoint,
     spaces_of,
 )
 from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learners import Learners
+from plangym_ext.run.training.own_parts import OWN_STATE, OwnParts
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 from plangym_ext.run.training.played_row import played_row
 from plangym_ext.run.training.recent import RecentEpisodes
 from plangym_ext.run.training.recording import Recording
 from plangym_ext.run.training.samplers import make_sampler
-from plangym_ext.run.training.trained import to_play
+from plangym_ext.run.training.trained import load_weights, to_play
 from plangym_ext.run.training.versions import versions
 
 _INTERRUPTED = "interrupted"
-#: Columns of the table, as many as fit: with 80, all but the last.
-_SHOWN = ("round", "episodes", "return", "recent/return", "train/loss", "eval/return")
+_LOSSES = ("train/loss", "train/critic_loss", "train/policy_loss")
+#: Columns of the table, as many as fit: with 80, all but the last two.
+_SHOWN = ("round", "recent/return", "eval/return", _LOSSES, STEP_RATE, "episodes", "return")
 
 
 class Runner(Closing):
@@ -58,16 +65,20 @@ class Runner(Closing):
         config: the settings.
         folder: where to write `config.json`, the log and the checkpoints.
         resume: go on from the newest checkpoint in the folder, if there is one.
+        init_from: a checkpoint, or the folder of a run, with whose weights this one begins; all
+            else, the critics of `SAC`, `TD3` and `DDPG` among it, begins anew.
         callbacks: called at the joints of the run.
         make_env: makes the env, if it is your own; see `Parts`.
         make_network: makes the network, if it is your own; see `Parts`.
         show: whether to show a table of the log.
         actors: that play, on a Ray cluster for example; None for this process, or its workers.
+        trust: open pickles in the states of the checkpoint, for envs that have any; they can run
+            any code.
 
     Attributes:
         config: the settings.
         network: what learns.
-        evaluator: asks the network; in a run with an agent, that agent.
+        agent: plays the network.
         sampler: plays; see `plangym_ext.learn.sampling.collected.Sampler`.
         algorithm: learns from what was played; see `plangym_ext.learn.algorithm.Algorithm`.
         evaluation: plays the evaluation's episodes, whenever it is asked.
@@ -79,6 +90,7 @@ class Runner(Closing):
     Raises:
         FolderTaken: the folder holds another run, and `resume` is False.
         FolderBusy: another process is writing in the folder.
+        InvalidOption: the folder cannot be made, or written to.
         ForeignCheckpoint: the checkpoint is of other settings, another env or network.
         DamagedCheckpoint: the checkpoint cannot be read.
         LearnerLost: one of several learners could not be made.
@@ -91,69 +103,74 @@ class Runner(Closing):
         folder: Path | str,
         *,
         resume: bool = False,
+        init_from: Path | str | None = None,
         callbacks: Sequence[Callback] = (),
         make_env: MakeEnv | None = None,
         make_network: MakeNetwork | None = None,
-        show: bool = False,
+        show: bool = True,
         actors: Actors | None = None,
+        trust: bool = False,
     ) -> None:
         from plangym_ext.learn.freed_memory import keep_freed_memory
-        from plangym_ext.learn.repeatable import fix_threads
+        from plangym_ext.learn.repeatable import THREADS
 
-        self.config, self.folder = config, Path(folder)
+        # At once: the env may work in a folder of its own (`os.chdir`).
+        config.check_discounts()
+        self.config, self.folder = config, Path(folder).absolute()
         self.round = self.steps = 0
         self.stopped = ""
-        self._parts = Parts(config, make_env, make_network)
+        self._parts = Parts(config, make_env, make_network, trust=trust)
         self._checkpoints = Checkpoints(self.folder)
         self._recent = RecentEpisodes(config.recent_episodes)
-        self._threads_before = 0
+        self._threads_held = False
         self._closers: list[Any] = []
         try:
-            # Everything is checked before anything is written.
-            if self.folder.is_dir():
-                self._closed_later(FolderLock(self.folder))
+            # Everything is checked before anything is written, and while no other run writes there.
+            # First of all that is made: it is released last.
+            self._closed_later(FolderLock(self.folder, FILES))
             path = self._checkpoints.latest() if resume else None
             saved = None if path is None else self._read(path)
             if saved is None:
                 self._checkpoints.check_unused()
             self._goes_on = saved is not None
             # Before the network is made: sums over another number of threads round otherwise.
-            self._threads_before = fix_threads(config.threads)
+            THREADS.hold(config.threads)
+            self._threads_held = True
             keep_freed_memory()
             self._env = self._closed_later(self._parts.env())
             self.network = self._parts.network(self._env)
-            self.evaluator = self._parts.asked(self.network)
+            # Before the algorithm is made, which copies the network and may have its weights moved.
+            if init_from is not None and saved is None:
+                load_weights(self.network, self._env, init_from)
+            self.agent = self._parts.agent(self.network)
             self.algorithm: Algorithm = self._parts.algorithm(self.network)
+            self._own = OwnParts(self._parts, self._env, self.agent, self.algorithm)
             self.sampler: Sampler = self._closed_later(
-                make_sampler(self._parts, self._env, self.network, self.evaluator, actors)
+                make_sampler(self._parts, self._env, self.network, self.agent, actors)
             )
             if config.learners > 1:
                 self.sampler = self._closed_later(
                     Learners(self._parts, self.folder, self.sampler, self.algorithm)
                 )
-            self.evaluation = self._closed_later(Evaluation(self._parts, self._env, self.evaluator))
+            self.evaluation = self._closed_later(Evaluation(self._parts, self._env, self.agent))
             self._recording = self._recording_of(config.evaluation.record)
+            self._callbacks: list[Callback] = [*self._own_callbacks(), *callbacks]
             # When all parts are there, so that a checkpoint that does not fit is refused before the
             # folder is written to.
             if saved is not None:
                 self._load(path, saved)
-            if not self.folder.is_dir():
-                make_folder(self.folder)
-                # First of all that was made so far: it is released last.
-                self._closers.insert(0, FolderLock(self.folder))
             with self._writing():
-                self._log = self._closed_later(self._make_log(resume, show))
+                self._log = self._closed_later(self._make_log(resume, show, init_from))
                 write_json(self.folder / CONFIG, plain(config))
         except BaseException:
             self.close()
             raise
-        self._callbacks: list[Callback] = [*self._own_callbacks(), *callbacks]
 
     def _recording_of(self, every: int) -> Recording | None:
         """Return what films evaluations; None if none are to be filmed."""
         if not (every and self.config.evaluation.every):
             return None
-        found: Recording = self._closed_later(Recording(self._parts, self.evaluator, every))
+        found: Recording = self._closed_later(Recording(self._parts, self.agent, every))
         return found
 
     def _own_callbacks(self) -> list[Callback]:
@@ -177,18 +194,16 @@ class Runner(Closing):
         )
 
     @property
-    def trainer(self) -> Any:
-        """The trainer of an algorithm that has one."""
-        return self.algorithm.trainer  # type: ignore[attr-defined]
-
-    @property
     def replay(self) -> Any:
         """What is remembered, by an algorithm that has a replay."""
         return self.algorithm.replay  # type: ignore[attr-defined]
 
-    def _make_log(self, resume: bool, show: bool) -> Logger:
+    def _make_log(self, resume: bool, show: bool, init_from: Path | str | None) -> Logger:
         params = {**plain(self.config), "versions": versions()}
-        total = self.config.rounds * self.config.steps_per_round
+        if init_from is not None:
+            params["init_from"] = str(init_from)
+        per_round = self.config.steps_per_round
+        total = None if per_round is None else self.config.rounds * per_round
         log = Logger(
             self.folder,
             params=params,
@@ -216,7 +231,8 @@ class Runner(Closing):
             NotWritten: the disk is full, or gone; the same.
             LearnerLost: one of several learners has ended, failed or hung; the same.
         """
-        with Interrupts() as interrupts:
+        with Interrupts() as interrupts, ExitStack() as at_end:
+            at_end.callback(self._log.leave)  # whatever is said next begins a line
             self._call("on_start")
             # Before the first round: a run that is killed in it goes on with these weights and
             # seeds.
@@ -258,14 +274,13 @@ class Runner(Closing):
     def _run_round(self) -> None:
         """Run one round and log it."""
         seconds: dict[str, float] = {}
-        moves, steps = self.config.collector.moves, self.config.steps_per_round
         with _timed(seconds, "collect"):
             self._show("playing")
             # Each round: how much an agent explores depends on the updates that were made.
-            self.algorithm.prepare(self.evaluator)
+            self.algorithm.prepare(self.agent)
             collected = self.sampler.collect(
                 # The updates so far are the version of the weights that play.
-                moves,
+                self.config.collector.moves,
                 self.algorithm.updates,
                 lambda done: self._show("playing", done),
             )
@@ -273,11 +288,11 @@ class Runner(Closing):
             self._call("on_episodes", collected.data)
             self.algorithm.take(collected)
         with _timed(seconds, "train"):
-            metrics = self.algorithm.train(lambda _: self._show("training", steps))
+            metrics = self.algorithm.train(lambda _: self._show("training", collected.steps))
         # After the updates and before anything that reads it: a callback, the log and a checkpoint
         # speak of rounds that are done.
         self.round += 1
-        self.steps += steps
+        self.steps += collected.steps
         self._recent.take(collected.episodes)
         played = {**played_row(collected, self.algorithm), **self._recent.statistics()}
         values = {"round": self.round, **played, **metrics}
@@ -286,6 +301,8 @@ class Runner(Closing):
             values |= self._evaluate(seconds)
         with self._writing():
             self._log.log(self.steps, values, timings=seconds)
+        # As soon as something was learned, and not at the last checkpoint of a long run.
+        self._own.check(self.algorithm)
         # Last: a callback may stop the run, or write a checkpoint of this round.
         self._call("on_round", values)
 
@@ -308,6 +325,7 @@ class Runner(Closing):
 
     def checkpoint(self) -> Path:
         """Write a checkpoint of now; only between two rounds."""
+        learned = self.algorithm.state_dict()
         content = {
             **self._about(),
             # An interrupted run is to go on when it is resumed; one that has reached its goal is
@@ -315,7 +333,9 @@ class Runner(Closing):
             "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
             "collector": self.sampler.state_dict(),
             "recent": self._recent.state_dict(),
-            **self.algorithm.state_dict(),
+            **learned,
+            OWN_STATE: self._own.state_dict(learned),
+            "callbacks": saved_callbacks(self._callbacks),
         }
         with self._writing():
             # The log first: a checkpoint promises the rows up to it.
@@ -329,7 +349,8 @@ class Runner(Closing):
         return {
             "config": plain(self.config),
             "versions": versions(),
-            "spaces": spaces_of(self._env),
+            **spaces_of(self._env),
+            "own": self._parts.own,
             "round": self.round,
             "steps": self.steps,
         }
@@ -338,7 +359,8 @@ class Runner(Closing):
         """Write what plays now, for `eval`, `audit` and planners."""
         with self._writing():
             trainer = to_play(self.algorithm.trainer_dict())
-            self._checkpoints.save_weights(self.round, {**self._about(), "trainer": trainer})
+            content = {**self._about(), "trainer": trainer, OWN_STATE: self._own.agent_state()}
+            self._checkpoints.save_weights(self.round, content)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -361,36 +383,51 @@ class Runner(Closing):
             saved = read_checkpoint(path)
         except DamagedCheckpoint as error:
             raise DamagedCheckpoint(self._checkpoints.without(path, str(error))) from error
+        check_not_former(str(path), saved["config"])
         # A setting that was not known then has its default.
         saved["config"] = plain(build(RunConfig, saved["config"]))
         check_same_run(str(path), saved["config"], plain(self.config))
+        check_own_parts(str(path), saved, self._parts.own)
         return saved
 
     def _load(self, path: Path | None, saved: Mapping[str, Any]) -> None:
         # Before anything is loaded: what does not fit would fail in the middle of a network.
-        check_same_spaces(str(path), saved["spaces"], self._env)
-        self.algorithm.load_state_dict(saved)
-        self.sampler.load_state_dict(saved["collector"])
-        self._recent.load_state_dict(saved.get("recent", {}))  # there is none in older ones
-        self.round, self.steps = saved["round"], saved["steps"]
-        # A run that was over stays so, unless the settings ask for more now.
-        if not asks_for_more(saved["config"], plain(self.config)):
-            self.stopped = saved["stopped"]
+        try:
+            check_counts(saved)
+            check_same_spaces(str(path), saved, self._env)
+            self.algorithm.load_state_dict(saved)
+            # Before the sampler, whose copies of the agent are made of it.
+            self._own.load_state_dict(saved.get(OWN_STATE, {}))
+            self.sampler.load_state_dict(saved["collector"])
+            self._recent.load_state_dict(saved.get("recent", {}))  # there is none in older ones
+            load_callbacks(self._callbacks, saved.get("callbacks", {}))
+            self.round, self.steps = (checked_count(saved, name) for name in ("round", "steps"))
+            # A run that was over stays so, unless the settings ask for more now.
+            if not asks_for_more(saved["config"], plain(self.config)):
+                self.stopped = str(saved["stopped"])
+        except PlangymExtError:
+            raise
+        # Its seal is right, so another program wrote it, or changed it with care.
+        except Exception as error:
+            raise DamagedCheckpoint(
+                f"{path}: a run cannot go on from what it says ({type(error).__name__}: "
+                f"{str(error)[:200]}). Take one that this library wrote, as it was written."
+            ) from error
 
     # Life -----------------------------------------------------------------------
 
     def close(self) -> None:
         """Close env, workers and log; safe to call twice."""
-        from plangym_ext.learn.repeatable import fix_threads
+        from plangym_ext.learn.repeatable import THREADS
 
         with ExitStack() as stack:  # one that fails keeps none of the others from being closed
             for part in self._closers:
                 stack.callback(part.close)
             self._closers = []
         # Of the whole process, which may have other uses of torch after this run.
-        if self._threads_before:
-            fix_threads(self._threads_before)
-            self._threads_before = 0
+        if self._threads_held:
+            self._threads_held = False
+            THREADS.release(self.config.threads)
 
 
 def asks_for_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -16,10 +16,13 @@ from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
+    check_not_former,
+    check_own_parts,
     check_same_spaces,
     read_checkpoint,
 )
 from plangym_ext.run.training.evaluation import played
+from plangym_ext.run.training.own_parts import load_agent
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 
 #: What an algorithm saves, besides networks, that is read of it here.
@@ -51,7 +54,8 @@ class Trained(Closing):
 
     Raises:
         DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
-        ForeignCheckpoint: the env has other observations or actions.
+        ForeignCheckpoint: the env has other observations or actions; or the run had an env or a
+            network of your own, which is not given.
         ForeignNetwork: the weights are those of another network.
     """
 
@@ -80,22 +84,23 @@ class Trained(Closing):
         )
         self.config = dataclasses.replace(own, evaluation=evaluation)
         parts = Parts(self.config, make_env, make_network)
+        check_own_parts(str(self.path), saved, parts.own)
         self.max_steps = self.config.env.max_steps
         self.env = parts.env(self.config.evaluation.env)
         try:
-            check_same_spaces(str(self.path), saved["spaces"], self.env)
+            check_same_spaces(str(self.path), saved, self.env)
             self.network = parts.network(self.env)
             load_network_state(self.network, saved["trainer"]["network"], str(self.path))
-            asked = parts.asked(self.network)
-            self.player = parts.player(asked)
+            agent = parts.agent(self.network)
+            load_agent(agent, saved, str(self.path))
+            self.player = parts.player(agent)
             #: What the algorithm has saved, but for replay, networks and optimisers; None each of a
             #: file of weights that has none of it.
             self.learned = {key: saved["trainer"].get(key) for key in _LEARNED}
-            if self.config.agent is not None:
-                # Agents play anything before their first update. Files of weights had no number of
-                # updates once, and are of what was trained.
-                updates = self.learned["updates"]
-                asked.version = 1 if updates is None else int(updates)
+            # Agents play anything before their first update. Files of weights had no number of
+            # updates once, and are of what was trained.
+            updates = self.learned["updates"]
+            agent.version = 1 if updates is None else int(updates)
         except BaseException:
             # Ctrl-C too: the caller has no object yet with which to close the env.
             self.env.close()
@@ -128,8 +133,30 @@ def to_play(learned: Mapping[str, Any]) -> dict[str, Any]:
     return found if critics is None else {**found, "modules": {"critics": critics}}
 
 
-def trained_in(checkpoint: Path | str) -> EnvSettings:
-    """Return the settings of the env in which a network was trained.
+def load_weights(network: Any, env: Any, checkpoint: Path | str) -> None:
+    """Give a network the weights of a run, with what observations are normalised by.
+
+    Args:
+        network: of the same kind; it is changed in place.
+        env: that it is for.
+        checkpoint: a file, or the folder of a run, of which the newest one is taken.
+
+    Raises:
+        DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
+        ForeignCheckpoint: the run's env has other observations or actions.
+        ForeignNetwork: the weights are those of another network.
+    """
+    from plangym_ext.learn import load_network_state
+
+    path, saved, _ = _read(checkpoint)
+    check_same_spaces(str(path), saved, env)
+    load_network_state(network, saved["trainer"]["network"], str(path))
+
+
+def trained_in(checkpoint: Path | str) -> tuple[EnvSettings, str]:
+    """Return the settings of the env in which a network was trained, and who made it.
+
+    The latter is the name of a function of the caller's own; empty if the settings name the env.
 
     Args:
         checkpoint: a file, or the folder of a run, of which the newest one is taken.
@@ -137,8 +164,8 @@ def trained_in(checkpoint: Path | str) -> EnvSettings:
     Raises:
         DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
     """
-    _, _, config = _read(checkpoint)
-    return config.env
+    _, saved, config = _read(checkpoint)
+    return config.env, saved.get("own", {}).get("make_env", "")
 
 
 def asking(
@@ -185,14 +212,15 @@ def _asked(checkpoint: Path | str, env: Any) -> tuple[Any, bool]:
     from plangym_ext.learn import load_network_state
 
     path, saved, config = _read(checkpoint)
-    check_same_spaces(str(path), saved["spaces"], env)
+    check_own_parts(str(path), saved, ("make_env",))  # the env is given
+    check_same_spaces(str(path), saved, env)
     parts = Parts(config)
     network = parts.network(env)
     load_network_state(network, saved["trainer"]["network"], str(path))
-    if config.agent is None:
-        return parts.evaluator(network), False
     asked = _of_observations(config, network, saved["trainer"], str(path))
-    return parts.evaluator(asked), network.distribution.num_actions is None
+    # What plays continuous actions by itself is an agent's policy.
+    plays = asked is not network and network.distribution.num_actions is None
+    return parts.evaluator(asked), plays
 
 
 def _of_observations(
@@ -218,13 +246,15 @@ def _of_observations(
         critics = make_critics(network, **settings.critic_layers(), precision="float32")
         load_network_state(critics, theirs, where)
         return OfCritics(network, critics)
+    if not hasattr(network, "inputs_used"):
+        return network
     # It may have learned from scaled rewards: planners add what it says to those of the env.
     return OfObservations(network, reward_deviation(settings, learned))
 
 
 def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
     """Return the file of a checkpoint, what is in it, and the settings of its run."""
-    path = _file(Path(checkpoint))
+    path = _file(Path(checkpoint).absolute())
     # A replay may take more memory than this machine has, and playing needs none of it.
     saved = read_checkpoint(path, replay=False)
     if "spaces" not in saved:
@@ -232,6 +262,7 @@ def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
             f"{path}: this is the part of one of several learners, which has no settings. Name the "
             f"folder of their run."
         )
+    check_not_former(str(path), saved["config"])
     config: RunConfig = build(RunConfig, saved["config"])
     return path, saved, _here(config)
 

@@ -8,19 +8,25 @@ from typing import Any
 from plangym_ext.errors import InvalidOption
 
 
-def check_grows_tree(name: str, planner: Any) -> None:
-    """Refuse to show the trees of a planner that grows none."""
+def tree_options(name: str, planner: Any) -> dict[str, Any]:
+    """Return the options with which a planner's plans have trees.
+
+    Raises:
+        InvalidOption: it is one of the library's, and grows none.
+    """
     from plangym_ext.planners import PLANNERS, load_planner, options_of
 
-    if not any(option.name == "return_tree" for option in options_of(planner)):
-        growing = [
-            other
-            for other in PLANNERS
-            if any(option.name == "return_tree" for option in options_of(load_planner(other)))
-        ]
+    def grows(one: Any) -> bool:
+        return any(option.name == "return_tree" for option in options_of(one))
+
+    if grows(planner):
+        return {"return_tree": True}
+    if name in PLANNERS:
+        growing = [other for other in PLANNERS if grows(load_planner(other))]
         raise InvalidOption(
             f"--tree needs a planner that grows a tree: {', '.join(growing)}; got {name!r}."
         )
+    return {}  # of one's own: without a tree in its plans, their actions are drawn
 
 
 def recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
@@ -30,7 +36,7 @@ def recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
     from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
 
     # Known only of the env itself: a wrapper may have changed the actions of its class.
-    if not hasattr(env.action_space, "n"):
+    if not (hasattr(env.action_space, "n") and hasattr(env.action_space, "start")):
         raise InvalidOption(f"--tree needs discrete actions; {options.env} has {env.action_space}.")
     limits = [
         f"{value:,} {unit}"

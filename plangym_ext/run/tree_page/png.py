@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.drawing import rgb_frame
+
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB, _INDEXED = 2, 3
 
@@ -51,8 +53,16 @@ def _chunk(name: bytes, content: bytes) -> bytes:
 
 
 def reduced(frame: Any, largest: int) -> npt.NDArray[np.uint8]:
-    """Return an RGB frame `[h, w, 3]` uint8, with sides of at most `largest`, by averaging."""
-    found = np.asarray(frame, np.uint8)
+    """Return a frame as `[h, w, 3]` uint8, with sides of at most `largest`, by averaging.
+
+    Args:
+        frame: as `rgb_frame` takes it.
+        largest: pixels.
+
+    Raises:
+        CannotDraw: it is no picture.
+    """
+    found = rgb_frame(frame, "page")
     factor = -(-max(found.shape[:2]) // largest)
     if factor <= 1:
         return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.whole_file import replacing
+from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.run.tree_page.drawn import columns, one_step_tree, rounded
 from plangym_ext.run.tree_page.png import png, reduced
 

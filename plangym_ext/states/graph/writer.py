@@ -1,159 +1,89 @@
 """Object graphs as bytes, without pickle: what snapshots are made of.
 
 A graph holds plain values (see `plain`), instances of Python classes with their
-attributes, and references to classes, functions and the env's own layers. Objects
-that are shared stay shared, and equal graphs give equal bytes: mutable objects are
-distinguished by identity, all others by value alone. `reader` is the way back.
+attributes, data of the standard library (see `data_types`), and references to classes,
+functions and the env's own layers. Objects that are shared stay shared, and equal graphs
+give equal bytes: mutable objects are distinguished by identity, all others by value alone.
+`reader` is the way back.
 
-Layout: the sizes of four blocks as uint32, then the blocks. A JSON table of texts, of
-classes with their attribute names, and of references; the graph, depth first, as
-int32 tags and counts; its float64 numbers; the bytes of its arrays.
+Layout: the sizes of five blocks as uint32, then the blocks. A JSON table of texts, of
+classes with their attribute names, of references, of types of arrays, and of the names of
+the attributes that the roots are; the kinds of all nodes, level by level, a byte each
+(see `kinds`); their int64 numbers; their float64 numbers; the bytes of their arrays and of lists
+of numbers.
 """
 
 from __future__ import annotations
 
 import array
 import contextlib
-import copyreg
 import enum
 import functools
-import importlib
+import itertools
 import json
+import struct
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
-from enum import IntEnum, auto
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.states import plain
+from plangym_ext.states.graph.array_types import dtype_text, is_record
 from plangym_ext.states.graph.array_views import Ties, place_of
+from plangym_ext.states.graph.classes import (
+    Name,
+    Shape,
+    imported,
+    is_drawing,
+    is_simple,
+    layout_of,
+    name_of,
+)
+from plangym_ext.states.graph.data_types import are_plain, data_type
+from plangym_ext.states.graph.kinds import Kind, writing_of
 from plangym_ext.states.plain import NotPlain
-from plangym_ext.states.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
 
-#: A named object: the index of a layer and one of its attributes, "" for the layer.
-Name = tuple[int, str]
-#: A class and the names of the attributes that an instance of it has.
-Shape = tuple[Any, tuple[str, ...]]
-
-
-class Tag(IntEnum):
-    """What follows in the graph."""
-
-    NONE = 0
-    TRUE = auto()
-    FALSE = auto()
-    INT = auto()  # value
-    BIG = auto()  # text
-    FLOAT = auto()
-    TEXT = auto()  # text
-    BYTES = auto()  # size
-    SCALAR = auto()  # dtype, size
-    TUPLE = auto()  # count, items
-    FROZENSET = auto()  # size
-    ENUM = auto()  # class, name
-    REFERENCE = auto()  # reference
-    NAMED = auto()  # layer, name
-    SEEN = auto()  # number; objects below are numbered as they come
-    LIST = auto()  # count, items
-    SET = auto()  # size
-    DEQUE = auto()  # maxlen or -1, count, items
-    DICT = auto()  # count, keys and values
-    ORDERED = auto()  # the same
-    ARRAY = auto()  # dtype, whether columns come first, dimensions
-    RANDOM = auto()  # layer or -1, name, size
-    OBJECT = auto()  # class, attributes
-    SHARED = auto()  # layer, name, value
-    METHOD = auto()  # function, what it is bound to
-    VIEW = auto()  # dtype, dimensions, offset, lengths, strides, the array that it is a view of
-
+__all__ = ["GraphWriter", "Name", "Shape", "imported", "is_drawing", "is_simple", "name_of"]
 
 # As plain ints, which are several times faster than members of the class.
-(
-    _NONE,
-    _TRUE,
-    _FALSE,
-    _INT,
-    _BIG,
-    _FLOAT,
-    _TEXT,
-    _BYTES,
-    _SCALAR,
-    _TUPLE,
-    _FROZENSET,
-    _ENUM,
-    _REFERENCE,
-    _NAMED,
-    _SEEN,
-    _LIST,
-    _SET,
-    _DEQUE,
-    _DICT,
-    _ORDERED,
-    _ARRAY,
-    _RANDOM,
-    _OBJECT,
-    _SHARED,
-    _METHOD,
-    _VIEW,
-) = map(int, Tag)
+_FLOAT, _INT, _BOOL, _TEXT = map(int, (Kind.FLOAT, Kind.INT, Kind.BOOL, Kind.TEXT))
+_NONE, _SEEN, _SHARED = map(int, (Kind.NONE, Kind.SEEN, Kind.SHARED))
+_TUPLE, _INT_TUPLE, _FLOAT_TUPLE = map(int, (Kind.TUPLE, Kind.INT_TUPLE, Kind.FLOAT_TUPLE))
+_LIST, _INT_LIST, _FLOAT_LIST = map(int, (Kind.LIST, Kind.INT_LIST, Kind.FLOAT_LIST))
+_DICT, _ARRAY, _OBJECT, _SCALAR = map(int, (Kind.DICT, Kind.ARRAY, Kind.OBJECT, Kind.SCALAR))
+_INT_TUPLES, _FLOAT_TUPLES = int(Kind.INT_TUPLES), int(Kind.FLOAT_TUPLES)
+_INT_LISTS, _FLOAT_LISTS = int(Kind.INT_LISTS), int(Kind.FLOAT_LISTS)
+#: Of few items the type that they share is looked up.
+_SHORT = 9
+_SAME: dict[tuple[type, ...], type] = {
+    (kind,) * n: kind for kind in (int, float, tuple, list) for n in range(1, _SHORT)
+}
+_ONLY_INT, _ONLY_FLOAT = {int}, {float}
+_LARGE = 1 << 63
+_OBJECTS = np.dtype(object)
+_SIZES = struct.Struct("<5I")
+#: Tables that are remembered: those of one env are mostly the same.
+_MOST_TABLES = 256
+_MOST_CLASSES = 4096
+_tables: dict[Any, bytes] = {}
 
-# Windows, surfaces and clocks show the state; they are no part of it.
-_DRAWING_MODULES = ("pygame", "pyglet", "OpenGL", "glfw", "matplotlib", "moviepy", "cv2")
-# Rectangles and vectors of such a module are data: a game may keep its players in them.
-_DATA_MODULES = ("pygame.rect", "pygame.math", "pygame.color", "pygame.mask")
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: not of a fixed place in an extension
-#: Of an instance with attributes and weak references, and nothing else.
-_PLAIN_SIZE = object.__basicsize__ + 16
+
+class _Big(int):
+    """An int that takes more than 8 bytes."""
 
 
 @functools.cache
-def is_drawing(kind: Any) -> bool:
-    """Return whether instances of a class only show things."""
-    module = str(kind.__module__)
-    return module.partition(".")[0] in _DRAWING_MODULES and module not in _DATA_MODULES
+def finaliser_of(kind: Any) -> Any:
+    """Return the `__del__` of a class that Python code defines; None if there is none.
 
-
-@functools.cache
-def is_simple(kind: Any) -> bool:
-    """Return whether an instance's attributes are all there is to it."""
-    return bool(
-        all(_is_of_python(cls) for cls in kind.__mro__[:-1])
-        and kind.__dictoffset__ != 0
-        # What an extension keeps beside the attributes, such as the numbers of a `random.Random`.
-        and kind.__basicsize__ <= _PLAIN_SIZE
-        and not kind.__itemsize__
-        and not copyreg._slotnames(kind)  # type: ignore[attr-defined]
-    )
-
-
-def _is_of_python(cls: Any) -> bool:
-    """Return whether a class was made by a class statement; extensions make such types, too."""
-    made = vars(cls).get("__new__")
-    return (
-        bool(cls.__flags__ & _HEAP_TYPE)
-        and cls.__module__ != "builtins"
-        and (made is None or isinstance(made, staticmethod | types.FunctionType))
-    )
-
-
-@functools.cache
-def imported(module: str, name: str) -> Any:
-    """Return the object of that qualified name.
-
-    Raises:
-        ImportError, AttributeError, ValueError: there is none.
+    It would run for a copy that is dropped, and free what the original goes on with.
     """
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
-
-
-def name_of(thing: Any) -> tuple[str, str]:
-    """Return the module and qualified name of a class or function."""
-    return str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))
+    found = getattr(kind, "__del__", None)
+    return found if isinstance(found, types.FunctionType) else None
 
 
 class GraphWriter:
@@ -166,7 +96,13 @@ class GraphWriter:
         learns: whether others are added to `known` instead.
         shared: objects by `id` that a layer holds too whose attributes are captured in another
             way. They are written, with where that layer holds them.
-        tied: arrays by `id` whose views are written as views of them.
+        wide: whether ints of more than 8 bytes are expected; the bytes are the same.
+
+    Attributes:
+        wide: whether there were such ints.
+        tied: arrays, by `id`, of whose memory more than one array was met.
+        table: the first block of what `data` returned last.
+        levels: its nodes.
     """
 
     def __init__(
@@ -176,18 +112,33 @@ class GraphWriter:
         *,
         learns: bool = False,
         shared: dict[int, Name] | None = None,
-        tied: Iterable[int] = (),
+        wide: bool = False,
     ) -> None:
+        self.tied: set[int] = set()
         self._named, self._known, self._learns = named, known, learns
-        self._shared = shared or {}
-        self._ties = Ties((*tied, *self._shared))
-        self._ops: list[int] = []
+        self._all_shared = shared or {}
+        self.wide = wide
+        self._roots: list[Any] = []
+        self._names: list[list[str]] = []
+        self.table = b""
+
+    def _begin(self) -> None:
+        self._shared = dict(self._all_shared)
+        self._ties = Ties((*self.tied, *self._shared))
+        self.levels: list[list[Any]] = []
+        self._kinds = bytearray()
+        self._ints: list[int] = []
         self._floats: list[float] = []
         self._blobs: list[bytes] = []
         self._texts: dict[str, int] = {}
         self._classes: dict[Shape, int] = {}
         self._references: dict[Any, int] = {}
+        self._specs: dict[Any, int] = {}
         self._seen: dict[int, int] = {}
+        self._children: list[Any] = []
+        self._memories: set[int] = set()
+        #: What is met here is kept until the end, so that no other object gets its `id`.
+        self._kept: list[Any] = []
 
     @property
     def shapes(self) -> Iterable[Shape]:
@@ -195,159 +146,327 @@ class GraphWriter:
         return self._classes
 
     @property
-    def tied(self) -> set[int]:
-        """Arrays by `id` in whose memory others lie; if there are any, write with them again."""
-        return self._ties.found
-
-    @property
     def references(self) -> Iterable[Any]:
         """What else the graph refers to: classes, enumerations and functions."""
         return self._references
 
-    def data(self) -> bytes:
-        """Return everything that was `put`."""
-        table = (
-            list(self._texts),
-            [[*name_of(cls), *names] for cls, names in self._classes],
-            [name_of(thing) for thing in self._references],
-        )
-        blocks = (
-            json.dumps(table).encode(),
-            array.array("i", self._ops).tobytes(),
-            array.array("d", self._floats).tobytes(),
-            b"".join(self._blobs),
-        )
-        return array.array("I", map(len, blocks)).tobytes() + b"".join(blocks)
-
     def put(self, value: Any) -> None:
-        """Append a value.
+        """Append a value."""
+        self._roots.append(value)
+
+    def put_all(self, layers: Iterable[Mapping[str, Any]]) -> None:
+        """Append the attributes of layers, by their names; nothing else is in the graph then."""
+        for attributes in layers:
+            self._names.append(list(attributes))
+            self._roots += attributes.values()
+
+    def data(self) -> bytes:
+        """Return everything that was `put`.
 
         Raises:
             NotPlain: it holds something that has no place in a graph.
         """
-        writer = _WRITERS.get(type(value))
-        if writer is not None:
-            writer(self, value)
-        else:
-            self._put_rare(value, type(value))
+        while True:
+            self._begin()
+            level = self._roots
+            try:
+                while level:
+                    self.levels.append(level)
+                    level = self._put_level(level)
+                ints = array.array("q", self._ints).tobytes()
+            except OverflowError:
+                self.wide = True
+                continue
+            if self._ties.found - self.tied:
+                # Two views may come before what they are views of.
+                self.tied |= self._ties.found
+                continue
+            floats = array.array("d", self._floats).tobytes()
+            self.table = self._table()
+            blocks = (self.table, bytes(self._kinds), ints, floats, b"".join(self._blobs))
+            return _SIZES.pack(*map(len, blocks)) + b"".join(blocks)
 
-    def _put_items(self, items: Iterable[Any]) -> None:
-        # Most of a graph passes here, so the commonest cases are decided in place.
-        ops, seen, writers = self._ops, self._seen, _WRITERS
-        for item in items:
-            writer = writers.get(type(item))
-            if writer is not None:
-                writer(self, item)
-            elif id(item) in seen:
-                ops += (_SEEN, seen[id(item)])
+    def _table(self) -> bytes:
+        key = (
+            tuple(self._texts),
+            tuple(self._classes),
+            tuple(self._references),
+            tuple(self._specs),
+            tuple(map(tuple, self._names)) or len(self._roots),
+        )
+        found = _tables.get(key)
+        if found is None:
+            table = (
+                list(self._texts),
+                [[*name_of(cls), *names] for cls, names in self._classes],
+                [name_of(thing) for thing in self._references],
+                [[dtype_text(dtype), *rest] for dtype, *rest in self._specs],
+                self._names or len(self._roots),
+            )
+            if len(_tables) >= _MOST_TABLES:
+                _tables.clear()
+            found = _tables[key] = json.dumps(table).encode()
+        return found
+
+    def _put_level(self, level: list[Any]) -> list[Any]:
+        """Append nodes; return their children."""
+        if self.wide:
+            level = [
+                _Big(value) if type(value) is int and not -_LARGE <= value < _LARGE else value
+                for value in level
+            ]
+        how = writing_of(level)
+        floats, ints, bools, texts, simple = how.columns
+        if floats is not None:
+            self._floats += floats(level)
+        if ints is not None:
+            self._ints += ints(level)
+        if bools is not None:
+            self._ints += bools(level)
+        if texts is not None:
+            known = self._texts
+            self._ints += [known.setdefault(text, len(known)) for text in texts(level)]
+        self._children = []
+        own, others = bytearray(how.kinds), how.others
+        left: list[tuple[int, type]] = []
+        if simple is not None:
+            left = self._put_column(simple(level), how.simple)
+        if how.tuples is not None:
+            kind = self._put_tuples(how.tuples(level))
+            if kind == _TUPLE:
+                left += [(i, tuple) for i in how.places]
             else:
-                self._put_rare(item, type(item))
+                for i in how.places:
+                    own[i] = kind
+        if left:
+            others = tuple(sorted((*others, *left), key=itemgetter(0)))
+        writers = _WRITERS
+        for i, cls in others:
+            writer = writers.get(cls)
+            if writer is None:
+                writer = _writer_of(cls)
+            own[i] = writer(self, level[i])
+        self._kinds += own
+        return self._children
 
-    def put_all(self, layers: list[dict[str, Any]], names: list[str]) -> None:
-        """Append a list of dicts of attributes.
+    def _put_tuples(self, values: Any) -> int:
+        """Write the tuples of a level if all of them hold numbers of one type, and nothing else.
 
-        Raises:
-            NotPlain: as `put`, with the name of the layer and the attribute.
+        Returns:
+            Their kind; `TUPLE` if they are to be written one by one.
         """
-        self._again(layers)
-        self._ops += (_LIST, len(layers))
-        for attributes, layer in zip(layers, names, strict=True):
-            self._again(attributes)
-            self._ops += (_DICT, len(attributes))
-            for name, value in attributes.items():
-                self._put_text(name)
-                try:
-                    self.put(value)
-                except NotPlain as error:
-                    raise NotPlain(f"{layer}.{name} holds {error}") from None
+        numbers = list(itertools.chain.from_iterable(values))
+        types = set(map(type, numbers))
+        if types == _ONLY_FLOAT:
+            self._ints += map(len, values)
+            self._floats += numbers
+            return _FLOAT_TUPLE
+        if types != _ONLY_INT or (
+            self.wide and not all(-_LARGE <= one < _LARGE for one in numbers)
+        ):
+            return _TUPLE
+        self._ints += map(len, values)
+        self._ints += numbers
+        return _INT_TUPLE
 
-    def _put_rare(self, value: Any, kind: Any) -> None:
-        if isinstance(value, np.generic) and plain.is_plain(value.dtype):
-            self._ops += (_SCALAR, self._text(value.dtype.str), self._blob(value.tobytes()))
-        elif isinstance(value, enum.Enum):
-            self._put_enum(value, kind)
-        elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
-            self._ops += (_REFERENCE, self._reference(value))
-        elif kind is types.MethodType and isinstance(value.__func__, types.FunctionType):
-            self._ops += (_METHOD, self._reference(value.__func__))
-            self.put(value.__self__)
-        elif isinstance(value, RANDOM_TYPES):
-            self._put_random(value)
-        elif is_drawing(kind):
-            self._ops.append(_NONE)
-        elif self._again(value):
-            pass
-        elif is_simple(kind):
-            self._put_object(value, kind)
-        else:
-            raise NotPlain(f"a {kind.__module__}.{kind.__qualname__}")
+    def _put_column(self, values: Any, places: tuple[int, ...]) -> list[tuple[int, type]]:
+        """Write the objects of a level of which the attributes are all there is.
 
-    def _again(self, value: Any) -> bool:
-        """Return whether the object is named or was written before; else it is numbered."""
+        Returns:
+            Positions and types of those that are named, shared or were met before.
+        """
+        keys = dict.fromkeys(map(id, values))
+        held = (self._seen, self._named, self._shared)
+        left: list[tuple[int, type]] = []
+        if len(keys) < len(values) or not all(one.keys().isdisjoint(keys) for one in held):
+            new, keys = [], {}
+            for place, value in zip(places, values, strict=True):
+                key = id(value)
+                if key in keys or any(key in one for one in held):
+                    left.append((place, type(value)))
+                else:
+                    keys[key] = None
+                    new.append(value)
+            values = new
+        self._seen.update(zip(keys, itertools.count(len(self._seen)), strict=False))
+        attributes: list[dict[str, Any]] = list(map(vars, values))
+        classes = self._classes
+        for shape in zip(map(type, values), map(tuple, attributes), strict=True):
+            index = classes.get(shape)
+            self._ints.append(self._shape(shape) if index is None else index)
+        self._children += itertools.chain.from_iterable(map(dict.values, attributes))
+        return left
+
+    def _put_nothing(self, value: Any) -> int:
+        return self._again(value) if id(value) in self._named else _NONE
+
+    def _put_reference(self, value: Any) -> int:
+        if id(value) in self._named:
+            return self._again(value)
+        self._ints.append(self._reference(value))
+        return Kind.REFERENCE
+
+    def _put_data(self, value: Any) -> int:
+        """Write an instance of a type that is taken apart, see `data_types`."""
+        found = data_type(type(value))
+        assert found is not None
+        if found.in_place and (again := self._again(value)) >= 0:
+            return again
+        parts = found.parts(value)
+        if not found.holds_any and not are_plain(parts):
+            raise NotPlain(f"a {found.name} of objects")
+        if found.memory is not None and (at := found.memory(value)):
+            if at in self._memories:
+                raise NotPlain(f"two {found.name} of one memory")
+            self._memories.add(at)
+        self._kept.append(parts)
+        self._children.append(parts)
+        self._ints.append(self._text(found.name))
+        return Kind.DATA if found.in_place else Kind.VALUE
+
+    def _put_unknown(self, value: Any) -> int:
+        if (again := self._again(value)) >= 0:  # it may have a name
+            return again
+        kind = type(value)
+        raise NotPlain(f"a {kind.__module__}.{kind.__qualname__}")
+
+    def _again(self, value: Any) -> int:
+        """Return the kind of an object that is named or was written before.
+
+        It is -1 for all others, and they are numbered now.
+        """
         key = id(value)
         if key in self._seen:
-            self._ops += (_SEEN, self._seen[key])
-            return True
+            self._ints.append(self._seen[key])
+            return _SEEN
         if key in self._named:
             layer, name = self._named[key]
-            self._ops += (_NAMED, layer, self._text(name))
-            return True
+            self._ints += (layer, self._text(name))
+            return Kind.NAMED
         if key in self._shared:
-            layer, name = self._shared[key]
-            self._ops += (_SHARED, layer, self._text(name))
+            layer, name = self._shared.pop(key)
+            self._ints += (layer, self._text(name), 0)
+            place = len(self._ints) - 1
+            kind = type(value)
+            writer = _WRITERS.get(kind) or _writer_of(kind)
+            how = writer(self, value)
+            self._ints[place] = how
+            return _SHARED
         self._seen[key] = len(self._seen)
-        return False
+        return -1
 
-    def _put_object(self, value: Any, kind: Any) -> None:
+    def _put_simple(self, value: Any) -> int:
+        """Write an instance of which the attributes are all there is."""
+        key = id(value)
+        if key in self._seen or key in self._shared or key in self._named:
+            return self._again(value)
+        self._seen[key] = len(self._seen)
         attributes = vars(value)
-        shape = (kind, tuple(attributes))
-        index = self._classes.get(shape)
-        if index is None:
-            self._check(kind)
-            index = self._classes[shape] = len(self._classes)
-        self._ops += (_OBJECT, index)
-        self._put_items(attributes.values())
+        self._ints += (self._shape((type(value), tuple(attributes))), 0)
+        self._children += attributes.values()
+        return _OBJECT
 
-    def _put_enum(self, value: Any, kind: Any) -> None:
+    def _put_object(self, value: Any) -> int:
+        """Write an instance of a class: its attributes, its slots, what its builtin base holds."""
+        kind: Any = type(value)
+        layout = layout_of(kind)
+        assert layout is not None
+        base, slots = layout
+        if base is not tuple and (again := self._again(value)) >= 0:
+            return again
+        attributes: Any = vars(value) if kind.__dictoffset__ else {}
+        if slots:
+            attributes = dict(attributes)
+            for name, slot in slots.items():
+                with contextlib.suppress(AttributeError):  # not set
+                    attributes[name] = slot.__get__(value)
+        index, count = self._shape((kind, tuple(attributes))), 0
+        self._children += attributes.values()
+        if base is not object:
+            content: Any = base
+            count = content.__len__(value)
+            self._children += content.__iter__(value)
+            if base is dict:
+                self._children += content.values(value)
+        self._ints += (index, count)
+        return _OBJECT
+
+    def _shape(self, shape: Shape) -> int:
+        found = self._classes.get(shape)
+        if found is None:
+            kind = shape[0]
+            if finaliser_of(kind):
+                raise NotPlain(f"a {kind.__module__}.{kind.__qualname__}, which has a __del__")
+            self._check(kind)
+            found = self._classes[shape] = len(self._classes)
+        return found
+
+    def _put_scalar(self, value: Any) -> int:
+        self._ints.append(self._spec((value.dtype,)))
+        self._blobs.append(value.tobytes())
+        return _SCALAR
+
+    def _put_enum(self, value: Any) -> int:
+        kind: Any = type(value)
         if kind._member_map_.get(value.name) is not value:  # several flags at once
             raise NotPlain(f"{value!r}, which is no member of its class")
-        self._ops += (_ENUM, self._reference(kind), self._text(value.name))
+        self._ints += (self._reference(kind), self._text(value.name))
+        return Kind.ENUM
 
-    def _put_random(self, value: Any) -> None:
+    def _put_random(self, value: Any) -> int:
         key = id(value)
         if key in self._seen:
-            self._ops += (_SEEN, self._seen[key])
-            return
+            self._ints.append(self._seen[key])
+            return _SEEN
         self._seen[key] = len(self._seen)
         layer, name = self._named.get(key, (-1, ""))
-        self._ops += (_RANDOM, layer, self._text(name), self._blob(random_bytes(value)))
+        data = random_bytes(value)
+        self._ints += (layer, self._text(name), len(data))
+        self._blobs.append(data)
+        return Kind.RANDOM
 
-    def _put_array(self, value: np.ndarray) -> None:
-        if not plain.is_plain(value.dtype):
-            raise NotPlain(f"an array of {value.dtype}")
-        if self._again(value):
-            return
+    def _put_method(self, value: types.MethodType) -> int:
+        if not isinstance(value.__func__, types.FunctionType):
+            raise NotPlain(f"a {type(value.__func__).__qualname__} that is bound")
+        self._ints.append(self._reference(value.__func__))
+        self._children.append(value.__self__)
+        return Kind.METHOD
+
+    def _put_array(self, value: np.ndarray) -> int:
+        key = id(value)
+        if key in self._seen or key in self._shared or key in self._named:
+            return self._again(value)
+        dtype = value.dtype
+        # Numbered as `_again` does.
+        self._seen[key] = len(self._seen)
         owner = self._ties.owner(value)
         if owner is not None:
-            self._put_view(value, owner)
-            return
-        columns_first = value.flags.f_contiguous and not value.flags.c_contiguous
-        dtype = self._text(value.dtype.str)
-        self._ops += (_ARRAY, dtype, columns_first, value.ndim, *value.shape)
+            offset, shape, strides = place_of(value, owner)
+            self._ints.append(self._spec((dtype, offset, shape, strides)))
+            self._children.append(owner)
+            return Kind.VIEW
+        columns_first = value.flags.fnc
+        if dtype.hasobject:
+            if dtype != _OBJECTS or columns_first:
+                raise NotPlain(f"an array of {dtype}")
+            self._ints += (self._spec((dtype, 0, value.shape)), value.size)
+            self._children += value.ravel().tolist()
+            return Kind.OBJECTS
+        self._ints.append(self._spec((dtype, int(columns_first), value.shape)))
         self._blobs.append(value.tobytes("F" if columns_first else "C"))
+        return _ARRAY
 
-    def _put_view(self, value: np.ndarray, owner: np.ndarray) -> None:
-        offset, shape, strides = place_of(value, owner)
-        dtype = self._text(value.dtype.str)
-        self._ops += (_VIEW, dtype, len(shape), offset, *shape, *strides)
-        self._put_array(owner)
+    def _spec(self, spec: Any) -> int:
+        found = self._specs.get(spec)
+        if found is None:
+            dtype = spec[0]
+            if not (plain.is_plain(dtype) or is_record(dtype) or dtype == _OBJECTS):
+                raise NotPlain(f"an array of {dtype}")
+            found = self._specs[spec] = len(self._specs)
+        return found
 
     def _text(self, value: str) -> int:
         return self._texts.setdefault(value, len(self._texts))
-
-    def _blob(self, data: bytes) -> int:
-        self._blobs.append(data)
-        return len(data)
 
     def _reference(self, thing: Any) -> int:
         if thing not in self._references:
@@ -369,66 +488,177 @@ class GraphWriter:
 
     # Values of the builtin types ------------------------------------------------
 
-    def _put_int(self, value: int) -> None:
-        if -(2**31) <= value < 2**31:
-            self._ops += (_INT, value)
+    def _put_big(self, value: int) -> int:
+        if value.bit_length() > plain.MOST_BITS:
+            raise NotPlain(f"a number of {value.bit_length():,} bits")
+        # Not in decimals: of more than some thousands Python makes no text.
+        self._ints.append(self._text(hex(value)))
+        return Kind.BIG
+
+    def _put_bytes(self, value: bytes) -> int:
+        self._ints.append(len(value))
+        self._blobs.append(value)
+        return Kind.BYTES
+
+    def _put_tuple(self, value: tuple[Any, ...]) -> int:
+        self._ints.append(len(value))
+        self._children += value
+        return _TUPLE
+
+    def _put_list(self, value: list[Any]) -> int:
+        key = id(value)
+        if key in self._seen or key in self._shared or key in self._named:
+            return self._again(value)
+        self._seen[key] = len(self._seen)
+        self._ints.append(len(value))
+        item = self._item_type(value)
+        if item is int:
+            self._blobs.append(array.array("q", value).tobytes())
+            return _INT_LIST
+        if item is float:
+            self._blobs.append(array.array("d", value).tobytes())
+            return _FLOAT_LIST
+        if (item is tuple or item is list) and (rows := self._rows(value, item)):
+            return rows
+        self._children += value
+        return _LIST
+
+    def _item_type(self, value: Any) -> Any:
+        """Return the type of all items of a tuple or list, or None if there is no such type."""
+        item: Any
+        if len(value) < _SHORT:
+            item = _SAME.get(tuple(map(type, value)))
         else:
-            # Not in decimals: of more than some thousands Python makes no text.
-            self._ops += (_BIG, self._text(hex(value)))
+            types = set(map(type, value))
+            item = types.pop() if len(types) == 1 else None
+        if item is int and self.wide and not all(-_LARGE <= one < _LARGE for one in value):
+            return None
+        return item
 
-    def _put_float(self, value: float) -> None:
-        self._ops.append(_FLOAT)
-        self._floats.append(value)
+    def _rows(self, value: list[Any], item: type) -> int:
+        """Write a list of tuples, or of lists, of numbers, all of one length, if it is one.
 
-    def _put_text(self, value: str) -> None:
-        texts = self._texts
-        self._ops += (_TEXT, texts.setdefault(value, len(texts)))
+        Returns:
+            Its kind; 0 if it is something else, of which nothing was written.
+        """
+        length, numbers = len(value[0]), list(itertools.chain.from_iterable(value))
+        if not length or set(map(len, value)) != {length}:
+            return 0
+        types = set(map(type, numbers))
+        if types == _ONLY_INT:
+            if self.wide and not all(-_LARGE <= one < _LARGE for one in numbers):
+                return 0
+        elif types != _ONLY_FLOAT:
+            return 0
+        if item is list:
+            keys = dict.fromkeys(map(id, value))
+            known = self._seen.keys() | self._shared.keys() if self._shared else self._seen.keys()
+            if len(keys) < len(value) or not known.isdisjoint(keys):
+                return 0
+            if not self._named.keys().isdisjoint(keys):
+                return 0
+            self._seen.update(zip(keys, itertools.count(len(self._seen)), strict=False))
+        self._ints.append(length)
+        self._blobs.append(array.array("q" if types == _ONLY_INT else "d", numbers).tobytes())
+        if types == _ONLY_INT:
+            return _INT_TUPLES if item is tuple else _INT_LISTS
+        return _FLOAT_TUPLES if item is tuple else _FLOAT_LISTS
 
-    def _put_bytes(self, value: bytes) -> None:
-        self._ops += (_BYTES, self._blob(value))
+    def _put_deque(self, value: deque[Any]) -> int:
+        if (again := self._again(value)) >= 0:
+            return again
+        self._ints += (-1 if value.maxlen is None else value.maxlen, len(value))
+        self._children += value
+        return Kind.DEQUE
 
-    def _put_tuple(self, value: tuple[Any, ...]) -> None:
-        self._ops += (_TUPLE, len(value))
-        self._put_items(value)
+    def _put_dict(self, value: dict[Any, Any]) -> int:
+        key = id(value)
+        if key in self._seen or key in self._shared or key in self._named:
+            return self._again(value)
+        self._seen[key] = len(self._seen)
+        self._ints.append(len(value))
+        self._children += value
+        self._children += value.values()
+        return _DICT
 
-    def _put_list(self, value: list[Any]) -> None:
-        if not self._again(value):
-            self._ops += (_LIST, len(value))
-            self._put_items(value)
+    def _put_ordered(self, value: OrderedDict[Any, Any]) -> int:
+        if (again := self._again(value)) >= 0:
+            return again
+        self._ints.append(len(value))
+        self._children += value
+        self._children += value.values()
+        return Kind.ORDERED
 
-    def _put_deque(self, value: deque[Any]) -> None:
-        if not self._again(value):
-            self._ops += (_DEQUE, -1 if value.maxlen is None else value.maxlen, len(value))
-            self._put_items(value)
+    def _put_set(self, value: set[Any]) -> int:
+        if (again := self._again(value)) >= 0:
+            return again
+        return self._elements(value, Kind.SET)
 
-    def _put_dict(self, value: dict[Any, Any]) -> None:
-        if not self._again(value):
-            self._ops += (_ORDERED if type(value) is OrderedDict else _DICT, len(value))
-            for key, item in value.items():
-                self.put(key)
-                self.put(item)
+    def _put_frozenset(self, value: frozenset[Any]) -> int:
+        return self._elements(value, Kind.FROZENSET)
 
-    def _put_set(self, value: Any) -> None:
-        if type(value) is frozenset:
-            self._ops += (_FROZENSET, self._blob(plain.encode(value, "set")))
-        elif not self._again(value):
-            # A set has no order of its own; a fixed one makes equal states equal bytes.
-            self._ops += (_SET, self._blob(plain.encode(value, "set")))
+    def _elements(self, value: Any, kind: int) -> int:
+        # A set has no order of its own; a fixed one makes equal states equal bytes.
+        self._ints.append(len(value))
+        self._children += sorted_elements(value)
+        return kind
 
 
-_WRITERS: dict[type, Callable[[GraphWriter, Any], None]] = {
-    type(None): lambda writer, _: writer._ops.append(_NONE),
-    bool: lambda writer, value: writer._ops.append(_TRUE if value else _FALSE),
-    int: GraphWriter._put_int,
-    float: GraphWriter._put_float,
-    str: GraphWriter._put_text,
+def sorted_elements(value: Iterable[Any]) -> list[Any]:
+    """Return the elements of a set in an order that is the same in every process."""
+    return sorted(value, key=_place_in_set)
+
+
+def _place_in_set(element: Any) -> str:
+    """Return a text of an element of a set that is the same in every process."""
+    kind = type(element)
+    if kind is tuple:
+        return f"({','.join(map(_place_in_set, element))})"
+    if kind is frozenset:
+        return f"{{{','.join(sorted(map(_place_in_set, element)))}}}"
+    if kind in _ORDERED or isinstance(element, enum.Enum | np.generic):
+        return repr(element)
+    raise NotPlain(f"a {kind.__module__}.{kind.__qualname__} in a set, which has no order")
+
+
+def _writer_of(kind: Any) -> Callable[[GraphWriter, Any], int]:
+    """Return what writes instances of a class that is not builtin, and remember it."""
+    if issubclass(kind, np.generic):
+        found = GraphWriter._put_scalar
+    elif issubclass(kind, enum.Enum):
+        found = GraphWriter._put_enum
+    elif issubclass(kind, type | types.FunctionType | types.BuiltinFunctionType):
+        found = GraphWriter._put_reference
+    elif issubclass(kind, RANDOM_TYPES):
+        found = GraphWriter._put_random
+    elif is_drawing(kind):
+        found = GraphWriter._put_nothing
+    elif data_type(kind) is not None:
+        found = GraphWriter._put_data
+    elif is_simple(kind):
+        found = GraphWriter._put_simple
+    elif layout_of(kind) is not None:
+        found = GraphWriter._put_object
+    else:
+        found = GraphWriter._put_unknown
+    # Classes that are made by the thousand are not kept.
+    while len(_WRITERS) >= _MOST_CLASSES:
+        _WRITERS.pop(next(reversed(_WRITERS)))
+    _WRITERS[kind] = found
+    return found
+
+
+_ORDERED = frozenset((int, float, bool, str, bytes, type(None)))
+_WRITERS: dict[type, Callable[[GraphWriter, Any], int]] = {
+    _Big: GraphWriter._put_big,
     bytes: GraphWriter._put_bytes,
     tuple: GraphWriter._put_tuple,
     list: GraphWriter._put_list,
     deque: GraphWriter._put_deque,
     dict: GraphWriter._put_dict,
-    OrderedDict: GraphWriter._put_dict,
+    OrderedDict: GraphWriter._put_ordered,
     set: GraphWriter._put_set,
-    frozenset: GraphWriter._put_set,
+    frozenset: GraphWriter._put_frozenset,
     np.ndarray: GraphWriter._put_array,
+    types.MethodType: GraphWriter._put_method,
 }

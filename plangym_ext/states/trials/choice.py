@@ -1,22 +1,64 @@
-"""Choosing how an env's state is captured: the first way that proves itself."""
+"""Choosing how an env's state is captured: the first way that proves itself, on a copy.
+
+Every way is tried in a fork of this process, on its copy of the env. The env itself is not
+reset, stepped or looked into, and stays as its constructor made it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import errno
+import math
+import os
+import pickle
 import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.errors import IncompleteState, UnknownName, suggestion
-from plangym_ext.states.codec import METHODS, StateCodec, candidate_methods, with_recorder
-from plangym_ext.states.trials.round_trip import RoundTrip, Subject, check_round_trip
+from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, add_note, suggestion
+from plangym_ext.states.binding import Binding, Exactness
+from plangym_ext.states.codec import METHODS, StateCodec, candidate_methods, layers, with_recorder
+from plangym_ext.states.costs import cost_note
+from plangym_ext.states.extra_fields import plain_fields
+from plangym_ext.states.families import custom_families, family_of, is_own_class
+from plangym_ext.states.in_place.part import remember
+from plangym_ext.states.outside import module_of
+from plangym_ext.states.trials.digests import digest
+from plangym_ext.states.trials.disturbed import DisturbedSubject, depends_on_texts
+from plangym_ext.states.trials.fork import Fork, ForkFailed, Line
+from plangym_ext.states.trials.fresh import FreshFailed, tried_elsewhere
+from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
+from plangym_ext.states.trials.sampling import step_info
+from plangym_ext.states.trials.sandbox import LIMITS, OutsideReached
+from plangym_ext.states.trials.subject import RemoteSubject, Subject
+from plangym_ext.states.trials.surroundings import running_threads
+from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
 
-#: What the check at construction plays; `check_env` and the doctor play more. It is not
-#: the episode that the codec was built in, so it meets what a reset draws anew.
-_QUICK: dict[str, Any] = {"seed": 1, "save_points": (0, 2), "num_steps": 6}
-#: Seconds that the checks of all ways together may take, but for two steps of each: well below
-#: what a worker may take to start.
-_CHECK_SECONDS = 20.0
+#: Seconds that the proof of a way may take, but for a step in each process: the default.
+PROOF_SECONDS = float(os.environ.get("PLANGYM_EXT_PROOF_SECONDS", "1"))
+#: Steps of a simulator whose codec comes with the library, and is tested with it.
+_CERTIFIED_STEPS = 8
+#: Seconds for which a fork may be silent: one step, reset or capture may take as long.
+_SILENCE = 30.0
+#: Seconds beside it for constructing the env, and for all ways together.
+_PATIENCE = 90.0
+
+#: What calls on descriptors raise that a fork has closed or replaced; the last is of `epoll`.
+_OF_DESCRIPTORS = (errno.EBADF, errno.ENOTSOCK, errno.EPIPE, errno.EINVAL)
+
+_OF_TEXTS = (
+    "its futures depend on the hashes of texts, or on the order of a set of texts, which differ "
+    "from process to process: its states hold in processes with this one's hashes alone. Set the "
+    "environment variable PYTHONHASHSEED before Python starts, or sort the set"
+)
+
+#: What was proved in this process, by kind of env, and how often for each stack of classes.
+_proved: dict[tuple[Any, ...], Binding] = {}
+_times: dict[tuple[Any, ...], int] = {}
 
 
 def check_way(state: str, *others: str) -> None:
@@ -30,55 +72,128 @@ def check_way(state: str, *others: str) -> None:
         UnknownName: it is none of "auto", `METHODS`, "approximate" and the others.
     """
     known = ("auto", *METHODS, "approximate", *others)
-    if state not in known:
+    if not isinstance(state, str) or state not in known:
         raise UnknownName(
             f"state must be one of {', '.join(known)}; got {state!r}{suggestion(state, known)}"
         )
 
 
-def choose_codec(
-    env: gym.Env[Any, Any], state: str, *, check: bool, trusted: bool
-) -> tuple[gym.Env[Any, Any], StateCodec]:
-    """Return the env, perhaps with a recorder in its stack, and the codec bound to it.
+def prepare(env: gym.Env[Any, Any], state: str) -> None:
+    """Do to a new simulator what its family's codec needs done before the first reset."""
+    simulator = layers(env)[-1]
+    if state in ("auto", "simulator"):
+        remember(layers(env))
+    family = family_of(simulator)
+    found = family.load_prepare() if family is not None else None
+    if found is not None and state in ("auto", "codec"):
+        found(simulator)
+
+
+def prove(
+    env: gym.Env[Any, Any],
+    state: str,
+    *,
+    check: bool | float,
+    trusted: bool,
+    make: Callable[[], Any] | None = None,
+) -> Binding:
+    """Return how the states of an env are captured; the env stays as it is.
 
     Args:
-        env: reset at least once; it is reset and moved by the check.
+        env: as its constructor made it.
         state: "auto", one of `METHODS`, or "approximate".
-        check: whether a way must pass a short round trip; not asked of "approximate".
+        check: whether a way must prove itself, or the seconds that this may take; not asked of
+            "approximate".
         trusted: open pickles that another session made.
+        make: constructor of the env, which is called in a new process where a fork of this one
+            cannot try it; None to try it in a fork alone.
 
     Raises:
         IncompleteState: no way applies and passes; the message says what differs.
         UnknownName: `state` is none of the above.
+        Exception: what the env raises however its state is captured.
     """
     check_way(state)
-    failures, raised = [], []
-    until = time.monotonic() + _CHECK_SECONDS
-    for method in candidate_methods(env) if state == "auto" else (state,):
-        if method in ("replay", "approximate"):
-            env = with_recorder(env, method)
-            # A recorder that was just put in knows of no reset yet.
-            env.reset(seed=0)
+    if not isinstance(check, bool | int | float) or not 0 <= check < math.inf:
+        raise InvalidOption(f"check must be True, False or a number of seconds; got {check!r}.")
+    stack = (str(env.spec), *map(_class_name, layers(env)), state, check, trusted)
+    kind = (*stack, *(digest(vars(layer)) for layer in layers(env)))
+    if kind not in _proved:
+        # Envs of one class that differ in their attributes mostly differ in nothing that counts.
+        _times[stack] = _times.get(stack, 0) + 1
+        seconds = PROOF_SECONDS if check is True else float(check)
+        plan = Plan(seconds / _times[stack])
+        if is_certified(env):
+            plan = Plan(0.0, _CERTIFIED_STEPS, _CERTIFIED_STEPS)
+        trial = _Trial(state, plan if check else None, trusted)
+        _proved[kind] = _first_way(trial, env, make)
+    return _proved[kind]
+
+
+def prove_unbuilt(
+    make: Callable[[], Any], state: str, *, check: bool | float, trusted: bool
+) -> Binding:
+    """Return how the states of an env are captured that is constructed in a fork, not here.
+
+    Args:
+        make: constructor of the env.
+        state: as for `prove`.
+        check: as for `prove`.
+        trusted: as for `prove`.
+
+    Raises:
+        Exception: what the constructor raises there, and as `prove`.
+        ForkFailed: the fork hung or died.
+    """
+
+    def run(line: Line) -> None:
         try:
-            codec = StateCodec(env, method, trusted=trusted)
-            if not check or method == "approximate":
-                return env, codec
-            left = max(0.0, until - time.monotonic())
-            outcome = check_round_trip(Subject(env, codec), [], time_limit=left, **_QUICK)
-        except IncompleteState as error:
-            failures.append(f"{method}: {error}")
-            continue
-        # An env that was restored wrongly may not be able to step on.
-        except Exception as error:
-            failures.append(f"{method}: {type(error).__name__}: {error}")
-            raised.append(error)
-            continue
-        if outcome.exact:
-            codec.step_seconds = outcome.step_seconds
-            if not outcome.complete:
-                codec.check_note = _stopped(outcome)
-            return env, codec
-        failures.append(f"{method}: {outcome.difference}")
+            found: Any = prove(make(), state, check=check, trusted=trusted)
+            # For the env proper, when that is constructed.
+            found = next((kind, one) for kind, one in _proved.items() if one is found)
+        except (Exception, SystemExit) as error:
+            found = _sendable(error)
+        line.send(found)
+
+    with Fork(run) as fork:
+        found = fork.line.receive(_SILENCE + _PATIENCE)
+    if isinstance(found, BaseException):
+        raise found
+    kind, binding = found
+    return _proved.setdefault(kind, binding)
+
+
+def _class_name(layer: Any) -> str:
+    """Return a name of a layer's class: the same in forks, another where it is defined anew."""
+    cls = type(layer)
+    return f"{cls.__module__}.{cls.__qualname__} {id(cls)}"
+
+
+def is_certified(env: gym.Env[Any, Any]) -> bool:
+    """Return whether codecs that come with the library, and are tested with it, know all of it."""
+    *above, simulator = layers(env)
+    family = family_of(simulator)
+    if family is None or family in custom_families() or not is_own_class(simulator):
+        return False
+    return all(
+        module_of(type(layer)).partition(".")[0] in ("gymnasium", "plangym_ext")
+        and (type(layer) in STATELESS or wrapper_part(layer) is not None)  # type: ignore[arg-type]
+        for layer in above
+    )
+
+
+def _first_way(trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | None) -> Binding:
+    failures: list[str] = []
+    raised: list[BaseException] = []
+    if trial.state in ("auto", "simulator"):
+        remember(layers(env))  # by which a simulator is known that the env holds
+    for method in candidate_methods(env) if trial.state == "auto" else (trial.state,):
+        found = _outcome(dataclasses.replace(trial, method=method), env, make)
+        if isinstance(found, Binding):
+            return found
+        failures.append(f"{method}: {found}")
+        if isinstance(found, _Raised):
+            raised.append(found.error)
     if len(raised) == len(failures):
         # The same with each way: it is the env that cannot be stepped.
         raise raised[0]
@@ -91,10 +206,178 @@ def choose_codec(
     )
 
 
-def _stopped(outcome: RoundTrip) -> str:
-    """Return what to say of a check that its time limit has ended."""
-    return (
-        f"the check of its states was stopped after {_CHECK_SECONDS:g} s, for a step takes "
-        f"{outcome.step_seconds:.2g} s: restored states led to the same future in the "
-        f"{outcome.transitions} steps compared. `plangym_ext doctor` compares more."
-    )
+def _outcome(
+    trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | None
+) -> Binding | _Failed:
+    """Return what came of a trial: in a fork, or in a new process where a fork cannot do it."""
+    try:
+        threads = running_threads(env)
+        if threads:
+            raise ForkFailed(f"a copy of this process lacks the threads of {', '.join(threads)}")
+        with Fork(lambda line: line.send(trial.outcome(env, line))) as fork:
+            found: Binding | _Failed = fork.line.receive(_SILENCE)
+            return found
+    except ForkFailed as error:
+        reason = f"tried in a copy of this process: {error}"
+    if make is None:
+        return _Failed(reason)
+    try:
+        found = tried_elsewhere(make, trial.outcome)
+    except FreshFailed as error:
+        return _Failed(f"{reason}; and {error}")
+    if isinstance(found, Binding):
+        exactness = dataclasses.replace(
+            found.exactness, proved=found.exactness.proved and "worker", notes=(reason,)
+        )
+        return dataclasses.replace(found, exactness=exactness)
+    return found
+
+
+# In the fork ------------------------------------------------------------------------------
+
+
+@dataclass
+class _Failed:
+    """Why a way was not taken, in words."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass
+class _Raised(_Failed):
+    """An error that is not about states: of the env."""
+
+    error: BaseException
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """Return an error, or the nearest one that can be sent, with the traceback as a note."""
+    add_note(error, "".join(traceback.format_tb(error.__traceback__)))
+    for kind in type(error).__mro__:
+        found: Any = error
+        if kind is not type(error):
+            found = kind(f"{type(error).__qualname__}: {error}")
+            for note in getattr(error, "__notes__", ()):
+                add_note(found, note)
+        try:
+            pickle.loads(pickle.dumps(found))
+        except Exception:  # whatever its own reduction raises
+            continue
+        sendable: BaseException = found
+        return sendable
+    raise AssertionError("BaseException itself can be sent")
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """How a way is tried, in another process.
+
+    Attributes:
+        state: as for `prove`.
+        plan: how far it is proved; None for not at all.
+        trusted: as for `prove`.
+        method: the way.
+    """
+
+    state: str
+    plan: Plan | None
+    trusted: bool
+    method: str = ""
+
+    def outcome(self, env: gym.Env[Any, Any], line: Line | None = None) -> Binding | _Failed:
+        """Try the way on a copy of an env.
+
+        Args:
+            env: as its constructor made it; it is the trial's own.
+            line: to whom it is told that the trial goes on.
+        """
+        try:
+            return self._tried(env, line)
+        except IncompleteState as error:
+            return _Failed(str(error))
+        except OutsideReached as error:
+            return _Failed(f"it reaches another process or machine, which no state holds: {error}")
+        # An env that was restored wrongly may not be able to step on.
+        except OSError as error:
+            if error.errno not in _OF_DESCRIPTORS:
+                return _Raised(f"{type(error).__name__}: {error}", _sendable(error))
+            return _Failed(
+                "it reads a pipe, a socket or an event loop, which no state holds, or talks to "
+                f"another process through it ({error})"
+            )
+        except (Exception, SystemExit) as error:
+            return _Raised(f"{type(error).__name__}: {error}", _sendable(error))
+
+    def _tried(self, env: gym.Env[Any, Any], line: Line | None) -> Binding | _Failed:
+        begun = time.monotonic()
+        # Before the fields are read: what it sets is not what a reset has changed.
+        prepare(env, self.state)
+        before = plain_fields(layers(env)[-1])
+        if self.method in ("replay", "approximate"):
+            env = with_recorder(env, self.method)
+        # Bound after a reset: a codec looks at what the simulator holds by then.
+        env.reset(seed=0)
+        codec = StateCodec(env, self.method, trusted=self.trusted)
+        # Before it grows in the proof: how far that goes depends on the machine.
+        width = codec.width
+        plan = self.plan if self.method != "approximate" else None
+        trip: RoundTrip | None = None
+        notes: tuple[str, ...] = ()
+        of_texts = False
+        if plan is not None:
+            trip, notes, of_texts = _proof(env, codec, plan, line)
+        if trip is not None and trip.difference:
+            return _Failed(trip.difference)
+        info = step_info(env)
+        exactness = Exactness(
+            self.method,
+            "" if trip is None or plan is None else "fork" if plan.seconds else "library",
+            *((0, 0, 0) if trip is None else (trip.steps, trip.episodes, trip.transitions)),
+            seconds=time.monotonic() - begun,
+            notes=notes,
+        )
+        return Binding(
+            self.method,
+            width,
+            codec.learned(before),
+            codec.identity(),
+            info,
+            exactness,
+            None if trip is None else trip.step_seconds,
+            cost_note(codec),
+            of_texts,
+        )
+
+
+def _proof(
+    env: gym.Env[Any, Any], codec: StateCodec, plan: Plan, line: Line | None
+) -> tuple[RoundTrip, tuple[str, ...], bool]:
+    """Return the outcome of a round trip in two processes, and what else was seen.
+
+    The last is whether futures depend on the hashes of texts.
+    """
+    subject = Subject(env, codec)
+    if line is None:
+        return check_round_trip(subject, [], plan), (), False
+    # What comes with the library is tested with it, and is not disturbed.
+    there = DisturbedSubject(env, codec) if plan.seconds else subject
+    # Forked before anything is played: whatever steps leave behind here is missing there.
+    with Fork(there.serve) as other:
+        plan = dataclasses.replace(plan, busy=lambda *_: line.busy())
+        trip = check_round_trip(subject, [("another process", RemoteSubject(other.line))], plan)
+    if LIMITS.read_back:
+        reason = (
+            f"it writes the file {min(LIMITS.read_back)} and reads it again, and no state holds "
+            "files; keep its content in an attribute of the env"
+        )
+        if trip.difference:
+            reason = f"{trip.difference}; {reason}"
+        trip = dataclasses.replace(trip, exact=False, difference=reason)
+    notes = [f"writes {path}" for path in sorted(LIMITS.files)[:3]]
+    of_texts = trip.exact and depends_on_texts(env, codec, plan)
+    if of_texts:
+        notes.insert(0, _OF_TEXTS)
+    return trip, tuple(notes), of_texts

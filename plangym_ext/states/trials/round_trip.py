@@ -1,43 +1,49 @@
 """The round trip: does a restored state really lead to the same future?
 
-Save, play, restore, play the same again, compare bytes; then the same in a second
-instance of the env. It names the first field and step that differ.
+Episodes are played and states saved on the way. Then the states are restored, in the same
+process and in others, the same actions played again, and everything compared as bytes. The
+first field and step that differ are named.
 """
 
 from __future__ import annotations
 
 import copy
-import itertools
-import math
+import random
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.arrays.nested import content
-from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.errors import WrongKind
-from plangym_ext.states.codec import StateCodec
-from plangym_ext.states.part import StateTooWide
-from plangym_ext.states.random_bytes import RANDOM_TYPES, random_bytes
-from plangym_ext.states.trials.left_out import left_out
+from plangym_ext.errors import IncompleteState
+from plangym_ext.states.codec import layers
+from plangym_ext.states.trials.blame import blamed
 from plangym_ext.states.trials.sampling import info_of, sampled
+from plangym_ext.states.trials.subject import (
+    NEXT,
+    OF_PROCESS,
+    RANDOM,
+    Fields,
+    RemoteSubject,
+    Subject,
+)
+from plangym_ext.states.trials.surroundings import Marks, changed, sets_in, surroundings
 
-#: What Python says where four values of a step are unpacked as five.
-FOUR_VALUES = "not enough values to unpack (expected 5, got 4)"
-
-
-def wrong_step(env: gym.Env[Any, Any], num_values: int) -> str:
-    """Return what to say of an env whose step returns another number of values than five."""
-    return (
-        f"{type(env.unwrapped).__qualname__}: step must return (observation, reward, "
-        f"terminated, truncated, info); got {num_values} values. An env of the old Gym "
-        "returns `done` for the two endings: return `done, False` instead."
-    )
+#: Of the time, playing takes a part; the rest is for what is played again.
+_PLAYING = 0.3
+#: Steps that are played again after a restore, at most: a few, or some dozens.
+_SHORT, _LONG = 8, 48
+_MOST_STATES, _MOST_STATE_BYTES = 400, 64 << 20
+#: States that are restored in each instance, at most.
+_MOST_POINTS = 64
+_NO_STATE_HOLDS = ", which no state holds (draw from self.np_random),"
+_LEAVES_OUT_RANDOM = (
+    ". After the restore np_random was not where it had been: the state leaves out np_random. Keep "
+    "self.np_random.bit_generator.state in what get_state returns, and set it in set_state"
+)
 
 
 @dataclass(frozen=True)
@@ -47,268 +53,307 @@ class RoundTrip:
     Attributes:
         exact: whether every transition came out the same.
         transitions: how many were compared.
-        difference: first field, step, save point and instance that differ; "" if none.
-        step_seconds: of an env step, the median of those that were played.
-        complete: whether all was compared that there was time for only in part.
+        difference: first field, step, save point and process that differ; "" if none.
+        steps: that were played, over which states were saved.
+        episodes: that ended among them.
+        instances: in how many states were restored.
+        step_seconds: of an env step, the quartile of those that were played.
+        row_seconds: of a capture and a restore together, the median likewise.
     """
 
     exact: bool
     transitions: int
     difference: str = ""
+    steps: int = 0
+    episodes: int = 0
+    instances: int = 1
     step_seconds: float = 0.0
-    complete: bool = True
+    row_seconds: float = 0.0
 
 
 @dataclass
-class Subject:
-    """An env instance under check, with the codec bound to it."""
+class Plan:
+    """How far a round trip goes.
 
-    env: gym.Env[Any, Any]
-    codec: StateCodec
-    #: Seconds of every step that was played.
-    step_seconds: list[float] = field(default_factory=list)
-    #: Of the last step, or of the reset that followed it.
-    info: dict[str, Any] = field(default_factory=dict)
+    Attributes:
+        seconds: of the processor that it may take, and twice as many by the clock. A step is
+            played and compared in each instance whatever that takes.
+        steps: that are played at most.
+        least: steps that are played at least.
+        seed: of the first reset and the actions.
+        start: state to begin from, in place of a reset.
+        busy: called after every step with how many are done, and of how many at most.
+    """
 
-    def save(self) -> bytes:
-        """Return state as the codec writes it."""
-        while True:
-            row = bytearray(self.codec.width)
-            try:
-                # Without the padding: rows of two instances may be of different widths.
-                return bytes(row[: self.codec.capture(memoryview(row), 0)])
-            except StateTooWide as error:
-                self.codec.width += error.excess
-
-    def restore(self, state: bytes) -> None:
-        """Bring the env to a saved state."""
-        self.codec.restore(memoryview(bytearray(state)), 0)
-
-    def play(self, action: Any) -> dict[str, Any]:
-        """Play one transition; return it field by field as bytes. An episode that ends is reset."""
-        # Each instance is given its own: an env may write into an action, and it is played again.
-        action = copy.deepcopy(action)
-        started = time.perf_counter()
-        obs, reward, terminated, truncated, info = self._step(action)
-        self.step_seconds.append(time.perf_counter() - started)
-        fields: dict[str, Any] = self._fields("observation", obs)
-        fields |= {
-            "reward": np.float64(reward).tobytes(),
-            "terminated": bool(terminated),
-            "truncated": bool(truncated),
-        }
-        fields |= _numeric("info", info)
-        self.info = info
-        if terminated or truncated:
-            # Without a seed: what this reset draws has to be part of the state.
-            fields |= self._after_reset()
-        return fields | self._left()
-
-    def play_reset(self) -> dict[str, Any]:
-        """Reset without a seed; see `play`."""
-        return self._after_reset() | self._left()
-
-    def _after_reset(self) -> dict[str, Any]:
-        obs, self.info = self.env.reset()
-        return self._fields("observation after the next reset", obs)
-
-    def _left(self) -> dict[str, Any]:
-        """Return what a transition leaves, beside what it shows."""
-        left: dict[str, Any] = {RANDOM: self.random_state(), **left_out(self.env)}
-        # Finds what no observation has shown yet, within the few steps that are compared.
-        if self.codec.canonical:
-            left["next state"] = self.save()
-        return left
-
-    def random_state(self) -> bytes:
-        """Return the state of the simulator's `np_random`; empty if it was never asked for."""
-        # The property itself would make one.
-        generator = vars(self.env.unwrapped).get("_np_random")
-        return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""
-
-    def _step(self, action: Any) -> tuple[Any, ...]:
-        """Step the env, which must return five values.
-
-        Raises:
-            WrongKind: it returns four, as envs of the old Gym do.
-        """
-        try:
-            found: tuple[Any, ...] = self.env.step(action)
-        except ValueError as error:  # a wrapper of gymnasium's has unpacked them
-            if str(error) != FOUR_VALUES:
-                raise
-            found = (None,) * 4
-        if len(found) != 5:
-            raise WrongKind(wrong_step(self.env, len(found)))
-        return found
-
-    def _fields(self, name: str, obs: Any) -> dict[str, Any]:
-        layout = SpaceLayout(self.env.observation_space, objects=True)
-        return {
-            f"{name}{leaf.name}": content(part) if leaf.is_object else np.asarray(part).tobytes()
-            for leaf, part in zip(layout.leaves, layout.split(obs), strict=True)
-        }
-
-
-def _numeric(name: str, info: dict[str, Any]) -> dict[str, bytes]:
-    """Return the numbers in an info, but for those that measure time."""
-    fields: dict[str, bytes] = {}
-    for key, value in info.items():
-        if isinstance(value, dict):
-            fields |= _numeric(f"{name}[{key!r}]", value)
-        elif isinstance(value, bool | int | float | np.number | np.ndarray | np.bool_):
-            kept = np.asarray(value)
-            if kept.dtype.kind in "biuf" and (name, key) != ("info['episode']", "t"):
-                fields[f"{name}[{key!r}]"] = kept.tobytes()
-    return fields
-
-
-#: Field that holds the state of `np_random`.
-RANDOM = "np_random"
-_LEAVES_OUT_RANDOM = (
-    ". After the restore np_random was not where it had been: the state leaves out np_random. Keep "
-    "self.np_random.bit_generator.state in what get_state returns, and set it in set_state"
-)
+    seconds: float = 1.0
+    steps: int = 1000
+    least: int = 2
+    seed: int = 1
+    start: bytes | None = None
+    busy: Callable[[int, int], None] = lambda _done, _total: None
 
 
 def check_round_trip(
-    subject: Subject,
-    others: list[tuple[str, Subject]],
-    *,
-    seed: int = 0,
-    save_points: tuple[int, ...] = (0, 1, 17),
-    num_steps: int = 40,
-    progress: Callable[[int, int], None] | None = None,
-    time_limit: float = math.inf,
+    subject: Subject, others: Sequence[tuple[str, Subject | RemoteSubject]], plan: Plan
 ) -> RoundTrip:
     """Compare futures from restored states with the ones that really happened.
 
-    The envs are reset and moved. Actions are random; an episode that ends goes on with
-    the next one, and the last step of all is followed by a reset, so what resets draw is
-    compared too. So is the random generator itself, if the env draws from it.
+    The envs are reset and moved. Actions are random, held for some steps, or held for a whole
+    episode; an episode that ends goes on with the next one, and the last step of all is
+    followed by a reset, so what resets draw is compared too.
 
     Args:
         subject: the instance that plays first and is restored into.
         others: further instances to restore into, named for the message.
-        seed: of the reset and the actions.
-        save_points: steps after the reset at which states are saved.
-        num_steps: steps that are compared after each save point.
-        progress: called after every step with how many are done, and of how many.
-        time_limit: seconds after which it ends early, once a step was compared for each
-            state that was saved.
+        plan: how far.
     """
-    total = max(save_points) + num_steps * (1 + len(save_points) * (1 + len(others)))
-    done = itertools.count(1)
-
-    def step_done() -> None:
-        if progress is not None:
-            progress(next(done), total)
-
-    begun = time.monotonic()
-    # Of the time, playing takes its part of the steps.
-    play_until = begun + time_limit * (max(save_points) + num_steps) / total
-    trip = _Trip(subject, seed, save_points, num_steps, step_done, play_until)
-    for which, instance in (("the same instance", subject), *others):
-        for point in trip.saved:
-            difference = trip.again(instance, point, which, begun + time_limit)
-            if difference:
-                return RoundTrip(False, trip.compared, difference)
-    seconds = statistics.median(subject.step_seconds)
-    return RoundTrip(True, trip.compared, step_seconds=seconds, complete=trip.complete)
+    trip = _Trip(subject, plan)
+    instances = [("the same process", subject), *others]
+    for _, instance in instances:
+        instance.keep_sets(trip.fixed_sets)
+    difference = trip.difference(instances) or trip.left_around(instances)
+    for _, instance in instances:
+        difference = difference or instance.unordered()
+    rows = [*map(sum, zip(subject.capture_seconds, subject.restore_seconds, strict=False))]
+    return RoundTrip(
+        not difference,
+        trip.compared,
+        difference,
+        len(trip.actions) - 1,
+        len(trip.endings),
+        len(instances),
+        # The quicker ones: in a fork the first ones copy the memory that they touch.
+        float(np.percentile(subject.step_seconds, 25)),
+        statistics.median(rows or [0.0]),
+    )
 
 
 class _Trip:
-    """An episode or more that an instance has played, with states on the way.
+    """Episodes that an instance has played, with states on the way.
 
     Attributes:
-        saved: states by step.
+        actions: that were played; the last one is None, a reset.
+        endings: steps that ended an episode.
         compared: transitions that were played again so far.
-        complete: whether no time limit has ended anything.
     """
 
-    def __init__(
-        self,
-        subject: Subject,
-        seed: int,
-        save_points: tuple[int, ...],
-        num_steps: int,
-        step_done: Callable[[], None],
-        play_until: float,
-    ) -> None:
-        self._num_steps, self.compared, self._step_done = num_steps, 0, step_done
-        count = max(save_points) + num_steps
-        # A copy, as seeding the env's own space would change what its user samples.
-        space = copy.deepcopy(subject.env.action_space)
-        space.seed(seed)
-        subject.info = info_of(subject.env.reset(seed=seed))
-        first = left_out(subject.env)
-        self.saved: dict[int, bytes] = {}
+    def __init__(self, subject: Subject, plan: Plan) -> None:
+        self._plan, self._subject, self.compared = plan, subject, 0
+        self.actions: list[Any] = []
+        self.endings: list[int] = []
+        self._played: list[Fields] = []
+        self._saved: dict[int, bytes] = {}
+        self._states: dict[int, Fields] = {}
         self._randoms: dict[int, bytes] = {}
-        self._played: list[dict[str, Any]] = []
-        self._actions: list[Any] = []
-        for step in range(count):
-            # Not before the first save point, without which there would be nothing to restore.
-            if self.saved and time.monotonic() >= play_until:
+        #: What lay around the env when the first steps had been played.
+        self._before: Marks = {}
+        self._begun = _now()
+        sets = _sets(subject.env) if plan.seconds else []
+        self._play(subject)
+        now = {id(one) for one, _ in _sets(subject.env)} if sets else ()
+        #: Hashes of what sets hold that no step has changed.
+        self.fixed_sets = {
+            hash(frozenset(one)) for one, had in sets if id(one) in now and [*one] == had
+        }
+        before, after = _now(), surroundings(subject.env) if plan.seconds else {}
+        # The time that the marks take is not of the proof's, of which some is left to compare.
+        self._begun = self._begun[0] + _now()[0] - before[0], self._begun[1] + _now()[1] - before[1]
+        #: What the steps have changed of it, as they have left it.
+        self._around = {name: after[name] for name in changed(self._before, after)}
+
+    def _play(self, subject: Subject) -> None:
+        plan = self._plan
+        chooser = _Actions(subject.env.action_space, plan.seed)
+        if plan.start is None:
+            subject.info = info_of(subject.env.reset(seed=plan.seed))
+        else:
+            subject.restore(plan.start)
+        first = subject.outside()
+        self._begun = _now()
+        due, saved_bytes = 0, 0
+        for step in range(plan.steps):
+            # At least two: one of them from a state that a step has led to.
+            if step == plan.least and plan.seconds:
+                # Not before: what the first steps import and make is there by now.
+                self._before = surroundings(subject.env)
+                self._begun = _now()
+            if step >= plan.least and self._is_over(subject, _PLAYING * plan.seconds):
                 break
-            if step in save_points:
-                self.saved[step] = subject.save()
+            ended = bool(self.endings) and self.endings[-1] == step - 1
+            if step >= due or step < 3 or ended:
                 self._randoms[step] = subject.random_state()
-            # Of what the env says may be played now, if it does.
-            self._actions.append(sampled(space, subject.info))
-            self._played.append(subject.play(self._actions[-1]))
-            step_done()
-        self.complete = len(self._actions) == count
-        # One longer than `actions`: the last entry is the reset.
+                self._saved[step] = subject.save()
+                self._states[step] = subject.left_state(self._saved[step])
+                saved_bytes += len(self._saved[step])
+                due = step + self._pause(subject, saved_bytes)
+            action = chooser.next(subject.info, begins=ended)
+            try:
+                played = subject.play(action)
+            except IncompleteState:
+                raise
+            except Exception:
+                # The env may refuse an action that was drawn blindly. What came before counts.
+                if step < plan.least:
+                    raise
+                break
+            self.actions.append(action)
+            self._played.append(played)
+            if played["terminated"] or played["truncated"]:
+                self.endings.append(step)
+            plan.busy(step, plan.steps)
+        self.actions.append(None)
         self._played.append(subject.play_reset())
-        # A generator that is not drawn from is no part of the state.
-        randoms = {*self._randoms.values(), *(played[RANDOM] for played in self._played)}
-        #: Fields that no step has changed, which may differ from instance to instance.
-        self._fixed = {
+        self._fixed = self._never_changed(first)
+
+    def _is_over(self, subject: Subject, seconds: float) -> bool:
+        # The longest step may have imported or compiled something, once.
+        longest = max(subject.step_seconds, default=0.0)
+        worked, passed = (now - begun for now, begun in zip(_now(), self._begun, strict=True))
+        # By the processor's time, which other processes do not change: the same is proved then.
+        return max(worked, passed / 2) - longest >= seconds
+
+    def _pause(self, subject: Subject, saved_bytes: int) -> int:
+        """Return after how many steps another state is saved: saving takes a third of the time."""
+        step, save = np.median(subject.step_seconds or [1.0]), subject.capture_seconds[-1]
+        room = max(len(self._saved) / _MOST_STATES, saved_bytes / _MOST_STATE_BYTES)
+        return max(1, int(2 * save / step), int(64 * room**2))
+
+    def _never_changed(self, first: Fields) -> set[str]:
+        """Return the fields that no step has changed, which may differ from process to process."""
+        fixed = {
             name
             for name, value in first.items()
             if all(played.get(name, value) == value for played in self._played)
         }
-        if len(randoms) == 1:
-            self._fixed.add(RANDOM)
+        # A generator that is not drawn from is no part of the state.
+        if len({*self._randoms.values(), *(played[RANDOM] for played in self._played)}) == 1:
+            fixed.add(RANDOM)
+        return fixed
 
-    def again(self, instance: Subject, point: int, which: str, until: float) -> str:
-        """Restore the state of step `point` and play on; return the first difference, or ""."""
-        instance.restore(self.saved[point])
-        # Before anything is played: later it may differ for other reasons.
-        moved = instance.random_state() != self._randoms[point]
-        stop = min(point + self._num_steps, len(self._actions))
-        if stop == len(self._actions):
-            stop += 1  # the reset after the last step
-        for step in range(point, stop):
-            # At least one step for each state, however slow they are.
-            if step > point and time.monotonic() >= until:
-                self.complete = False
-                break
-            is_reset = step == len(self._actions)
-            got = instance.play_reset() if is_reset else instance.play(self._actions[step])
-            if not is_reset:
-                self.compared += 1
-                self._step_done()
-            field = _first_difference(self._played[step], got, self._fixed)
-            if field:
-                when = "reset" if is_reset else "step"
+    def left_around(self, instances: Sequence[tuple[str, Subject | RemoteSubject]]) -> str:
+        """Return what steps change around the env and a restored state does not bring back."""
+        point = max(self._saved)
+        for _, instance in instances if self._around else ():
+            for _ in instance.replayed(self._saved[point], self.actions[point:]):
+                self._plan.busy(point, self._plan.steps)
+            got = instance.around([*self._around])
+            names = [name for name, mark in self._around.items() if got[name] != mark]
+            if names:
                 return (
-                    f"{field} differs at {when} {step + 1}, {step + 1 - point} after the "
-                    f"state of step {point} was restored in {which}"
-                    f"{_LEAVES_OUT_RANDOM if moved else ''}"
+                    f"steps change {', '.join(names[:3])}, which no state holds; keep it in an "
+                    "attribute of the env, which states do hold"
                 )
         return ""
 
+    def difference(self, instances: Sequence[tuple[str, Subject | RemoteSubject]]) -> str:
+        """Play again from the states in each instance; return the first difference, or ""."""
+        for turn, point in enumerate(self._points()):
+            for which, instance in instances:
+                over = self._is_over(self._subject, self._plan.seconds)
+                # Of each instance at least one state, which a step has led to.
+                if over and turn > 0:
+                    return ""
+                found = self._again(instance, point, self._stop(point, turn, over=over), which)
+                if found:
+                    return found
+        return ""
 
-def _first_difference(expected: dict[str, Any], got: dict[str, Any], passed: set[str]) -> str:
-    if "next state" not in got:
-        # Equal states need not be equal bytes, or need no longer: see `StatePart`.
-        passed = {*passed, "next state"}
-    expected, got = (_without(passed, fields) for fields in (expected, got))
-    if expected.keys() != got.keys():
-        return f"the set of fields {sorted(expected.keys() ^ got.keys())}"
-    return next((key for key in expected if expected[key] != got[key]), "")
+    def _points(self) -> list[int]:
+        """Return the steps of the states to restore: where faults show first, then the rest."""
+        saved = sorted(self._saved)
+        before = [max(s for s in saved if s <= ending) for ending in self.endings[:8]]
+        after = [s for s in saved if s - 1 in self.endings[:4]]
+        # Late ones first: what was restored before them is out of the way.
+        first = [saved[min(1, len(saved) - 1)], *before, saved[-1], *after, *saved[:3]]
+        rest = [*saved]
+        random.Random(0).shuffle(rest)
+        return list(dict.fromkeys([*first, *rest]))[:_MOST_POINTS]
+
+    def _stop(self, point: int, turn: int, *, over: bool) -> int:
+        if over:
+            return point + 1
+        ending = next((end for end in self.endings if end >= point), point)
+        near = ending + 3 if ending - point < _LONG else point
+        stop = max(near, point + (_SHORT if turn % 3 else _LONG))
+        # At a state that was saved, which can be compared.
+        return next((step for step in sorted(self._saved) if step >= stop), len(self.actions))
+
+    def _again(self, instance: Subject | RemoteSubject, point: int, stop: int, which: str) -> str:
+        moved, step = False, point
+        try:
+            fields = instance.replayed(self._saved[point], self.actions[point:stop])
+            moved = next(fields)[RANDOM] != self._randoms[point]
+            for step, got in zip(range(point, stop), fields, strict=False):
+                self.compared += self.actions[step] is not None
+                self._plan.busy(step, self._plan.steps)
+                name = _first_difference(self._played[step], got, self._fixed)
+                if name:
+                    break
+            else:
+                # What no observation has shown yet.
+                name = _first_difference(self._states.get(stop, {}), next(fields), self._fixed)
+                if not name:
+                    return ""
+        except Exception as error:  # the env had not raised it
+            name = f"{type(error).__name__}: {error}; this"
+        why = _LEAVES_OUT_RANDOM
+        if not moved:
+            why = instance.reason()
+            if not why or instance is self._subject:
+                why = blamed(self._subject, self.actions, self._plan.seed) + why
+        kept = _NO_STATE_HOLDS if name.startswith(OF_PROCESS[0]) else ""
+        when = "reset" if self.actions[step] is None else "step"
+        return (
+            f"{name}{kept} differs at {when} {step + 1}, {step + 1 - point} after the state of "
+            f"step {point} was restored in {which}{why}"
+        )
 
 
-def _without(names: set[str], fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in names}
+def _now() -> tuple[float, float]:
+    return time.process_time(), time.monotonic()
+
+
+def _sets(env: gym.Env[Any, Any]) -> list[tuple[set[Any], list[Any]]]:
+    """Return the sets that an env can reach, and their elements in order."""
+    return [(one, list(one)) for one in sets_in(layers(env))]
+
+
+class _Actions:
+    """Chooses what is played: drawn anew, held for some steps, or for an episode."""
+
+    def __init__(self, space: gym.Space[Any], seed: int) -> None:
+        # A copy, as seeding the env's own space would change what its user samples.
+        self._space = copy.deepcopy(space)
+        self._space.seed(seed)
+        self._episode, self._held, self._left = 0, None, 0
+
+    def next(self, info: Any, *, begins: bool) -> Any:
+        """Return the next action.
+
+        Args:
+            info: of the last step or reset; it may say what may be played.
+            begins: whether an episode begins.
+        """
+        if begins:
+            self._episode, self._left = self._episode + 1, 0
+        drawn = sampled(self._space, info)
+        masked = isinstance(info, dict) and "action_mask" in info
+        kind = 0 if masked else self._episode % 3
+        if kind == 0:
+            return drawn
+        if not self._left:
+            self._held, self._left = drawn, 6 if kind == 1 else 1 << 30
+        self._left -= 1
+        return self._held
+
+
+def _first_difference(expected: Fields, got: Fields, passed: set[str]) -> str:
+    # Equal states need not be equal bytes, or need no longer: see `StatePart`. And another
+    # process has generators of its own.
+    passed = passed | {
+        key for key in expected.keys() ^ got.keys() if key == NEXT or key.startswith(OF_PROCESS)
+    }
+    mine, theirs = expected.keys() - passed, got.keys() - passed
+    if mine != theirs:
+        return f"the set of fields {sorted(mine ^ theirs)}"
+    return next((key for key in expected if key in mine and expected[key] != got[key]), "")

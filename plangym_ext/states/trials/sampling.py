@@ -1,28 +1,88 @@
-"""Actions to try an env with."""
+"""Actions to try an env with, and the infos that come of them."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
+
+from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.states.trials.sandbox import OutsideReached
+
+#: Field of infos that says which actions may be played, in any form.
+_MASK = "action_mask"
 
 
 def sampled(space: spaces.Space[Any], info: Any) -> Any:
-    """Return a random action, of those alone that the info of a Discrete env allows.
+    """Return a random action, of those alone that the info allows where it says so.
 
     Args:
         space: of the actions; its generator is advanced.
-        info: of the last step or reset; with "action_mask" it says what may be played.
+        info: of the last step or reset; with "action_mask" it says what may be played, of a
+            MultiDiscrete space part by part: as a tuple, or one after the other.
     """
     mask: Any = info.get("action_mask") if isinstance(info, dict) else None
-    if not isinstance(space, spaces.Discrete) or np.shape(mask) != (int(space.n),):
-        return space.sample()
-    legal = np.asarray(mask).astype(bool)
+    if mask is not None and isinstance(space, spaces.Discrete):
+        found = _allowed(mask, int(space.n))
+        return space.sample() if found is None else space.sample(mask=found)
+    if mask is not None and isinstance(space, spaces.MultiDiscrete) and len(space.shape) == 1:
+        bounds = np.cumsum(space.nvec).tolist()
+        one = hasattr(mask, "shape") or not any(np.ndim(part) for part in mask)
+        parts = np.split(np.asarray(mask), bounds[:-1]) if one else mask
+        pairs = zip(parts, space.nvec.tolist(), strict=True)
+        if len(parts) == len(space.nvec):
+            found_parts = [_allowed(part, count) for part, count in pairs]
+            known = [part for part in found_parts if part is not None]
+            if len(known) == len(found_parts):
+                return space.sample(mask=tuple(known))
+    return space.sample()
+
+
+def _allowed(mask: Any, count: int) -> npt.NDArray[np.int8] | None:
+    """Return a mask as gymnasium takes it; None: it is none, or allows nothing."""
+    try:
+        found = np.asarray(mask)  # a list, or a tensor of torch
+    except (TypeError, ValueError):
+        return None
     # Where nothing is allowed, as after an ending, gymnasium's draw would be the first action.
-    return space.sample(mask=legal.astype(np.int8)) if legal.any() else space.sample()
+    if found.shape != (count,) or found.dtype.kind not in "biuf" or not found.any():
+        return None
+    return found.astype(bool).astype(np.int8)
 
 
 def info_of(shown: Any) -> Any:
     """Return the info of what a reset returned; none of an env of the old Gym, which has none."""
     return shown[1] if isinstance(shown, tuple) and len(shown) == 2 else {}
+
+
+def step_info(env: gym.Env[Any, Any]) -> dict[str, Any]:
+    """Return the info of a step, with None for what is no number."""
+    shown = info_of(env.reset(seed=0))
+    probe = copy.deepcopy(env.action_space)
+    probe.seed(0)
+    try:
+        _, reward, *_, info = env.step(sampled(probe, shown))
+    except OutsideReached:
+        raise
+    except Exception:
+        return {}  # it refuses that action; fields of infos are then kept row by row
+    reward_of(reward)  # refused now, whether or not anything is proved
+    info = info or {}
+    if isinstance(shown, dict) and _MASK in shown and _MASK not in info:
+        # Told by the reset alone: there has to be a column by which others know of it.
+        info = {**info, _MASK: shown[_MASK]}
+    numbers = (bool, int, float, np.ndarray, np.generic)
+    return {
+        key: value
+        if key == _MASK or (isinstance(value, numbers) and not _holds_objects(value))
+        else None
+        for key, value in info.items()
+    }
+
+
+def _holds_objects(value: Any) -> bool:
+    return bool(np.asarray(value).dtype.hasobject)

@@ -15,11 +15,14 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.arrays.spaces import own_copy
+from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.spaces import SpaceLayout, own_copy
 from plangym_ext.core.gym_env import made_env
-from plangym_ext.errors import IncompleteState, InvalidObservation, ResetNeeded, add_note
-from plangym_ext.states.late_state import LateState
-from plangym_ext.states.trials.round_trip import FOUR_VALUES, wrong_step
+from plangym_ext.errors import IncompleteState, ResetNeeded, add_note
+from plangym_ext.states.envelope import HEADER
+from plangym_ext.states.live_state import LiveState
+from plangym_ext.states.trials.audit import Audit, shown
+from plangym_ext.states.trials.subject import FOUR_VALUES, wrong_step
 from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.own_infos import own_info
@@ -53,7 +56,7 @@ class EnvRows:
         makes: constructor of each row's env; rows that share one have equal envs.
         first: number of the first row, for messages.
         state: how states are captured: as for `GymEnv`, or "off" for no states.
-        check, trust: as for `GymEnv`.
+        check, trust, audit: as for `GymEnv`.
         why_off: why there are no states, if they are off.
         proved: what `description` said of it in the process that this one replaces.
 
@@ -67,8 +70,9 @@ class EnvRows:
         *,
         first: int = 0,
         state: str = "auto",
-        check: bool = True,
+        check: bool | float = True,
         trust: bool = False,
+        audit: str = "raise",
         why_off: str = "states are off; leave out state='off' to have them",
         proved: Sequence[ProvedRow] = (),
     ) -> None:
@@ -79,6 +83,11 @@ class EnvRows:
         self._ahead = StepsAhead(first)
         self._pace = CapturePace()
         self._checksum = ResultChecksum()
+        #: The row whose future is kept for an audit; -1 for none.
+        self._watched = -1
+        self._audit = Audit("", "off")
+        #: The row that moves; noted nowhere before `use`, as by calls that fail before it.
+        self._progress: Any = [NO_ROW]
         #: Undoes what the last call has set, if that is found to have failed elsewhere.
         self._undo: Callable[[], None] | None = None
         try:
@@ -92,13 +101,17 @@ class EnvRows:
             self._states: list[RowState] = [IncompleteState(why_off)] * len(makes)
             if state != "off":
                 self._proved = proved_rows(
-                    makes, self.envs, state=state, check=check, trust=trust, earlier=proved
+                    self.envs, state=state, check=check, trust=trust, earlier=proved
                 )
                 pairs = zip(self._proved, self.envs, strict=True)
                 self._states = [found.state_of(env, trust=trust) for found, env in pairs]
+            watched = False
             for row, found in enumerate(self._states):
-                if isinstance(found, LateState):
+                if isinstance(found, LiveState):
                     self.envs[row] = found.env
+                    watched |= found.binding.exactness.proved in ("fork", "worker")
+            name = self.envs[0].spec.id if self.envs[0].spec else "sub-envs"
+            self._audit = Audit(name, audit if watched else "off")
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 self.close()
@@ -113,8 +126,8 @@ class EnvRows:
             "metadata": dict(first.metadata),
             "render_mode": first.render_mode,
             "name": first.spec.id if first.spec else type(first.unwrapped).__name__,
-            "captures": [isinstance(state, LateState) for state in self._states],
-            "notes": [s.note if isinstance(s, LateState) else str(s) for s in self._states],
+            "captures": [isinstance(state, LiveState) for state in self._states],
+            "notes": [s.binding.note if isinstance(s, LiveState) else str(s) for s in self._states],
             "proved": self._proved,
         }
 
@@ -131,7 +144,7 @@ class EnvRows:
         self._shown = memory.obs.leaves(hosted)
         self._arrays: tuple[np.ndarray, ...] = memory.steps.rows(hosted)
         self._cells: Any = tuple(array.data for array in self._arrays)
-        self._progress: Any = memory.progress[index].data
+        self._progress = memory.progress[index].data
         self._progress[0] = NO_ROW
 
     # Playing ------------------------------------------------------------------------
@@ -162,6 +175,8 @@ class EnvRows:
             try:
                 obs, info = self.envs[row].reset(seed=seed, options=options)
                 self._fresh[row] = False
+                if row == self._watched:
+                    self._forget_audit()
                 put(first + row, obs)
                 if info:
                     infos.append((k, own_info(info)))
@@ -213,14 +228,18 @@ class EnvRows:
                 if reset:
                     obs, info = env.reset()
                     self._fresh[row] = False
+                    if row == self._watched:
+                        self._note(None, obs)
                     rewards[row], terminations[row], truncations[row] = 0.0, False, False
                 else:
                     obs, reward, ended, cut, info = env.step(action)
                     try:
                         rewards[row] = reward
                     except TypeError:
-                        raise _no_number(reward) from None
+                        rewards[row] = reward_of(reward)
                     terminations[row], truncations[row] = ended, cut
+                    if row == self._watched:
+                        self._note(action, obs, reward, ended, cut)
                     # What the row ended with has to leave the env before the reset overwrites it.
                     if same_step and (ended or cut):
                         # Copied: the env may use its memory again.
@@ -228,6 +247,8 @@ class EnvRows:
                         finals.append((k, final, copy.deepcopy(own_info(info) if info else {})))
                         obs, info = env.reset()
                         self._fresh[row] = False
+                        if row == self._watched:
+                            self._note(None, obs)
                 put(first + row, obs)
                 if info:
                     infos.append((k, own_info(info)))
@@ -265,6 +286,26 @@ class EnvRows:
         """Note rows that are about to be stepped before their first reset."""
         self._any_fresh = any(self._fresh)
         self._ahead.note(rows, resets, self._fresh)
+
+    def _note(self, action: Any, obs: Any, *result: Any) -> None:
+        """Note what the watched row has shown, for an audit."""
+        layout = SpaceLayout(self.envs[self._watched].observation_space, objects=True)
+        if self._audit.note(action, shown(layout, obs, *result)):
+            row, self._watched = self._watched, -1
+            self._audit.start(self.envs[row], self._state(row).codec)
+
+    def _forget_audit(self) -> None:
+        self._watched, self._audit.sample = -1, None
+
+    def _watch(self, states: Sequence[np.ndarray | None]) -> None:
+        """Keep the state of a row for an audit, if there is time for one."""
+        if self._watched >= 0 or not self._audit.is_due():
+            return
+        row = self._audit.passed % len(states)
+        state, found = states[row], self._states[row]
+        if state is not None and isinstance(found, LiveState):
+            self._audit.open(state[HEADER:])
+            self._watched = row
 
     def _explain(self, error: BaseException, rows: Rows, action: Any) -> None:
         """Note what has failed in the step of the first of `rows`; the others were not moved."""
@@ -319,6 +360,7 @@ class EnvRows:
         `name` may be a function of an env too. `capture` is as for `reset`.
         """
         begun, self._undo = time.perf_counter(), None
+        self._forget_audit()  # whatever the call does is no action
         changes = PlainChanges(self.envs)
         undo = functools.partial(self._set_back, changes)
         found: list[Any] = []
@@ -367,6 +409,7 @@ class EnvRows:
     ) -> Reply:
         """Set an attribute of rows' envs, of all or of none. `capture` is as for `reset`."""
         missing = object()
+        self._forget_audit()
         owners = [self.envs[row] for row in rows]
         if name.startswith(UNWRAPPED):
             owners, name = [env.unwrapped for env in owners], name.removeprefix(UNWRAPPED)
@@ -432,6 +475,7 @@ class EnvRows:
         return Reply(states=self._captured(capture, begun, len(rows)))
 
     def _restore(self, rows: Rows, states: Sequence[np.ndarray]) -> None:
+        self._forget_audit()
         for row, state in zip(self._moved(rows), states, strict=True):
             if self._fresh[row]:
                 # Codecs restore into an env that has been reset.
@@ -468,7 +512,7 @@ class EnvRows:
             getattr(self, name)(*args, capture=False)
         return self._checksum.value
 
-    def _state(self, row: int) -> LateState:
+    def _state(self, row: int) -> LiveState:
         state = self._states[row]
         if isinstance(state, IncompleteState):
             raise IncompleteState(f"row {self._first + row}: {state}")
@@ -514,6 +558,7 @@ class EnvRows:
             # it took counts: it is not tried again in every step.
             self._pace.captured(time.perf_counter() - begun, 0)
             return []
+        self._watch(found)
         nbytes = sum(len(state) for state in found if state is not None)
         self._pace.captured(time.perf_counter() - begun, nbytes)
         return found
@@ -530,6 +575,7 @@ class EnvRows:
         """
         # All are closed, whatever the first one raises: a window or a process may hang on each.
         first: BaseException | None = None
+        self._audit.close()
         for row, env in enumerate(self.envs, self._first):
             try:
                 env.close()
@@ -538,10 +584,6 @@ class EnvRows:
                 first = first or error
         if first is not None:
             raise first
-
-
-def _no_number(reward: Any) -> InvalidObservation:
-    return InvalidObservation(f"reward: expected one number; got {reward!r}. Correct the env.")
 
 
 def _own_actions(actions: Any) -> Any:

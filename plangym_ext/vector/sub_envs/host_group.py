@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import spaces
 
+from plangym_ext.arrays.short_memory import told_of_memory
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.errors import WorkerDied, add_note, text_of
 from plangym_ext.vector.backend import RowsDescription, no_envs
@@ -161,7 +162,9 @@ class HostGroup:
         form = MemoryForm(space, self.ranges[-1].stop, len(self.ranges), strict, actions)
         self.nbytes = form.nbytes
         if self.in_workers:
-            self._block = SharedBlock.create(form.nbytes)
+            rows, name = self.ranges[-1].stop, self.description.name
+            with told_of_memory("make_vec", rows, name, form.nbytes):
+                self._block = SharedBlock.create(form.nbytes)
         memory = form.memory(self._block)
         for index, host in enumerate(self.hosts):
             host.use(form, memory, self._block, index)

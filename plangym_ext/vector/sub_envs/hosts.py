@@ -20,6 +20,7 @@ from plangym_ext.vector.sub_envs.env_rows import EnvRows
 from plangym_ext.vector.sub_envs.row_states import ProvedRow
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.channel import Plain
+from plangym_ext.workers.limits import start_limit
 from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import (
     Call,
@@ -30,7 +31,7 @@ from plangym_ext.workers.protocol import (
     Service,
 )
 from plangym_ext.workers.remote_errors import pickled
-from plangym_ext.workers.worker_handle import WorkerHandle, next_request, start_limit
+from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from plangym_ext.vector.sub_envs.checksum import not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.worker_handle import start_limit
+from plangym_ext.workers.limits import row_limit, start_limit
 
 #: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
 _ABANDONED = 5.0
@@ -87,6 +87,8 @@ class ReplayLog:
         #: When the phase began, and when the worker was last seen to make progress in it.
         self._asked_at = self._since = 0.0
         self._deaths_noted: RowDeaths | None = None
+        #: Whether a step was answered, and the seconds of the longest call.
+        self._has_stepped, self._slowest = False, 0.0
         self.phase = _SETTLED
         self.renewed = True
         self.error: Exception | None = None
@@ -181,7 +183,7 @@ class ReplayLog:
             return False
         del self._ahead[0]
         self._at, self._is_new, self._deaths_noted = None, False, None
-        self._enter(_ASKED, self._patience)
+        self._enter(_ASKED, self._call_limit)
         self._request = request
         return True
 
@@ -246,7 +248,7 @@ class ReplayLog:
         except Exception as error:  # of an env's constructor
             self._fail(error)
             return
-        self._enter(Phase.OPENING, self._patience)
+        self._enter(Phase.OPENING, self._call_limit)
 
     def _bring_back(self) -> None:
         """Bring rows of a process that is ready to where they should be."""
@@ -259,7 +261,7 @@ class ReplayLog:
             else:
                 self._fail(WorkerDied(f"{self._deaths.where(NO_ROW)}: rows are lost; reset them"))
         elif target.moved or target.count or not self._is_new:
-            limit = _ABANDONED if self._abandoned else self._patience
+            limit = _ABANDONED if self._abandoned else self._call_limit
             self._send(Phase.RESTORING, limit, RowCall("restore_all", (target.states,)))
         else:
             self._ask()  # nothing has ever been done with these rows
@@ -267,7 +269,7 @@ class ReplayLog:
     def _replay(self) -> None:
         self._show(self._target.shown)
         replay = RowCall("replay", (self._target.recorded(),))
-        self._send(Phase.REPLAYING, self._patience, replay)
+        self._send(Phase.REPLAYING, self._call_limit, replay)
 
     def _ask(self) -> None:
         if self._call is None:
@@ -276,7 +278,13 @@ class ReplayLog:
         if self._call.name not in READING:
             # Unknown before it is asked: an interrupt between the two must not find rows "there".
             self._at = None
-        self._send(_ASKED, self._patience, self._call)
+        self._send(_ASKED, self._call_limit, self._call)
+
+    @property
+    def _call_limit(self) -> float | None:
+        """Seconds that a row may take: a process that is new has its first rows before it."""
+        first = self._is_new or not self._has_stepped
+        return row_limit(self._patience, first=first, slowest=self._slowest)
 
     def _send(self, phase: Phase, limit: float | None, call: RowCall) -> None:
         self._enter(phase, limit)
@@ -298,6 +306,8 @@ class ReplayLog:
         self._abandoned = False
         if self.phase is _ASKED:
             self.reply, self.phase = reply, _SETTLED
+            self._has_stepped = self._has_stepped or self.call.name == "step"
+            self._slowest = max(self._slowest, time.monotonic() - self._asked_at)
         elif self.phase is Phase.OPENING:
             self._opened = True
             self._bring_back()

@@ -1,27 +1,24 @@
-"""How and when the states of the rows of one process are captured, found without touching them.
+"""How and when the states of the rows of one process are captured.
 
-What is to be learned of an env is learned from a twin: one more env from the same constructor,
-which is reset, stepped and closed. The rows' own envs are left as their constructors made them.
+How is tried on copies of the rows' envs (see `states.trials.choice`), which stay as their
+constructors made them.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
-import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.core.gym_env import made_env
 from plangym_ext.errors import IncompleteState, InvalidOption
+from plangym_ext.states.binding import Binding
 from plangym_ext.states.codec import layers
-from plangym_ext.states.late_state import Binding, LateState, binding_of
+from plangym_ext.states.live_state import LiveState
+from plangym_ext.states.trials.choice import prove
 
-RowState = LateState | IncompleteState
+RowState = LiveState | IncompleteState
 
 
 class ProvedRow(NamedTuple):
@@ -39,7 +36,7 @@ class ProvedRow(NamedTuple):
         """Return how the state of an env of that kind is captured, or why it cannot be."""
         if isinstance(self.found, str):
             return IncompleteState(self.found)
-        return LateState(env, self.found, trusted=trust)
+        return LiveState(env, self.found, trusted=trust)
 
 
 #: Calls after which states are captured, and bytes of states that one call more may cost:
@@ -53,39 +50,34 @@ _CHEAP, _DEAR = 50, 10
 
 
 def proved_rows(
-    makes: Sequence[Callable[[], Any]],
     envs: Sequence[gym.Env[Any, Any]],
     *,
     state: str,
-    check: bool,
+    check: bool | float,
     trust: bool,
     earlier: Sequence[ProvedRow] = (),
 ) -> list[ProvedRow]:
     """Return how each row's state is captured, or why it cannot be.
 
-    One twin is made for all envs of one kind: of the same spec and classes.
-
     Args:
-        makes: constructor of each row's env.
-        envs: what they have made, all of it.
+        envs: of the rows.
         state: as for `GymEnv`.
         check: as for `GymEnv`.
         trust: as for `GymEnv`.
         earlier: what a process before this one has learned of each row: of such an env it holds.
     """
+    #: One env stands for all of the same spec and classes, whatever their constructors enclose.
     known: dict[Any, Binding | IncompleteState] = {}
     found: list[ProvedRow] = []
-    for row, (make, env) in enumerate(zip(makes, envs, strict=True)):
+    for row, env in enumerate(envs):
         by_name = _kind_by_name(env)
         # To prove it anew may take longer than the call for which a process was replaced.
         if earlier and earlier[row].kind == by_name:
             found.append(earlier[row])
             continue
-        # Constructors that differ in what they enclose mostly make envs of one kind.
         kind = (str(env.spec), *(type(layer) for layer in layers(env)))
         if kind not in known:
-            with _unseen():
-                known[kind] = _binding(make, envs, state, check, trust)
+            known[kind] = _proved(env, state, check=check, trust=trust)
         binding = known[kind]
         found.append(ProvedRow(by_name, binding if isinstance(binding, Binding) else str(binding)))
     return found
@@ -96,71 +88,22 @@ def _kind_by_name(env: gym.Env[Any, Any]) -> tuple[str, ...]:
     return (env.spec.id if env.spec else "", *classes)
 
 
-def _binding(
-    make: Callable[[], Any],
-    envs: Sequence[gym.Env[Any, Any]],
-    state: str,
-    check: bool,
-    trust: bool,
+def _proved(
+    env: gym.Env[Any, Any], state: str, *, check: bool | float, trust: bool
 ) -> Binding | IncompleteState:
-    """Return what a twin shows; whatever it raises, its kind is played without states."""
+    """Return how states are captured; whatever a trial raises, the env is played without them."""
     try:
-        twin, is_new = _twin(make)
-        if not is_new or _shares_a_layer(twin, envs):
-            return IncompleteState(
-                "its state cannot be captured: its constructor returns an env that existed "
-                "before, so there is no twin to try it on. Let the constructor make a new env."
-            )
-        try:
-            return _proved(twin, state, check, trust)
-        finally:
-            twin.close()
+        SpaceLayout(env.observation_space, objects=True)  # what the proof compares
+        return prove(env, state, check=check, trusted=trust)
     except IncompleteState as error:
         return error
-    except (Exception, SystemExit) as error:  # whatever a constructor or a probed env raises
+    except TypeError as error:
+        return IncompleteState(f"its state cannot be captured: {error}")
+    except (Exception, SystemExit) as error:
         return IncompleteState(
-            f"its state cannot be captured: a twin that was made to try it raised "
+            f"its state cannot be captured: a copy of it, on which this was tried, raised "
             f"{type(error).__name__}: {error}"
         )
-
-
-def _proved(twin: gym.Env[Any, Any], state: str, check: bool, trust: bool) -> Binding:
-    try:
-        SpaceLayout(twin.observation_space, objects=True)  # what the proof compares
-    except TypeError as error:
-        raise IncompleteState(f"its state cannot be captured: {error}") from error
-    return binding_of(twin, state, check=check, trusted=trust)
-
-
-def _twin(make: Callable[[], Any]) -> tuple[gym.Env[Any, Any], bool]:
-    """Return one more env, and whether all of it was made now."""
-    # What is made while nothing is collected is among the youngest objects.
-    collects = gc.isenabled()
-    gc.collect(0)
-    gc.disable()
-    try:
-        twin = made_env(make)
-        young = set(map(id, gc.get_objects(generation=0)))
-    finally:
-        if collects:
-            gc.enable()
-    return twin, all(id(layer) in young for layer in layers(twin))
-
-
-def _shares_a_layer(twin: gym.Env[Any, Any], envs: Sequence[gym.Env[Any, Any]]) -> bool:
-    known = {id(layer) for env in envs for layer in layers(env)}
-    return any(id(layer) in known for layer in layers(twin))
-
-
-@contextlib.contextmanager
-def _unseen() -> Iterator[None]:
-    """Leave the process's random generators as they were: a twin may draw from them."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - envs use it
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
 
 
 def check_distinct(envs: Sequence[gym.Env[Any, Any]], first: int) -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 
 
-def dumps(value: Any) -> bytes:
+def dumps(value: Any, named: Callable[[Any], Any] | None = None) -> bytes:
     """Return the cloudpickle of a value; classes that travel by value keep their names.
 
     cloudpickle makes `Board.Cell` of a script a class `Cell`. States name classes, so those of
     the caller and those of workers have to call them alike.
 
+    Args:
+        value: of any kind.
+        named: returns what a `persistent_load` finds an object by, which so is not pickled; None
+            for others.
+
     Raises:
         Exception: whatever a captured object's reduction raises.
     """
     with io.BytesIO() as file:
-        _Pickler(file, protocol=5).dump(value)
+        pickler = _Pickler(file, protocol=5) if named is None else _NamingPickler(file, named)
+        pickler.dump(value)
         return file.getvalue()
 
 
@@ -32,3 +39,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return found
         make, args, (attributes, slots), *others = found
         return make, args, ({**attributes, "__qualname__": obj.__qualname__}, slots), *others
+
+
+class _NamingPickler(_Pickler):
+    def __init__(self, file: io.BytesIO, named: Callable[[Any], Any]) -> None:
+        super().__init__(file, protocol=5)
+        self._named = named
+
+    def persistent_id(self, obj: Any) -> Any:
+        return self._named(obj)

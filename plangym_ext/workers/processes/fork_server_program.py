@@ -15,11 +15,16 @@ import random
 import signal
 import socket
 import sys
+import time
 
 from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.processes import orphans
 from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.processes.fork_server import ANSWER, HEADER, NO_PROCESS, UNKNOWN_STATUS
 from plangym_ext.workers.protocol import ExitStatus, Fork
+
+#: Seconds that workers may take to end with the parent.
+_PATIENCE = 2.0
 
 
 def main(argv: list[str]) -> int:
@@ -30,15 +35,16 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would keep no exit status
     lifeline = int(argv[2])
-    program.watch_parent(lifeline)
-    gc.disable()
-    import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
+    orphans.adopt()
+    with program.killed_with_parent(lifeline):
+        gc.disable()
+        import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
 
-    gc.enable()
+        gc.enable()
     # What was imported is not to be looked at, nor its pages copied, by any collection.
     gc.freeze()
     with socket.socket(fileno=int(argv[1])) as connection:
-        arguments = _serve(connection, float(argv[3]))
+        arguments = _serve(connection, lifeline, float(argv[3]))
         if arguments is None:
             return 0
     os.close(lifeline)
@@ -46,9 +52,27 @@ def main(argv: list[str]) -> int:
     return program.main(sys.argv)
 
 
-def _serve(connection: socket.socket, idle: float) -> list[str] | None:
+def _serve(connection: socket.socket, lifeline: int, idle: float) -> list[str] | None:
     """Answer requests; return None at the end, and in a forked worker its arguments."""
     children: set[int] = set()
+    arguments = _served(connection, lifeline, idle, children)
+    if arguments is None:
+        _end(children)
+    return arguments
+
+
+def _end(children: set[int]) -> None:
+    """End what workers have left: they are killed with the parent."""
+    deadline = time.monotonic() + _PATIENCE
+    # The parent may live on with its workers and need no server: then it kills this one.
+    while (running := set(filter(_runs, children))) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    orphans.end_orphans(running)
+
+
+def _served(
+    connection: socket.socket, lifeline: int, idle: float, children: set[int]
+) -> list[str] | None:
     while True:
         if not wait_readable([connection.fileno()], idle):
             if any(map(_runs, children)):
@@ -65,7 +89,7 @@ def _serve(connection: socket.socket, idle: float) -> list[str] | None:
             return None
         number, request = pickle.loads(body)
         if isinstance(request, Fork):
-            _import(request.modules)
+            _import(request.modules, lifeline)
             try:
                 pid = os.fork()
             except OSError:  # no room for another process: the parent tries another way
@@ -84,22 +108,29 @@ def _serve(connection: socket.socket, idle: float) -> list[str] | None:
             answer = _ended(request)
             if answer[0]:
                 children.discard(request.pid)
+                # Those of the worker that has ended: what runs below others are their children.
+                orphans.end_orphans(children)
         with contextlib.suppress(BrokenPipeError):
             connection.sendall(ANSWER.pack(number, *answer))
 
 
-def _import(modules: dict[str, str]) -> None:
+def _import(modules: dict[str, str], lifeline: int) -> None:
     """Import what later workers need too, as the parent has it; a worker reports what fails."""
+    from plangym_ext.workers.processes import program
+
     new = {name: file for name, file in modules.items() if name not in sys.modules}
-    for name, file in new.items():
-        with contextlib.suppress(Exception):  # whatever a module raises when it is imported
-            found = importlib.util.find_spec(name)
-            if found is not None and found.origin == file:
-                gc.disable()
-                importlib.import_module(name)
-    gc.enable()
-    if new:
-        gc.freeze()
+    if not new:
+        return
+    # A module may take for ever: meanwhile no request of the parent is seen to be the last.
+    with program.killed_with_parent(lifeline):
+        for name, file in new.items():
+            with contextlib.suppress(Exception):  # whatever a module raises when it is imported
+                found = importlib.util.find_spec(name)
+                if found is not None and found.origin == file:
+                    gc.disable()
+                    importlib.import_module(name)
+        gc.enable()
+    gc.freeze()
 
 
 def _named(request: Fork, fds: list[int]) -> list[int]:

@@ -17,10 +17,12 @@ import pickle
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 
 from plangym_ext.states import trust
 from plangym_ext.states.families import register_family
 from plangym_ext.workers.channel import Channel, ChannelClosed
+from plangym_ext.workers.processes import orphans
 from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.protocol import READY, Failure, Start, Value
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
@@ -37,7 +39,7 @@ def watch_parent(lifeline: int) -> None:
     dies the kernel sends a signal here, which ends the process even inside native code that
     holds the interpreter lock: SIGKILL where the system can be told so, for an env may handle
     any other, else SIGIO. A worker leads a group of its own: the signal goes to all of it, so
-    processes that the env started end too, but for those that have left the group (`setsid`).
+    processes that the env started end too. Of those that have left the group see `orphans`.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     if hasattr(fcntl, "F_SETSIG"):
@@ -52,6 +54,17 @@ def watch_parent(lifeline: int) -> None:
     with contextlib.suppress(BlockingIOError):
         if os.read(lifeline, 1) == b"":
             sys.exit(0)
+
+
+@contextlib.contextmanager
+def killed_with_parent(lifeline: int) -> Iterator[None]:
+    """Watch the parent in here, as `watch_parent` does; after that its end is only read."""
+    watch_parent(lifeline)
+    try:
+        yield
+    finally:
+        flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
+        fcntl.fcntl(lifeline, fcntl.F_SETFL, flags & ~os.O_ASYNC)
 
 
 def _prepare(start: Start) -> None:
@@ -79,7 +92,9 @@ def main(argv: list[str]) -> int:
         # cannot keep it from that.
         faulthandler.register(STACK_SIGNAL, file=stack_fd)
     watch_parent(int(argv[2]))
-    channel = Channel(socket.socket(fileno=int(argv[1])))
+    orphans.adopt()
+    connection = socket.socket(fileno=int(argv[1]))
+    channel = Channel(connection)
     try:
         ((start, _), *rest) = channel.receive()
         sys.path[:] = start.path
@@ -100,6 +115,9 @@ def main(argv: list[str]) -> int:
         worker.serve(rest)
     except ChannelClosed:
         return 0
+    finally:
+        # Open until the process is gone, which is what its end tells; not to be complained of.
+        connection.detach()
     return 0
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
+import warnings
 from typing import Any
 
 from plangym_ext.errors import MissingExtra, installing
@@ -27,6 +29,10 @@ def ray_module() -> Any:
             f"{installing('ray')}"
         ) from error
     return ray
+
+
+#: Says whether Ray asks for a token, and a version that does by itself.
+_AUTH, _WITH_TOKENS = "RAY_AUTH_MODE", (2, 60)
 
 
 class _Connection:
@@ -70,7 +76,26 @@ def _init(ray: Any, address: str | None) -> None:
     # Of processors Ray is told one: actors of such a cluster ask for none. Without "local" Ray
     # would look for a cluster that another program has started on this machine.
     own = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    _warn_without_token(ray)
     ray.init(address="local", **own, **quiet)
+
+
+def _warn_without_token(ray: Any) -> None:
+    """Say what a cluster opens that is about to be started: Ray listens on all addresses.
+
+    Later versions of Ray ask for a token by themselves, and run nothing for who has none.
+    """
+    if _AUTH in os.environ:  # decided by the user
+        return
+    if tuple(map(int, re.findall(r"\d+", ray.__version__)[:2])) < _WITH_TOKENS:
+        warnings.warn(
+            f"Ray {ray.__version__} starts a cluster that listens on all addresses of the machine, "
+            f"and who reaches it can run programs as you. Upgrade to Ray "
+            f"{'.'.join(map(str, _WITH_TOKENS))}, which asks for a token, or set {_AUTH}=token "
+            f"before Python starts; {_AUTH}=disabled says that its ports are shut.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 #: The one connection that Ray allows a process.

@@ -13,6 +13,7 @@ import numpy as np
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.infos import InfoBatch, InfoColumn, InfoWriter
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.plan_env import PlanEnv
@@ -20,7 +21,7 @@ from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.states.envelope import as_wide
-from plangym_ext.workers.batch_env import ROW_TIMEOUT
+from plangym_ext.workers.limits import ROW_TIMEOUT, row_limit
 from plangym_ext.workers.pages import Pages
 from plangym_ext.workers.parallel_env import ParallelEnv, check_equal
 from plangym_ext.workers.processors import default_n_workers
@@ -33,9 +34,61 @@ from plangym_ext.workers.ray.cluster import (
     ray_module,
 )
 from plangym_ext.workers.ray.driver import Driver
-from plangym_ext.workers.ray.live_infos import reset_columns, with_reset_infos
 from plangym_ext.workers.ray.ray_run import RayRun
 from plangym_ext.workers.ray.row_actor import ActorStart
+
+
+def reset_columns(env: GymEnv) -> tuple[InfoColumn, ...] | None:
+    """Return the infos of a reset, if they are numbers of the same types every time.
+
+    Args:
+        env: it was reset, and is left where it was.
+
+    Returns:
+        The fields, in the env's order; None if some have no column, or that of a step's info of
+        the same name is of another type.
+    """
+    here = env.get_state()
+    # Two, as one alone says nothing of whether types stay the same.
+    infos = [env.reset()[2] for _ in range(2)]
+    env.set_state(here)
+    columns = InfoWriter(infos[0]).columns
+    if any(not _fits(info, columns) for info in infos):
+        return None
+    of_steps = {column.key: column for column in env.info_writer.columns}
+    if any(of_steps.get(column.key, column) != column for column in columns):
+        return None
+    return columns
+
+
+def _fits(info: dict[str, object], columns: tuple[InfoColumn, ...]) -> bool:
+    return InfoWriter(info).columns == columns and len(info) == len(columns)
+
+
+def with_reset_infos(
+    found: RowResults, resets: np.ndarray, columns: tuple[InfoColumn, ...]
+) -> RowResults | None:
+    """Return results whose rows that were reset have their infos in columns.
+
+    Args:
+        found: with these infos as the rows' own.
+        resets: `[B]` bool.
+        columns: of the infos of resets.
+
+    Returns:
+        The same results; None if a row has an info that fits no columns.
+    """
+    own = found.infos.own
+    if any(not resets[row] or not _fits(info, columns) for row, info in own.items()):
+        return None
+    arrays = {key: found.infos[key] for key in found.infos.keys()}  # noqa: SIM118
+    for column in columns:
+        if column.key not in arrays:
+            arrays[column.key] = np.zeros((len(resets), *column.shape), column.dtype)
+        for row, info in own.items():
+            arrays[column.key][row] = info[column.key]
+    return found._replace(infos=InfoBatch(arrays, {}))
+
 
 #: Makes the backend of an actor: from the constructor of the gymnasium env, the number of
 #: workers, the seconds that one may spend on a row, and the settings of `GymEnv`.
@@ -107,7 +160,8 @@ class RayEnv(LiveStepper):
         # Ray's connection does not survive a fork.
         self._one_caller.bind_to_process()
         self._closed, self._knows_resets = False, False
-        self.row_timeout = timeout
+        # As an actor may take for its first rows: those within it have limits of their own.
+        self._timeout, self.row_timeout = timeout, row_limit(timeout, first=True)
         self.pages, self.runs = Pages(), set[RayRun]()
         self._plan_env = GymEnv(make, **settings)
         self.frameskip, self.autoreset = self._plan_env.frameskip, self._plan_env.autoreset
@@ -130,6 +184,7 @@ class RayEnv(LiveStepper):
         make, rows = arguments["make"], arguments["rows"]
         for key in ("make", "n_workers", "address", "workers_per_actor", "timeout", "rows"):
             del arguments[key]
+        arguments["binding"] = self.plan_env.binding
         if connection.started:
             sizes = [n_workers or default_n_workers()]
             if workers_per_actor is not None:
@@ -144,9 +199,7 @@ class RayEnv(LiveStepper):
         def start(count: int) -> ActorStart:
             return ActorStart(
                 Driver.of_this_process(),
-                cloudpickle.dumps(
-                    functools.partial(rows, make, count, self.row_timeout, arguments)
-                ),
+                cloudpickle.dumps(functools.partial(rows, make, count, self._timeout, arguments)),
                 here,
                 pickle.dumps(probe),
             )

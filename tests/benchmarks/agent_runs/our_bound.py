@@ -47,7 +47,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         clock = StopClock()
         reach = _Reach(clock, request)
-        with Runner(config, folder, callbacks=[reach]) as runner:
+        with Runner(config, folder, callbacks=[reach], show=False) as runner:
             runner.run()
     found = {"evaluations": reach.evaluations, "versions": versions()}
     write_json(Path(request["out"]), found)

@@ -31,7 +31,7 @@ def main() -> None:
     # A run of another length, as with `--quick`, is not gone on with.
     folder = out.with_suffix(f".{config.rounds}-rounds")
     began = time.perf_counter()
-    with Runner(config, folder, resume=True) as runner:
+    with Runner(config, folder, resume=True, show=False) as runner:
         runner.run()
         seconds, steps = time.perf_counter() - began, runner.steps
     curve = curve_of(folder, steps)

@@ -132,8 +132,11 @@ def _speed(rows: Rows) -> Iterator[str]:
         return
     yield "### How fast"
     yield ""
-    yield "Steps per second from the making of the envs to the end of the training, median of the"
-    yield "runs, which took turns; in brackets the least and the greatest. Peers have no monitor"
+    yield "Steps per second of whole trainings, from the making of the envs to the end, median of"
+    yield "the runs, which took turns; in brackets the least and the greatest. So the seconds in"
+    yield "which envs are made and compiled code is loaded count, which are most of a short"
+    yield "training of PPO; [Where the time of training goes](#where-the-time-of-training-goes) has"
+    yield "rates from the middle of a run on. Peers have no monitor"
     yield "here, and no callback. SBX is Stable-Baselines3 in JAX; its time begins when it has"
     yield "compiled, after a round that is not counted. That of Sample Factory begins with its"
     yield "first update, when its processes are there: two workers, one that infers for both, and a"

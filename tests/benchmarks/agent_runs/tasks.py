@@ -86,6 +86,8 @@ _PAPER_CATCH = {
     **_RAINBOW_CATCH,
     "algorithm": {**_RAINBOW_CATCH["algorithm"], "epsilon": 1.5e-4},
 }
+#: What explores are random actions alone: of as few updates, noise undoes much.
+_QUIET_CATCH = {**_RAINBOW_CATCH, "agent": {**_RAINBOW_CATCH["agent"], "noisy": False}}
 _T_MAZE = {"env": {"id": "plangym_ext/TMaze-v0", "kwargs": {"n": 20}, "max_steps": 200}}
 
 
@@ -192,6 +194,7 @@ def _catch_from_replay() -> Iterator[tuple[str, Task]]:
     for name, changed in (
         ("dqn Catch", _CATCH),
         ("rainbow Catch", _RAINBOW_CATCH),
+        ("rainbow Catch, without noise", _QUIET_CATCH),
         ("rainbow Catch, the paper's epsilon", _PAPER_CATCH),
     ):
         yield name, Task("dqn_cartpole", 40_000, changed, **rest)

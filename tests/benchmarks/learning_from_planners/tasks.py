@@ -38,10 +38,10 @@ _APART = {
 _FADES = {"start": 1.0, "end": 0.0, "over": 256}
 
 
-def _taught(teacher: dict[str, Any], moves: int = 32, **algorithm: Any) -> dict[str, Any]:
+def _taught(planner: dict[str, Any], moves: int = 32, **algorithm: Any) -> dict[str, Any]:
     """Have a planner teach."""
     settings = {"name": "expert", "learning_starts": 128, "teacher_share": _FADES, **algorithm}
-    return {"algorithm": settings, "teacher": teacher, "moves": moves}
+    return {"algorithm": settings, "planner": planner, "moves": moves}
 
 
 def _ppo(moves: int = 32, **algorithm: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from plangym_ext.learn.distributions.torch_noise import TorchNoise
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.training.parts import Parts
+from plangym_ext.run.training.samplers import make_sampler
 
 
 class Reference:
@@ -36,7 +37,7 @@ class Reference:
         #: What each learner draws by, as it is after its networks were made.
         drawn = [one.algorithm(copy.deepcopy(network)) for one in parts]
         self._streams = [one._random for one in drawn]
-        self.agent = parts[0].asked(network)
+        self.agent = parts[0].agent(network)
         self.algorithm: Any = Parts(_larger(config, envs=False)).algorithm(network)
         self.on_policy = isinstance(self.algorithm, PPO)
         if self.on_policy:
@@ -44,7 +45,8 @@ class Reference:
         else:
             rows = drawn[0].config.batch_size
             self.algorithm.replay = _Replays([one.replay for one in drawn], rows)
-        self.samplers = [self._stack.enter_context(one.agent_sampler(self.agent)) for one in parts]
+        made = [make_sampler(one, env, network, self.agent) for one in parts]
+        self.samplers = [self._stack.enter_context(one) for one in made]
 
     def run(self) -> None:
         """Play and learn as many rounds as the run has."""

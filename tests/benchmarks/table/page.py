@@ -9,14 +9,10 @@ from typing import Any
 from table.contestants import CONTESTANTS, Contestant
 from table.tasks import TASKS, WARM_UP
 
-_SUMMARY = """# Benchmarks
+_SUMMARY = """## Batches beside others
 
-Everything on this page was measured by a program of `tests/benchmarks`, which you can run, on
-two processors. First env steps per second of whole batches, ours beside others; then
-[vector envs](#vector-envs), [what a batch costs](#what-a-batch-costs),
-[planners at equal budget](#quality-at-equal-budget), [searches](#the-tree),
-[samplers](#samplers) and [training](#training-agents). What is compared, and how far the figures
-are to be trusted, stands [after the tables](#what-is-compared).
+Steps per second of whole batches; what is compared, and how far the figures are to be trusted,
+stands [after the tables](#what-is-compared).
 
 ![Steps per second of ours over those of others, with 64 rows](_static/ratios.svg)
 

@@ -1,10 +1,56 @@
-"""Parts of one page that different programs write."""
+"""Parts of pages that different programs write."""
 
 from __future__ import annotations
 
+import datetime
+import subprocess
 from pathlib import Path
 
-from plangym_ext.core.whole_file import replacing
+from plangym_ext.core.files.whole_file import replacing
+
+#: Where the parts of `docs/benchmarks.md` are, which has the ratios of all of them alone.
+PAGES = {
+    "stepping": (
+        "speed",
+        "native vector envs",
+        "vector envs",
+        "step_batch",
+        "sampling",
+        "cores",
+        "first plans",
+    ),
+    "planning": (
+        "quality",
+        "atari games",
+        "control",
+        "search",
+        "evaluator",
+        "regret",
+        "boxoban",
+        "explore",
+    ),
+    "learning": (
+        "training",
+        "shares",
+        "time_to_return",
+        "updates from replay",
+        "learning",
+        "planned agents",
+        "paired",
+        "starts",
+        "audit",
+        "forked",
+        "resume",
+    ),
+}
+
+
+def page_of(page: Path, name: str) -> Path:
+    """Return the page that a part is on; another page than that of benchmarks has all itself."""
+    if page.name != "benchmarks.md":
+        return page
+    (subject,) = (subject for subject, names in PAGES.items() if name in names)
+    return page.with_name(f"benchmarks_{subject}.md")
 
 
 def _marks(name: str) -> tuple[str, str]:
@@ -14,11 +60,17 @@ def _marks(name: str) -> tuple[str, str]:
 def write_section(page: Path, name: str, text: str) -> None:
     """Put `text` in the place of a part of a page, or at its end; the rest stays.
 
+    A part with a heading says below it what code was measured.
+
     Args:
         page: need not be there.
         name: of the part.
         text: Markdown.
     """
+    page = page_of(page, name)
+    heading, line, rest = text.strip().partition("\n")
+    if heading.startswith("## "):
+        text = f"{heading}\n\n{_measured()}{line}{rest}"
     begin, end = _marks(name)
     old = page.read_text() if page.exists() else ""
     before, found, rest = old.partition(begin)
@@ -31,6 +83,24 @@ def write_section(page: Path, name: str, text: str) -> None:
         file.write(f"{before}{begin}{text.strip()}\n{end}{after}")
 
 
+def _measured() -> str:
+    """Return the line that says which code was measured, and when."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=8", "--exclude", "*"]
+    done = subprocess.run(
+        command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+    )
+    commit = done.stdout.strip() or "unknown"
+    return f"Newest figures: commit `{commit}`, {datetime.datetime.now(datetime.UTC).date()}."
+
+
+def section_text(page: Path, name: str) -> str:
+    """Return a part of a page; empty if it is not there."""
+    page = page_of(page, name)
+    begin, end = _marks(name)
+    _, _, rest = (page.read_text() if page.exists() else "").partition(begin)
+    return rest.partition(end)[0]
+
+
 def section_rows(page: Path, name: str) -> dict[str, str]:
     """Return the rows of the table in a part of a page, by the name in their first cell.
 
@@ -38,7 +108,5 @@ def section_rows(page: Path, name: str) -> dict[str, str]:
         page: need not be there.
         name: of the part.
     """
-    begin, end = _marks(name)
-    _, _, rest = (page.read_text() if page.exists() else "").partition(begin)
-    lines = rest.partition(end)[0].splitlines()
+    lines = section_text(page, name).splitlines()
     return {line.split("`")[1]: line for line in lines if line.startswith("| `")}

@@ -9,6 +9,8 @@ from plangym_ext.envs.atari import AtariPart
 from plangym_ext.envs.atari.lead import RESET, Lead
 from plangym_ext.envs.atari.random_numbers import ConsoleRandom, Twister, seeded_text, twister_of
 from plangym_ext.envs.atari.state import StateLayout, generator_text, with_generator
+from plangym_ext.errors import DamagedState
+from plangym_ext.states.randomness.rng import RNG_BYTES
 
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 slow = pytest.mark.slow
@@ -264,3 +266,77 @@ def test_objects_that_a_game_leaves_where_they_are():
         for action, memory, screen in played[t : t + 2]:
             assert env.step(action)[0].tobytes() == memory
             assert env.ale.getScreen().tobytes() == screen
+
+
+# Forged states ------------------------------------------------------------------------
+
+
+def test_a_core_that_draws_beyond_the_screen_or_lacks_a_chip_is_refused():
+    env, _ = make("pong")
+    env.reset(seed=0)
+    layout, core = env.ale._layout, env.ale._look()
+    layout.check(core)
+    for _ in range(20):
+        env.step(env.action_space.sample())
+        layout.check(env.ale._look())
+    video = core.index(b"\x03\0\0\0TIA") + 7
+    flag = video + 4 * 19
+    changes = [
+        (video + 8, (2**31 - 1).to_bytes(4, "little")),  # where drawing stops
+        (video + 12, (0).to_bytes(4, "little")),  # how far it is
+        (video + 4 * 41, (160).to_bytes(4, "little")),  # the column of a player
+        (video + 4 * 45, (-1).to_bytes(4, "little", signed=True)),
+        (flag, b"\0\0\0\0"),
+        (flag, bytes([core[flag] ^ 0x20])),
+        (video - 1, b"B"),
+        (78, b"\1"),  # a text of the console's generator
+        (24, b"\1"),
+        (64, b"\xff\xff\xff\xff"),
+    ]
+    for at, data in changes:
+        with pytest.raises(DamagedState, match="the chips of this game"):
+            layout.check(core[:at] + data + core[at + len(data) :])
+    for other in (core[:-1], core + b"\0", b""):
+        with pytest.raises(DamagedState, match="the chips of this game"):
+            layout.check(other)
+    other = bytes(x ^ y for x, y in zip(core[flag : flag + 4], b"\x60\x40\x60\x40", strict=True))
+    layout.check(core[:flag] + other + core[flag + 4 :])
+
+
+@pytest.mark.parametrize(
+    ("game", "kind", "wrong"),
+    [
+        ("pong", b"2K", []),
+        ("asteroids", b"F8", [(0, 2)]),
+        ("double_dunk", b"F6", [(0, 4)]),
+        ("darkchambers", b"F6SC", [(0, 4), (1, 129)]),
+        ("elevator_action", b"F8SC", [(0, 2), (1, 2**31)]),
+        ("montezuma_revenge", b"E0", [(0, 5), (1, 8), (4, 8)]),
+        ("pitfall2", b"DPC", [(0, 2), (1, 9), (10, 7), (19, 9), (20, 2048), (28, 9), (37, 4)]),
+    ],
+)
+def test_lists_and_places_beyond_the_memory_of_a_chip_are_refused(game, kind, wrong):
+    env, _ = make(game)
+    env.reset(seed=0)
+    layout, core = env.ale._layout, env.ale._look()
+    for _ in range(50):
+        env.step(env.action_space.sample())
+        layout.check(env.ale._look())
+    memory, cartridge = core.index(b"M6532") + 5, core.index(b"Cartridge" + kind) + 9 + len(kind)
+    for at, value in [(memory, 129), *((cartridge + 4 * k, value) for k, value in wrong)]:
+        with pytest.raises(DamagedState, match="the chips of this game"):
+            layout.check(core[:at] + value.to_bytes(4, "little") + core[at + 4 :])
+
+
+def test_a_generator_beyond_its_words_and_one_of_billions_of_draws_are_refused():
+    env, part = make("pong", repeat_action_probability=0.25)
+    env.reset(seed=0)
+    state = save(part)
+    position = RNG_BYTES + 624 * 4
+    assert int.from_bytes(state[position : position + 4], "little") <= 624
+    for at, data in ((position, b"\x71\2\0\0"), (position + 4, b"\xff" * 8)):
+        forged = bytearray(state)
+        forged[at : at + len(data)] = data
+        with pytest.raises(DamagedState, match=r"a generator must|generator was drawn from"):
+            part.restore(memoryview(forged), 0)
+    part.restore(memoryview(state), 0)

@@ -12,7 +12,8 @@ from same_results import assert_same
 import plangym_ext
 from plangym_ext.errors import ForeignState
 from plangym_ext.registry import find_spec, make_gym
-from plangym_ext.states.trials.round_trip import Subject, check_round_trip
+from plangym_ext.states.trials.round_trip import Plan, check_round_trip
+from plangym_ext.states.trials.subject import Subject
 
 gym.register_envs(ale_py)
 pytest.importorskip("cv2")
@@ -45,8 +46,7 @@ def test_preprocessed_frames_are_exact(options):
         outcome = check_round_trip(
             Subject(env.gym_env, env.codec),
             [("a second instance", Subject(other.gym_env, other.codec))],
-            save_points=(0, 1, 17, 60, 61, 62),
-            num_steps=60,
+            Plan(60.0, 122, least=122, seed=0),
         )
     assert outcome.exact, outcome.difference
 
@@ -123,8 +123,7 @@ def test_screens_are_part_of_the_state(options):
         outcome = check_round_trip(
             Subject(env.gym_env, env.codec),
             [("a second instance", Subject(other.gym_env, other.codec))],
-            save_points=(0, 1, 17, 60),
-            num_steps=60,
+            Plan(60.0, 120, least=120, seed=0),
         )
     assert outcome.exact, outcome.difference
 

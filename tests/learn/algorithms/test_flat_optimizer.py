@@ -10,11 +10,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from plangym_ext.errors import ForeignNetwork  # noqa: E402
 from plangym_ext.learn import A2CConfig  # noqa: E402
 from plangym_ext.learn.algorithms import flat_optimizer as module  # noqa: E402
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer  # noqa: E402
+from plangym_ext.learn.algorithms.torch_steps import optimizer_of  # noqa: E402
 from plangym_ext.learn.compiled import optimizers  # noqa: E402
-from plangym_ext.learn.trainers.optimizers import make_optimizer  # noqa: E402
 
 
 def network():
@@ -29,6 +30,16 @@ def loss_of(net, step):
 
 def numbers(net):
     return torch.cat([p.detach().flatten() for p in net.parameters()])
+
+
+def make_optimizer(net, config):
+    """Return torch's optimiser, in which biases do not decay."""
+    weights, biases = ([p for p in net.parameters() if p.ndim == n] for n in (2, 1))
+    groups = [
+        {"params": weights, "weight_decay": config.l2},
+        {"params": biases, "weight_decay": 0.0},
+    ]
+    return optimizer_of(groups, config)
 
 
 @pytest.mark.parametrize("l2", [0.0, 0.1])
@@ -159,3 +170,9 @@ def test_of_critics_side_by_side_weights_alone_decay(layer_norm):
     for name, now in critics.state_dict().items():
         if before[name].abs().sum() > 0:
             assert torch.equal(now, before[name]) is not name.startswith("weights"), name
+
+
+def test_weights_without_a_size_yet_are_refused_by_name():
+    network = torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.Linear(4, 2))
+    with pytest.raises(ForeignNetwork, match=r"the parameter 0.weight of Sequential has no size"):
+        flat_optimizer(network, A2CConfig())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from sampling_envs import (
@@ -214,7 +215,12 @@ def test_the_discounted_return_is_of_the_rewards_of_one_episode():
     for k in range(len(episodes["step"])):
         end, row, length = (episodes[name][k] for name in ("step", "row", "length"))
         rewards = reward[end - length + 1 : end + 1, row].astype(float)
-        assert episodes["discounted_return"][k] == rewards @ 0.5 ** np.arange(length)
+        # The env gives tenths, which the tree has in single precision.
+        rewards = np.round(rewards, 1)
+        found = 0.0
+        for power, earned in enumerate(rewards.tolist()):
+            found += 0.5**power * earned
+        assert episodes["discounted_return"][k] == found
 
 
 def test_nested_observations_and_actions_are_written_leaf_by_leaf():
@@ -310,3 +316,39 @@ def test_episodes_are_counted_by_hand():
         # 1 + 2 and 4 + 8; discounted 1 + 2 / 2 and 4 + 8 / 2; row 1 goes on after two steps.
         assert out[:2].tolist() == [[1, 0, 3, 2, 2, 1], [3, 0, 12, 2, 8, 1]]
         assert sums.T.tolist() == [[0, 0, 0, 1], [10, 2, 7.5, 0.25]]
+
+
+class Odd(gym.Env):
+    """Earns what no float32 is, in episodes of three steps."""
+
+    observation_space = gym.spaces.Box(0, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+    earns = 16777217.0, 0.1, -0.3
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.zeros(1, np.float32), self.earns[self.t - 1], self.t == 3, False, {}
+
+
+@pytest.mark.parametrize("on_end", ENDS)
+@pytest.mark.parametrize("random_steps", [0, 2])
+def test_returns_are_sums_of_the_rewards_that_envs_give(on_end, random_steps):
+    options = {"discount": 0.5, "on_end": on_end, "random_steps": random_steps}
+    venv = make_vec(Odd, 2, autoreset_mode="same_step")
+    with SerialSampler(venv, RandomAgent(Odd.action_space), 9, **options) as sampler:
+        found = sampler.collect()
+        first, second, third = Odd.earns
+        assert set(found.episodes["return"]) == {first + second + third}
+        discounted = first + 0.5 * second + 0.25 * third
+        assert set(found.episodes["discounted_return"]) == {discounted}
+        # Learners have them in single precision.
+        reward = found.data["reward"].to_ndarray()
+        assert reward.dtype == np.float32
+        assert set(reward[found.data["valid"].to_ndarray()].ravel()) <= {
+            np.float32(one) for one in Odd.earns
+        }

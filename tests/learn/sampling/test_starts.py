@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from sampling_envs import Games, Oracle, Tally, assert_same, copied, oracle_rows, oracle_venv
 
-from plangym_ext import StateSet, make_vec
+from plangym_ext import StateSet, make, make_vec
 from plangym_ext.errors import ForeignCheckpoint, ForeignState, InvalidOption, WrongKind
 from plangym_ext.learn import (
+    Acted,
     AlternatingSampler,
     BackwardStarts,
     RandomAgent,
@@ -17,6 +18,7 @@ from plangym_ext.learn import (
     UnsureStarts,
     WorkerSampler,
 )
+from plangym_ext.planners import demonstrated_states
 
 
 def oracle_states(env=Oracle, count=4):
@@ -225,6 +227,7 @@ def test_a_fragment_that_failed_changes_nothing():
 
 def table(start, returns, discounted=None):
     found = {"start": np.array(start), "return": np.array(returns, float)}
+    found["terminated"] = np.ones(len(start), bool)
     return found | {"discounted_return": np.array(returns if discounted is None else discounted)}
 
 
@@ -257,6 +260,65 @@ def test_states_are_drawn_by_the_rank_of_the_critics_error():
     np.testing.assert_allclose(found.weights(), [1 / 2 / total, 1 / 3 / total, 1 / total])
     even = UnsureStarts(states, lambda obs: obs[:, 0], spread=1.0)
     np.testing.assert_allclose(even.weights(), [1 / 3] * 3)
+
+
+def test_what_follows_an_episode_that_was_cut_is_what_the_critic_says():
+    states = StateSet(np.zeros((3, 1), np.uint8), np.array([[1.0], [2.0], [3.0]]))
+    starts = UnsureStarts(states, lambda obs: obs[:, 0], sharpness=1.0, spread=0.0)
+    cut = {
+        "terminated": np.array([True, False, False, False]),
+        "last_obs": np.array([[9.0], [10.0], [9.0], [4.0]]),
+        "last_discount": np.array([0.9, 0.5, 0.9, 0.25]),
+    }
+    # Of what terminated 5 - 1; of what was cut 2 + 0.5 * 10 - 2 and 2 + 0.25 * 4 - 3.
+    found = starts.after(table([0, 1, -1, 2], [0.0] * 4, [5.0, 2.0, 7.0, 2.0]) | cut)
+    assert found.errors.tolist() == [4.0, 5.0, 0.0]
+
+
+def four_steps(rows):
+    """CartPole, whose steps earn 1, cut after four of them."""
+    options = {"autoreset_mode": "same_step", "max_episode_steps": 4}
+    return make_vec("CartPole-v1", len(rows), backend="kernel", **options)
+
+
+@pytest.mark.parametrize("kind", ["serial", "workers"])
+def test_a_critic_that_is_right_is_unsure_of_nothing(kind):
+    with four_steps(range(2)) as venv:
+        shown, _ = venv.reset(seed=0)
+        states = StateSet(venv.get_states(), shown.copy())
+        agent = RandomAgent(venv.single_action_space)
+    # A reward of 1 for ever is worth 1 / (1 - 0.9), wherever the env cuts it.
+    starts = UnsureStarts(states, lambda obs: np.full(len(obs), 10.0))
+    options = {"starts": starts, "discount": 0.9}
+    if kind == "workers":
+        sampler = WorkerSampler(four_steps, agent, 24, 2, n_workers=1, **options)
+    else:
+        sampler = SerialSampler(four_steps(range(2)), agent, 24, **options)
+    with sampler:
+        sampler.collect()
+        np.testing.assert_allclose(sampler.starts.errors, 0.0, atol=1e-9)
+
+
+def test_a_player_that_repeats_the_demonstration_succeeds_always():
+    # Rewards that are no numbers of float32, added in another order.
+    class Fixed(RandomAgent):
+        """A function of the observation alone."""
+
+        def step(self, inputs, carry):
+            action = 2.0 * np.sin(37.0 * np.asarray(inputs.obs).sum(1, keepdims=True))
+            return Acted(action.astype(np.float32), {}, carry)
+
+    def venv(count):
+        return make_vec("Pendulum-v1", count, autoreset_mode="same_step", max_episode_steps=30)
+
+    with make("Pendulum-v1", max_episode_steps=30) as env:
+        agent = Fixed(env.action_space)
+        states = demonstrated_states(env, agent, seed=0, max_steps=30)
+    starts = BackwardStarts(states, window=4, step=4, episodes=5, success=1.0)
+    with SerialSampler(venv(4), agent, 32, starts=starts) as sampler:
+        for _ in range(30):
+            sampler.collect()
+        assert sampler.starts.place == 0
 
 
 def test_shares_are_kept():

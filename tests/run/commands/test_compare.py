@@ -11,7 +11,7 @@ from plangym_ext.run.bootstrap import mean_interval
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import compare
 from plangym_ext.run.folder_lock import FolderLock
-from plangym_ext.run.planner_options import planner_from
+from plangym_ext.run.named_player import NamedPlayer
 
 
 def test_the_interval_of_a_mean_by_hand():
@@ -27,15 +27,16 @@ def test_the_interval_of_a_mean_by_hand():
 
 
 def test_planners_are_made_of_names_and_options():
-    planner = planner_from("mcts:selection=uct,c-puct=0.5,rollout_depth=none,keep-tree=true")
+    text = "mcts:selection=uct,c-puct=0.5,rollout_depth=none,keep-tree=true"
+    planner = NamedPlayer(text, "--planners").made_for(None)
     assert (planner.selection, planner.c_puct, planner.keep_tree) == ("uct", 0.5, True)
     assert planner.rollout_depth == 8
-    with pytest.raises(ValueError, match=r"mcts: option must be .* 'c_pct'; did you mean 'c_puct'"):
-        planner_from("mcts:c-pct=1")
+    with pytest.raises(ValueError, match=r"mcts: option must be .* 'c_pct'.*did you mean 'c_puct'"):
+        NamedPlayer("mcts:c-pct=1", "--planners")
     with pytest.raises(ValueError, match=r"keep_tree must be true or false; got 'yes'"):
-        planner_from("mcts:keep-tree=yes")
+        NamedPlayer("mcts:keep-tree=yes", "--planners")
     with pytest.raises(ValueError, match=r"mcts: wave_size: expected an int; got 'x'"):
-        planner_from("mcts:wave-size=x")
+        NamedPlayer("mcts:wave-size=x", "--planners")
 
 
 def test_two_commands_do_not_share_a_folder(tmp_path, capsys):
@@ -68,6 +69,11 @@ def test_planners_are_compared_and_finished_episodes_kept(tmp_path, capsys, monk
         assert (row["mean"], row["low"], row["high"]) == (8.0, 8.0, 8.0)
         assert 40 < row["model_steps_per_move"] <= 60
     assert "95 % interval" in capsys.readouterr().out
+    # A single episode says nothing of how far others lie.
+    assert main([*arguments[:-1], str(tmp_path / "one"), "--seeds", "1"]) == 0
+    (first, _) = json.loads((tmp_path / "one" / "compare.json").read_text())["summary"]
+    assert (first["mean"], first["low"], first["high"]) == (8.0, None, None)
+    capsys.readouterr()
     # Nothing is lost to another budget in the same folder, and nothing is played for it.
     assert main([*arguments, "--seeds", "2", "--model-steps", "70"]) == 2
     error = capsys.readouterr().err

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from plangym_ext import StateSet, make
-from plangym_ext.core import whole_file
+from plangym_ext.core.files import whole_file
 from plangym_ext.explore import GoExplore
 from plangym_ext.run import termination
 from plangym_ext.run.cli import main

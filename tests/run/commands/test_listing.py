@@ -7,7 +7,7 @@ import pytest
 from plangym_ext.planners import PLANNERS
 from plangym_ext.run.cli import main
 from plangym_ext.run.settings.presets import PRESETS
-from plangym_ext.run.settings.sections import AGENTS, ALGORITHMS, TRAINERS
+from plangym_ext.run.settings.sections import AGENTS, ALGORITHMS
 
 
 def listed(capsys, *arguments: str) -> dict[str, str]:
@@ -22,7 +22,6 @@ def listed(capsys, *arguments: str) -> dict[str, str]:
         ("planners", PLANNERS),
         ("algorithms", ALGORITHMS),
         ("agents", AGENTS),
-        ("trainers", TRAINERS),
         ("presets", PRESETS),
     ],
 )

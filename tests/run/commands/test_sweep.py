@@ -138,6 +138,30 @@ def test_no_run_is_outside_of_the_folder_of_its_sweep():
     assert names == ["__/seed-0", "_/seed-0", "a_.._b/seed-0"]
 
 
+@pytest.mark.parametrize(
+    ("values", "seeds", "sample"),
+    [
+        ({"seed": "1,2"}, 2, None),
+        ({"algorithm.learning_rate": "1e-3,0.001"}, 1, None),
+        ({"algorithm.learning_rate": "1e-3,0.001"}, 1, 2),
+        ({"agent.hidden": "64;[64]"}, 1, None),
+    ],
+    ids=["seeds", "numbers", "drawn", "lists"],
+)
+def test_the_same_run_is_not_counted_twice(values, seeds, sample):
+    with pytest.raises(InvalidOption, match="have the same settings, seed included"):
+        jobs_of(Sweep([PRESET], values, seeds=seeds, sample=sample))
+
+
+def test_a_single_run_has_no_interval(tmp_path):
+    (job,) = jobs_of(Sweep([PRESET], {}))
+    with Logger(tmp_path / job.name, show=False, tensorboard=False) as logger:
+        logger.log(1, {"eval/return": 3.0})
+    write_outcome(tmp_path / job.name, 0, 1.0)
+    (row,) = scores(tmp_path, [job])
+    assert (row.mean, row.low, row.high) == (3.0, None, None)
+
+
 def test_a_file_says_what_the_command_line_says(tmp_path, capsys):
     path = tmp_path / "sweep.toml"
     path.write_text(
@@ -280,6 +304,24 @@ def test_a_second_interrupt_stops_the_runs_at_once(tmp_path, pretended):
     assert not queue.saved
 
 
+def test_an_interrupt_while_a_run_starts_waits_for_that_run_too(tmp_path, pretended):
+    queue = JobQueue(tmp_path, pretended("waits", "later"), processes=1)
+    start = queue._where.start
+
+    def interrupted_start(folder, slot):
+        process = start(folder, slot)
+        while not (folder / "up").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    queue._where.start = interrupted_start
+    with pytest.raises(KeyboardInterrupt):
+        queue.run(ignored, ignored)
+    assert [one.job.variant for one in queue.running] == ["waits"]
+    assert (tmp_path / "waits" / "seed-0" / "saved").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_interrupted_sweep_tells_what_its_runs_have_saved(begun, tmp_path):
@@ -321,14 +363,14 @@ def test_scores_are_of_the_runs_that_are_done(tmp_path):
     jobs = jobs_of(Sweep([PRESET], {}, [[{"name": "low"}, {"name": "high"}]], seeds=2))
     for number, job in enumerate(jobs):
         with Logger(tmp_path / job.name, show=False, tensorboard=False) as logger:
-            logger.log(10, {"return": 1.0})
-            assert share_done(job, tmp_path) == 10 / job.steps
-            logger.log(20, {"return": float(number)})
+            logger.log(10, {"round": 1, "return": 1.0})
+            assert share_done(job, tmp_path) == 1 / job.rounds
+            logger.log(20, {"round": 2, "return": float(number)})
             if number == 3:
-                logger.log(job.steps, {"eval/return": 30.0})
-                logger.log(2 * job.steps, {"return": 5.0, "recent/return": 7.0})
+                logger.log(1000, {"round": job.rounds, "eval/return": 30.0})
+                logger.log(2000, {"round": job.rounds, "return": 5.0, "recent/return": 7.0})
             elif number == 2:
-                logger.log(job.steps, {"return": 5.0, "recent/return": 2.5})
+                logger.log(1000, {"round": job.rounds, "return": 5.0, "recent/return": 2.5})
         write_outcome(tmp_path / job.name, 0, 1.0)
     assert [final_return(tmp_path / job.name) for job in jobs] == [0, 1, 2.5, 30]
     assert share_done(jobs[3], tmp_path) == 1

@@ -10,12 +10,21 @@ import subprocess
 import sys
 import time
 
+import gymnasium as gym
 import pytest
+from pickled_env import PickledEnv
 
 from plangym_ext.run.cli import main
 from plangym_ext.run.training.checkpoints import read_checkpoint
+from plangym_ext.states import trust
 
 pytestmark = pytest.mark.slow
+
+
+def register(name, entry_point):
+    gym.register(name, entry_point, max_episode_steps=20)
+    return name
+
 
 SMALL = ["--rounds", "2", "--collector.num_envs=4", "--evaluation.every=0", "--quiet"]
 
@@ -51,6 +60,29 @@ def test_resuming_is_no_answer_where_there_is_no_run(resume, tmp_path, capsys):
     assert said == (
         f"plangym-ext train: {tmp_path} holds a sweep. Name another folder with --out.\n"
     )
+
+
+def test_a_runs_own_folder_does_not_vouch_for_its_pickles(tmp_path, capsys):
+    """Only who types `--trust` does: not the settings, and not what the env is given."""
+    env_id = f"pickled_env:{register('Held-v0', PickledEnv)}"
+    out, small = tmp_path / "run", [*SMALL[2:], "--evaluation.every=0", "--collector.moves=4"]
+    words = ["train", "ppo_cartpole", "--env.id", env_id, "--rounds=1", "--checkpoint_every=1"]
+    assert main([*words, *small, "--out", str(out)]) == 0
+    held, resumed = trust._key, ["train", "--resume", "--out", str(out), "--rounds=2", "--quiet"]
+    try:
+        trust.join_session(bytes(32))  # another session opens none of this one's pickles
+        assert main(resumed) == 2
+        assert "To resume a run of your own, type --trust." in capsys.readouterr().err
+        config = json.loads((out / "config.json").read_text())
+        for changed in ({"trust": True}, {"kwargs": {"trust": True}}):
+            settings = {**config, "env": {**config["env"], **changed}}
+            (out / "config.json").write_text(json.dumps(settings))
+            assert main(resumed) == 2
+            assert "trust is no setting" in capsys.readouterr().err
+        (out / "config.json").write_text(json.dumps(config))
+        assert main([*resumed, "--trust"]) == 0
+    finally:
+        trust.join_session(held)
 
 
 def test_an_interrupt_ends_the_round_saves_and_says_how_to_go_on(tmp_path):
@@ -94,17 +126,17 @@ def test_eval_writes_a_video(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["cartpol"], "did you mean 'cartpole'"),
-        (["cartpole", "--trainer.learning_rat", "3"], "did you mean '--trainer.learning_rate'"),
+        (["cartpole", "--algorithm.learning_rat", "3"], "did you mean '--algorithm.learning_rate'"),
         (["cartpole", "--device", "gpu"], "device must be one that torch has here"),
-        (["cartpole", "--lr", "3"], "did you mean '--trainer.learning_rate'"),
-        (["cartpole", "--trainer.lr", "3"], "did you mean '--trainer.learning_rate'"),
-        (["cartpole", "--learning-rate", "3"], "did you mean '--trainer.learning_rate'"),
-        (["cartpole", "--trainer.learning_rate", "x"], "trainer.learning_rate must be a float"),
+        (["cartpole", "--lr", "3"], "did you mean '--algorithm.learning_rate'"),
+        (["cartpole", "--algorithm.lr", "3"], "did you mean '--algorithm.learning_rate'"),
+        (["cartpole", "--learning-rate", "3"], "did you mean '--algorithm.learning_rate'"),
+        (["cartpole", "--algorithm.learning_rate", "x"], "algorithm.learning_rate must be a float"),
         (["cartpole", "--planner.name", "mtcs"], "did you mean 'mcts'"),
         (["cartpole", "--config", "none.toml"], "none.toml cannot be read"),
         ([], "name a preset"),
         (["--seed", "3"], "name a preset"),
-        (["--trainer.learning_rate", "3", "cartpole"], "name a preset"),
+        (["--algorithm.learning_rate", "3", "cartpole"], "name a preset"),
     ],
 )
 def test_mistakes_are_one_line_and_write_nothing(arguments, message, tmp_path, capsys, monkeypatch):
@@ -124,7 +156,7 @@ def test_help_lists_settings_with_their_defaults(capsys):
     with pytest.raises(SystemExit):
         main(["train", "cartpole", "--help"])
     out = " ".join(capsys.readouterr().out.split())
-    assert "--trainer.learning_rate X" in out
+    assert "--algorithm.learning_rate X" in out
     said = 'games that are played side by side; of "solutions" the games of a round. (default: 32)'
     assert said in out
     with pytest.raises(SystemExit):

@@ -94,6 +94,15 @@ def test_ranks_are_compared_and_equal_values_share_theirs():
     assert np.isnan(rank_correlation([1, 2], [3, 3]))
 
 
+@pytest.mark.parametrize("said", [[50, 50, 50.02], [50, 50, 50], [-1e6, 3, 2e6], [0, 1e-5, 0]])
+def test_what_is_written_at_a_scale_tells_its_lines_apart(said):
+    found = audit(said, [[one] for one in said])
+    text = audit_page(found, "t", [], [], {})
+    written = re.findall(r'text-anchor="middle">([^<]*)<', text)
+    assert len(set(map(float, written))) == 5
+    assert max(map(len, written)) <= 9
+
+
 def test_the_page_shows_every_state_and_loads_nothing():
     frame = np.zeros((8, 8, 3), np.uint8)
     found = audit([1, 2, 5], [[1, 3], [2, 2], [2, 4]])
@@ -180,7 +189,7 @@ def test_a_run_with_a_planner_has_no_critic_to_audit(tmp_path, capsys):
     out = str(tmp_path / "run")
     assert main(["train", "narrow_path", "--out", out, "--env.kwargs.n=4", *typed]) == 0
     assert main(["audit", out]) == 2
-    assert "is of a run with a planner" in capsys.readouterr().err
+    assert "that a planner plays; its network is judged by `eval`" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def run(folder, *sources):
     with Runner(compose([sources[0], SMALL, *sources[1:]]), folder) as runner:
         runner.run()
         assert runner.algorithm.updates > 0
-        return runner.algorithm, runner.evaluator
+        return runner.algorithm, runner.agent
 
 
 def inputs_of(obs):

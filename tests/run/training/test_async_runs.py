@@ -9,7 +9,6 @@ from training_runs import log, weights
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.runner import Runner
 
@@ -87,8 +86,6 @@ def test_what_cannot_be_played_and_learned_at_once_is_refused(sources, message):
         compose(sources)
 
 
-def test_planners_play_in_turn_and_agents_may_have_several_processes():
-    with pytest.raises(InvalidOption, match=r"mode must be 'sync' in a run with a planner"):
-        RunConfig(mode="async")
+def test_agents_may_have_several_processes():
     config = compose(["sac_pendulum", {"mode": "async", "collector": {"n_workers": 1}}])
     assert config.collector.n_workers == 1

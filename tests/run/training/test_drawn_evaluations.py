@@ -104,7 +104,7 @@ def test_eval_draws_and_does_not(tmp_path, capsys):
     [
         ("dqn_cartpole", "draw from a policy; 'q' chooses its actions. Leave it out"),
         ("td3_pendulum", "draw from a policy; 'deterministic_policy' chooses"),
-        ("cartpole", "evaluation.sample is of runs with an agent; a planner's options say how"),
+        ("cartpole", "draw from a policy; 'network' chooses its actions. Leave it out"),
     ],
 )
 def test_nothing_is_drawn_where_there_is_no_policy(preset, message):

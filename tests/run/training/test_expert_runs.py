@@ -29,8 +29,8 @@ CASES = {
 
 
 def config(case, rounds, **algorithm):
-    preset, teacher = CASES[case]
-    changed = {"algorithm": {**LEARNS, **algorithm}, "teacher": teacher, "rounds": rounds}
+    preset, planner = CASES[case]
+    changed = {"algorithm": {**LEARNS, **algorithm}, "planner": planner, "rounds": rounds}
     return compose([preset, SMALL, changed])
 
 
@@ -55,18 +55,16 @@ def test_a_run_is_charged_for_searches_and_resumes_bit_for_bit(case, tmp_path):
     assert rows[-1]["updates"] == 6 * 3  # 24 states suffice to begin
 
 
-def test_the_teacher_is_a_section_of_its_own():
-    settings = compose(["expert_cartpole", {"teacher": {"name": "mcts", "num_simulations": 4}}])
-    assert plain(settings)["teacher"] == {"name": "mcts", "num_simulations": 4}
-    assert "teacher.num_simulations" in {setting.key for setting in listed(settings)}
+def test_the_planner_is_a_section_of_its_own():
+    settings = compose(["expert_cartpole", {"planner": {"name": "mcts", "num_simulations": 4}}])
+    assert plain(settings)["planner"] == {"name": "mcts", "num_simulations": 4}
+    assert "planner.num_simulations" in {setting.key for setting in listed(settings)}
     ppo = compose(["ppo_cartpole"])
-    assert "teacher" not in plain(ppo)
-    assert not any(setting.key.startswith("teacher") for setting in listed(ppo))
-    with pytest.raises(InvalidOption, match=r"teacher\.name must name one"):
+    assert "planner" not in plain(ppo)
+    assert not any(setting.key.startswith("planner") for setting in listed(ppo))
+    with pytest.raises(InvalidOption, match=r"planner\.name must name one"):
         compose(["ppo_cartpole", {"algorithm": {"name": "expert"}}])
     with pytest.raises(InvalidOption, match="'ppo' learns from none"):
-        compose(["ppo_cartpole", {"teacher": {"name": "mcts"}}])
-    with pytest.raises(InvalidOption, match=r"got .*planner.* and teacher"):
-        compose(["cartpole", {"teacher": {"name": "mcts"}}])
+        compose(["ppo_cartpole", {"planner": {"name": "mcts"}}])
     with pytest.raises(UnknownName, match="did you mean 'num_simulations'"):
-        compose(["expert_cartpole", {"teacher": {"name": "mcts", "num_simulation": 4}}])
+        compose(["expert_cartpole", {"planner": {"name": "mcts", "num_simulation": 4}}])

@@ -220,8 +220,6 @@ class Diverges(AgentAlgorithm):
 
 
 def test_what_does_not_learn_together_is_refused():
-    with pytest.raises(InvalidOption, match=r"learners must be 1 in a run with a planner; got 2"):
-        RunConfig(learners=2)
     with pytest.raises(InvalidOption, match=r"learners must be at least 1"):
         compose(["ppo_cartpole", {"learners": 0}])
     with pytest.raises(InvalidOption, match=r"Diverges: it does not learn in several processes"):

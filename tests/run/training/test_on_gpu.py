@@ -26,7 +26,10 @@ _SCREENS = {
     "collector": {"num_envs": 2, "moves": 12},
 }
 _SCREENS_REPLAY = {**_SCREENS, "algorithm": _REPLAY["algorithm"]}
-_PLANNED = {"collector": {"num_envs": 4, "moves": 12}, "replay": {"min_rows": 16}, "updates": 3}
+_PLANNED = {
+    "collector": {"num_envs": 4, "moves": 12},
+    "algorithm": {"learning_starts": 16, "updates_per_round": 3},
+}
 CASES: dict[str, dict[str, Any]] = {
     "ppo_cartpole": {**_LEARNED, "algorithm": {"epochs": 2, "batch_size": 16}},
     "a2c_cartpole": _LEARNED,

@@ -14,6 +14,8 @@ pytest.importorskip("ray", reason="runs on Ray")
 
 import ray
 import ray_cluster
+from contract import own_agents
+from contract.agent_contract import AgentContract, rows_of
 from sampling_envs import Tally, assert_same, copied, oracle_rows, oracle_venv
 
 from plangym_ext.errors import InvalidOption, WorkerTimeout
@@ -33,7 +35,7 @@ STEPS, ROWS = 7, 3
 PLANNED = {
     "env": {"max_steps": 10},
     "planner": {"name": "shooting", "num_simulations": 4},
-    "trainer": {"name": "histogram"},
+    "algorithm": {"name": "histogram"},
     "evaluation": {"every": 0},
     "rounds": 4,
 }
@@ -123,6 +125,22 @@ def test_actors_play_what_this_process_plays_and_weights_are_placed_once(place, 
         assert [int(one["version"]) for one in placed] == [1, 2, 3, 4]
         sampler.load_state_dict(saved)
         assert_equal(played(sampler, agent, [5]), after)
+
+
+class Followed(AgentContract):
+    """An agent of one's own, on a cluster."""
+
+    def learn(self, agent, action):
+        agent.learn(action)
+
+
+@pytest.mark.parametrize("kind", ["Held", "Closure", "Table", "HalfSaved", "Tensors"])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_agents_of_one_s_own_play_what_they_have_learned(place, kind, ahead):
+    agent = getattr(own_agents, kind)()
+    options = {"n_workers": 1, "workplace": place, "ahead": ahead}
+    with WorkerSampler(rows_of, agent, STEPS, ROWS, **options) as sampler:
+        assert Followed().follow(sampler, agent, late=int(ahead))
 
 
 class Kills(Callback):

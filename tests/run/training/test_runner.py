@@ -7,11 +7,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import gymnasium
+import numpy as np
 import pytest
+from gymnasium import spaces
 from training_runs import log, small, weights
 
-import plangym_ext
 from plangym_ext.errors import (
     DamagedCheckpoint,
     FolderTaken,
@@ -22,9 +25,15 @@ from plangym_ext.errors import (
     WrongKind,
 )
 from plangym_ext.learn import NetworkConfig, make_network
+from plangym_ext.run.cli import main
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.callbacks import Callback, StopAt
-from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
+from plangym_ext.run.training.checkpoints import (
+    Checkpoints,
+    check_same_spaces,
+    read_checkpoint,
+    spaces_of,
+)
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
@@ -57,15 +66,15 @@ def test_a_run_writes_settings_log_and_two_checkpoints(tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [48 * n for n in range(1, 7)]
     assert [("eval/return" in row) for row in rows] == [False, False, True] * 2
-    assert runner.trainer.updates == rows[-1]["updates"] > 0
+    assert runner.algorithm.updates == rows[-1]["updates"] > 0
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         {},
-        {"replay": {"kind": "prioritized"}},
-        {"trainer": {"name": "td", "target_rate": 0.5, "batch_size": 16}},
+        {"algorithm": {"replay": "prioritized"}},
+        {"algorithm": {"name": "td", "target_rate": 0.5, "batch_size": 16, "learning_starts": 16}},
         {"collector": {"n_workers": 2}},
         {"planner": {"keep_tree": True}},
     ],
@@ -92,7 +101,7 @@ def test_files_of_weights_of_a_planners_network_are_played(tmp_path):
         runner.run()
     saved = read_checkpoint(tmp_path / "weights" / "weights-00000006.pt")
     # Without the optimiser.
-    assert sorted(saved["trainer"]) == ["network", "updates"]
+    assert sorted(saved["trainer"]) == ["network", "steps", "updates"]
     returns = []
     for path in (tmp_path, tmp_path / "weights" / "weights-00000006.pt"):
         with Trained(path, player="planner") as trained:
@@ -108,7 +117,7 @@ def test_sokoban_with_balanced_replay_and_held_out_levels(tmp_path):
         {
             "env": {"max_steps": 6},
             "planner": {"num_simulations": 2},
-            "network": {"channels": [4]},
+            "agent": {"channels": [4]},
             "rounds": 4,
             "collector": {"n_workers": 0, "num_envs": 3, "moves": 6},
             # The size and the boxes are those of the levels.
@@ -132,7 +141,7 @@ def test_sokoban_with_balanced_replay_and_held_out_levels(tmp_path):
 
 
 def test_balancing_by_an_unknown_attribute_is_an_error(tmp_path):
-    config = small({"replay": {"kind": "balanced", "balance_by": "colour"}})
+    config = small({"algorithm": {"replay": "balanced", "balance_by": "colour"}})
     with Runner(config, tmp_path) as runner, pytest.raises(InvalidOption, match="'colour'"):
         runner.run()
 
@@ -284,7 +293,7 @@ def test_a_run_that_was_over_stays_so_unless_more_is_asked_for(tmp_path):
     ("changed", "message"),
     [
         ({"env": {"id": "Acrobot-v1"}}, "env.id: 'CartPole-v1' there, 'Acrobot-v1' here"),
-        ({"network": {"hidden": [8]}}, r"network.hidden: \[64, 64\] there, \[8\] here"),
+        ({"agent": {"hidden": [8]}}, r"agent.hidden: \[64, 64\] there, \[8\] here"),
         ({"seed": 1}, "seed: 0 there, 1 here"),
     ],
 )
@@ -312,7 +321,7 @@ def test_a_game_of_two_players_is_refused(tmp_path):
     with pytest.raises(WrongKind, match=message):
         Runner(compose(["ppo_cartpole", {"env": {"id": game}}]), tmp_path / "run")
     with pytest.raises(WrongKind, match=message):
-        Runner(small(), tmp_path / "run", make_env=lambda **_: plangym_ext.make(game))
+        Runner(small(), tmp_path / "run", make_env=lambda **_: gymnasium.make(game))
     assert not (tmp_path / "run").exists()
 
 
@@ -334,20 +343,41 @@ def test_another_network_or_env_is_refused(finished):
         Trained(finished, make_network=other)
 
     def another_env():
-        import plangym_ext
-
-        return plangym_ext.make("Acrobot-v1")
+        return gymnasium.make("Acrobot-v1")
 
     with pytest.raises(ForeignCheckpoint, match="trained on the observation space"):
         Runner(small({"rounds": 2}), finished, resume=True, make_env=another_env)
     assert files(finished) == before
 
 
+@pytest.mark.parametrize(
+    "options", [{"precision": 3, "suppress": True}, {"linewidth": 20}, {"sign": "+"}]
+)
+def test_spaces_are_compared_as_values_however_numpy_prints(finished, options):
+    with np.printoptions(**options), Trained(finished) as trained:
+        assert trained.play(1)
+
+
+def test_spaces_whose_texts_leave_out_where_they_differ_are_told_apart():
+    low = np.linspace(-3, -2, 2_000, dtype=np.float32)
+    other = low.copy()
+    other[1_000] = -1.0
+    space, shifted = (spaces.Box(bound, 1.0, dtype=np.float32) for bound in (low, other))
+    assert str(space) == str(shifted)
+    here, there = (
+        SimpleNamespace(name="env", observation_space=one, action_space=spaces.Discrete(2))
+        for one in (space, shifted)
+    )
+    check_same_spaces("saved", spaces_of(here), here)
+    with pytest.raises(ForeignCheckpoint, match="trained on the observation space"):
+        check_same_spaces("saved", spaces_of(here), there)
+
+
 def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_checkpoint(finished):
     class Poison(Callback):
         def on_episodes(self, runner, records):
             # Once something is learned from: the next search would refuse such values itself.
-            if len(runner.replay) >= runner.config.replay.min_rows:
+            if len(runner.replay) >= runner.config.learner.learning_starts:
                 runner.network.heads.bias.data[:] = float("inf")
 
     with (
@@ -391,22 +421,62 @@ def test_prioritised_replay_learns_a_gaussian_policy(tmp_path):
                 "horizon": 3,
                 "noise_std": 0.02,
             },
-            "network": {"value_scale": 1.0},
-            "trainer": {
+            "agent": {"value_scale": 1.0},
+            "algorithm": {
                 "name": "supervised",
                 "policy_target": "action",
                 "value_target": None,
                 "learning_rate": 0.003,
                 "batch_size": 16,
+                "replay": "prioritized",
+                "learning_starts": 16,
+                "updates_per_round": 20,
             },
-            "replay": {"kind": "prioritized", "min_rows": 16},
             "evaluation": {"every": 0},
-            "updates": 20,
         },
     )
     with Runner(config, tmp_path) as runner:
         runner.run()
-        assert runner.trainer.updates >= 100
+        assert runner.algorithm.updates >= 100
         rows = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
     # Densities have no upper bound: this is what a priority cannot be.
     assert min(row["train/policy_loss"] for row in rows if "train/policy_loss" in row) < 0
+
+
+@pytest.mark.parametrize(
+    ("preset", "more"), [("ppo_cartpole", {}), ("dqn_cartpole", {"learning_starts": 40})]
+)
+def test_a_run_begins_with_the_weights_of_another_one(preset, more, tmp_path):
+    pytest.importorskip("torch")
+    short = {"rounds": 2, "evaluation": {"every": 0}, "algorithm": more}
+    with Runner(compose([preset, short]), tmp_path / "a") as runner:
+        runner.run()
+        learned = {k: v.clone() for k, v in runner.network.state_dict().items()}
+    other = compose([preset, {**short, "seed": 5, "algorithm": {**more, "learning_rate": 1e-5}}])
+    with Runner(other, tmp_path / "b", init_from=tmp_path / "a") as runner:
+        begun = runner.network.state_dict()
+        assert all((begun[k] == v).all() for k, v in learned.items())
+        assert runner.round == 0
+        assert runner.algorithm.updates == 0
+        runner.run()
+        moved = runner.network.state_dict()
+    assert any((moved[k] != v).any() for k, v in learned.items())
+    assert json.loads((tmp_path / "b" / "params.json").read_text())["init_from"].endswith("a")
+    # It is its own run from then on: resumed, it has its own weights.
+    with Runner(other, tmp_path / "b", resume=True, init_from=tmp_path / "a") as runner:
+        again = runner.network.state_dict()
+        assert all((again[k] == v).all() for k, v in moved.items())
+
+
+def test_weights_of_another_network_or_of_none_are_refused(tmp_path):
+    pytest.importorskip("torch")
+    short = {"rounds": 1, "evaluation": {"every": 0}}
+    with Runner(compose(["ppo_cartpole", short]), tmp_path / "a") as runner:
+        runner.run()
+    wide = compose(["ppo_cartpole", {**short, "agent": {"hidden": [7]}}])
+    with pytest.raises(ForeignNetwork):
+        Runner(wide, tmp_path / "b", init_from=tmp_path / "a")
+    with pytest.raises(DamagedCheckpoint, match="no_run"):
+        Runner(wide, tmp_path / "b", init_from=tmp_path / "no_run")
+    assert not (tmp_path / "b").exists()
+    assert main(["train", "dqn_cartpole", "--init-from", str(tmp_path / "a"), "--out", "x"]) == 2

@@ -34,18 +34,19 @@ def settings(planner="bandit", **changed):
                     "max_steps": 8,
                 },
                 "planner": {"name": planner, **OPTIONS[planner]},
-                "network": {"hidden": [16], "heads": ["policy"]},
-                "trainer": {
+                "agent": {"name": "network", "hidden": [16], "heads": ["policy"]},
+                "algorithm": {
                     "name": "histogram",
                     "value_target": None,
                     "learning_rate": 0.02,
                     "batch_size": 32,
+                    "learning_starts": 16,
+                    "capacity": 600,
+                    "updates_per_round": 60,
                 },
-                "replay": {"min_rows": 16, "capacity": 600},
                 "collector": {"num_envs": 8, "moves": 8},
                 "evaluation": {"player": "planner", "every": 0},
                 "rounds": 16,
-                "updates": 60,
                 "seed": 1,
             },
             changed,
@@ -71,17 +72,19 @@ def test_rollouts_follow_the_policy_that_is_taught(tmp_path, planner, most):
 def test_only_what_is_taught_is_played(planner):
     parts = Parts(settings(planner))
     with parts.env() as env:
-        evaluator = parts.evaluator(parts.network(env))
-    assert parts.player(evaluator).rollout_policy == evaluator.policy
+        agent = parts.agent(parts.network(env))
+    evaluator = agent.evaluator
+    assert parts.player(agent).rollout_policy == evaluator.policy
     np.testing.assert_allclose(evaluator.policy(np.arange(9)), 1 / 4)
     values = {
-        "network": {"heads": ["value"]},
-        "trainer": {"policy_target": None, "value_target": "return"},
+        "agent": {"name": "network", "heads": ["value"]},
+        "algorithm": {"name": "histogram", "policy_target": None, "value_target": "return"},
     }
     parts = Parts(settings(planner, **values))
     with parts.env() as env:
-        evaluator = parts.evaluator(parts.network(env))
-    assert parts.player(evaluator).rollout_policy is None
+        agent = parts.agent(parts.network(env))
+    evaluator = agent.evaluator
+    assert parts.player(agent).rollout_policy is None
     with pytest.raises(InvalidOption, match="must have a policy head"):
         evaluator.policy(np.arange(9))
     # Trees have it as the prior of their evaluator.

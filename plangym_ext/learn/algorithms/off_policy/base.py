@@ -20,6 +20,7 @@ from plangym_ext.learn.algorithms.off_policy.update_graphs import UpdateGraphs, 
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.replay.base import Batch
+from plangym_ext.learn.replay.capacity import steps_within
 from plangym_ext.learn.replay.priorities import of_errors
 from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.steps import StepReplay
@@ -173,7 +174,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         if normalizer is not None:
             self._seen.append(self.group.merged(normalizer.moments(collected.data)))
         self._age = self.updates - collected.version
-        num = collected.cost.model_steps
+        num = collected.steps
         # Of this fragment, the steps after `learning_starts`.
         learned_from = max(0, min(num, self.steps + num - self.config.learning_starts))
         self.steps += num
@@ -203,11 +204,12 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         count = math.floor(self._owed) if self.replay.is_ready else 0
         sums: Sums = {}
         if count:
+            self._parameters.check()
             for optimizer in self.optimizers.values():
                 optimizer.read()
             self.network.train()
             try:
-                with self._random.used():
+                with self._random.used(together=self.group.size > 1):
                     self._learn(count, sums, progress)
             finally:
                 for optimizer in self.optimizers.values():
@@ -357,7 +359,11 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             module.load_state_dict(theirs["modules"][name])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(theirs["moments"][name])
-        self._owed = Fraction(*map(int, theirs["owed"]))
+        owed = Fraction(*map(int, theirs["owed"]))
+        # They are made when the replay has enough, at the latest when it is full.
+        if not -1 <= owed <= self._ratio * steps_within(self.replay.capacity, 1) + 1:
+            raise ValueError(f"{float(owed):g} updates are owed, more than a full replay asks for")
+        self._owed = owed
         self._seen.clear()
         if self._graphs is not None:
             # Moments that are loaded are tensors of their own.

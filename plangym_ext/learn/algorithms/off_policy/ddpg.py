@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import final
-
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import DDPGConfig
 from plangym_ext.learn.algorithms.off_policy.deterministic import DeterministicActorCritic
 
 
-@final
 class DDPG(DeterministicActorCritic):
     """Deep deterministic policy gradient.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.config import C51Config, DQNConfig, QRDQNConfig
@@ -46,7 +46,6 @@ class AtomsLearning(QLearning):
         return out.returns is not None and getattr(self.network, "support", None) is not None
 
 
-@final
 class C51(AtomsLearning):
     """Learns a distribution over atoms by cross-entropy to that of what follows.
 
@@ -57,7 +56,6 @@ class C51(AtomsLearning):
     config_class: ClassVar[type[DQNConfig]] = C51Config
 
 
-@final
 class Rainbow(AtomsLearning):
     """C51 that is double, over n steps and prioritised; its network is dueling and noisy.
 
@@ -82,7 +80,6 @@ class Rainbow(AtomsLearning):
         return super()._fits(out) and dueling
 
 
-@final
 class QRDQN(QLearning):
     """Learns quantiles of returns by regression to those of what follows.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from plangym_ext.learn.algorithms.off_policy.base import Updated
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
@@ -28,7 +28,6 @@ class _Targets(NamedTuple):
     indices: Any  # [N] int64, of the replay
 
 
-@final
 class DQN(QLearning):
     """Q-learning with a target network; double, over n steps and prioritised as options.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
@@ -49,7 +49,6 @@ class _Sequences(NamedTuple):
         )
 
 
-@final
 class R2D1(QLearning):
     """DQN over sequences, which begin with the carry that the agent had then.
 

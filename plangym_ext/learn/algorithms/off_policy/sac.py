@@ -26,7 +26,6 @@ from plangym_ext.learn.torch_extra import functional, nn, torch
 _DISCRETE_ENTROPY = 0.89
 
 
-@final
 class SAC(ReplayActorCritic):
     """Soft actor-critic, over the actions of a Box or a Discrete space.
 
@@ -173,4 +172,6 @@ class Temperature(nn.Module):
 
     def __init__(self, start: float, *, learned: bool) -> None:
         super().__init__()
-        self.log = nn.Parameter(torch.tensor(math.log(start)), requires_grad=learned)
+        self.log = nn.Parameter(
+            torch.tensor(math.log(start), dtype=torch.float32), requires_grad=learned
+        )

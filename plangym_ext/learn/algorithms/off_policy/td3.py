@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import final
-
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import TD3Config
 from plangym_ext.learn.algorithms.off_policy.deterministic import DeterministicActorCritic
 
 
-@final
 class TD3(DeterministicActorCritic):
     """Twin delayed deep deterministic policy gradient.
 

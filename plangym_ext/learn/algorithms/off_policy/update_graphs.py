@@ -56,9 +56,9 @@ class UpdateGraphs:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._failed = torch.zeros((), device=device)
+        self._failed = torch.zeros((), device=device, dtype=torch.float32)
         #: Updates since `begin` before the first that failed, there, and all of them.
-        self._sound = torch.zeros((), device=device)
+        self._sound = torch.zeros((), device=device, dtype=torch.float32)
         self._begun = 0
         self._steps: Any = None
         self._rates: _Rates = []

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import final
-
 from plangym_ext.learn.algorithms.rollouts.config import A2CConfig
 from plangym_ext.learn.algorithms.rollouts.policy_gradient import PolicyGradient
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
 
 
-@final
 class A2C(PolicyGradient):
     """Advantage actor-critic, without the asynchrony of A3C.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.trainers.checked_config import CheckedConfig
+from plangym_ext.learn.checked_config import CheckedConfig
 
 ADVANTAGES = ("gae", "forked")
 

@@ -132,10 +132,11 @@ class RolloutAlgorithm(AgentAlgorithm):
         if rows is None or not counts[:, 0].any():
             return found
         self._uneven = self.group.size > 1 and bool((counts != counts[0, 1]).any())
+        self._parameters.check()
         self.optimizer.read()
         self._set_training(True)
         try:
-            with self._random.used():
+            with self._random.used(together=self.group.size > 1):
                 means = self._learn(rows, progress)
         finally:
             # Also after an error: the network then has the weights of the last update that was

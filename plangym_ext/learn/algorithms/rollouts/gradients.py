@@ -95,7 +95,7 @@ class ActorCriticLosses:
 
     def _value_loss(self, value: Any, part: Rows, terms: LossTerms) -> Any:
         if value is None:
-            return torch.zeros(())
+            return torch.zeros((), dtype=torch.float32)
         if terms.value_clip is None:
             return value_loss(value, part.target, part.valid)
         return clipped_value_loss(value, part.value, part.target, terms.value_clip, part.valid)

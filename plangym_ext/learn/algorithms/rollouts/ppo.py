@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, final
+from typing import Any
 
 from plangym_ext.learn.algorithms.rollouts.base import means_of
 from plangym_ext.learn.algorithms.rollouts.config import PPOConfig
@@ -24,7 +24,6 @@ _DIAGNOSED = 256
 _KL_FACTOR = 1.5
 
 
-@final
 class PPO(PolicyAlgorithm):
     """Proximal policy optimisation with a clipped ratio.
 
@@ -34,9 +33,7 @@ class PPO(PolicyAlgorithm):
     Source: Schulman et al. 2017, "Proximal policy optimization algorithms".
 
     Args:
-        network: see `PolicyAlgorithm`.
         config: None: the defaults.
-        seed: see `PolicyAlgorithm`.
 
     Raises:
         InvalidOption: a recurrent network is to learn from single steps.

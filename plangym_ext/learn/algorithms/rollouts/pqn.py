@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.rollouts.base import RolloutAlgorithm, means_of
@@ -17,7 +17,6 @@ from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn
 
 
-@final
 class PQN(RolloutAlgorithm):
     """Parallelised Q-learning: many envs take the place of a replay, layer norm of targets.
 

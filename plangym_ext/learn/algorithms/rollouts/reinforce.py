@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import final
-
 from plangym_ext.learn.algorithms.rollouts.config import ReinforceConfig
 from plangym_ext.learn.algorithms.rollouts.policy_gradient import PolicyGradient
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
 from plangym_ext.learn.returns import returns
 
 
-@final
 class REINFORCE(PolicyGradient):
     """The Monte Carlo policy gradient, with values as a baseline where the network has them.
 

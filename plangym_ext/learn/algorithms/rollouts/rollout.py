@@ -134,7 +134,7 @@ class Rollout(NamedTuple):
         # Here and not above: numba is loaded where something is learned of such rows.
         from plangym_ext.learn.compiled import advantages
 
-        found = torch.empty(self.reward.shape)
+        found = torch.empty(self.reward.shape, dtype=torch.float32)
         advantages.gae(
             self.reward.numpy(),
             value.numpy(),
@@ -210,7 +210,7 @@ def value_of(network: Any, inputs: Inputs, carry: Any, *, by_q: bool) -> Any:
     if out.q is not None and (by_q or out.value is None):
         return masked(out.q, inputs.legal).amax(dim=-1)
     if out.value is None:
-        return torch.zeros(inputs.first.shape, device=inputs.first.device)
+        return torch.zeros(inputs.first.shape, device=inputs.first.device, dtype=torch.float32)
     return out.value
 
 

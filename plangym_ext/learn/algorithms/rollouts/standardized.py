@@ -35,6 +35,9 @@ def standardized(parts: Sequence[Any], group: LearnerGroup) -> list[Any]:
             (part.advantage - float(moments.mean))
             / (math.sqrt(float(moments.variance)) + _EPSILON),
         )
+        # As of `normalized`: a single row stays as it is.
+        if moments.num_rows > 1
+        else part
         for part, moments in zip(parts, found, strict=True)
     ]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import final
-
 from plangym_ext.learn.algorithms.rollouts.config import VTraceConfig
 from plangym_ext.learn.algorithms.rollouts.policy_gradient import PolicyGradient
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
@@ -12,7 +10,6 @@ from plangym_ext.learn.losses.vtrace import vtrace_estimates
 from plangym_ext.learn.torch_extra import torch
 
 
-@final
 class VTrace(PolicyGradient):
     """The learner of IMPALA: ratios of the policies correct for the age of what was played.
 

@@ -11,13 +11,20 @@ import numpy.typing as npt
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.nested import leaves
 from plangym_ext.core.compiling.jit import kernel
-from plangym_ext.errors import IncompleteState, InvalidAnswer, InvalidObservation
+from plangym_ext.core.masks import MASK
+from plangym_ext.errors import (
+    DamagedCheckpoint,
+    IncompleteState,
+    InvalidAnswer,
+    InvalidObservation,
+)
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.sampling.actors.beginning import begin_episodes
 from plangym_ext.learn.sampling.actors.columns import Columns, Following
 from plangym_ext.learn.sampling.actors.endings import Endings
-from plangym_ext.learn.sampling.actors.legal_actions import MASK, legal_actions
+from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
+from plangym_ext.learn.sampling.actors.limit import Limit
 from plangym_ext.learn.sampling.actors.nest import Nest
 from plangym_ext.learn.sampling.actors.restarts import STREAM, Restarts
 from plangym_ext.learn.sampling.actors.stepping import EnvSteps, Stepped
@@ -81,6 +88,11 @@ class Actor:
         #: Steps `[b]` that were played before this fragment, and before each of its steps.
         self._before = np.zeros(len(rows), np.uint64)
         self._steps_of_rows: list[Ndarray] = []
+        #: Whether the agent takes the states of the envs before each step.
+        self._visits = hasattr(agent, "visit")
+        self._limit: Limit | None = None
+        if options.max_steps is not None:
+            self._limit = Limit(venv, self._columns, options, options.numbers(rows))
 
     def _built_inputs(self) -> list[Inputs]:
         """Return what the agent is shown in each step, as views of the columns."""
@@ -106,8 +118,14 @@ class Actor:
     def _show_first_legal(self) -> None:
         legal = self._columns.legal
         if legal is not None:
+            first = np.bool_(True) if self._first_legal is None else self._first_legal
+            if first.shape not in ((), legal[-1].shape):
+                raise DamagedCheckpoint(
+                    f"the first masks must be {legal[-1].shape}; got {first.shape}. Take a "
+                    "checkpoint as it was written."
+                )
             # Row T, which is the first one of the next fragment.
-            legal[-1] = True if self._first_legal is None else self._first_legal
+            legal[-1] = first
 
     # A fragment -------------------------------------------------------------------------
 
@@ -134,6 +152,8 @@ class Actor:
         # actors.
         self._steps_of_rows = list(self._before + steps[:, None])
         self._endings.clear()
+        if self._limit is not None:
+            self._limit.begin(self._sums.sums[1])
         if self._waiting is not None:
             self._waiting.begin()
 
@@ -143,6 +163,8 @@ class Actor:
         # Before the agent: it draws from here, and a step that is repeated after a failure draws
         # the same.
         noise.move_to(self._steps_of_rows[t])
+        if self._visits:
+            self._agent.visit(self.env_states())  # type: ignore[attr-defined]
         action, info, self._carry = self._agent.step(self._inputs[t], self._carry)
         parts = self._spaces.action.split(action)
         for target, part in zip(columns.played[t], parts, strict=True):
@@ -166,11 +188,14 @@ class Actor:
             self._show_legal(columns.legal[t + 1], stepped)
         elif MASK in stepped.infos and self._options.action_mask:
             self._check_late_mask(stepped)
+        cut = None if self._limit is None else self._limit.cut(t, stepped, self._steps_of_rows[t])
         if not self._late:
             show_after(columns.following[t])
         if self._endings.needs(stepped):
             (rows,) = (columns.terminated[t] | columns.truncated[t]).nonzero()
-            self._endings.add(t, rows, stepped)
+            self._endings.add(t, rows, stepped, cut)
+        if self._limit is not None:
+            self._limit.leave(t, self._endings.going_on[t])
         self._restarts.add(t, self._endings.going_on[t], self._steps_of_rows[t])
         if self._waiting is not None:
             # `first` of the row after says which episodes have just ended.
@@ -198,12 +223,12 @@ class Actor:
     def end_fragment(self) -> dict[str, Ndarray]:
         """Return the table of the episodes that ended, in the order of (step, row)."""
         columns = self._columns
+        columns.reward[...] = columns.earned
         if self._late:
             show_after(columns.all_following)
         _copy(columns.next_carry, self._carry_leaves())
         self._before = self._before + np.uint64(columns.num_steps)
-        steps = columns.reward, columns.terminated, columns.truncated, columns.valid
-        table = self._sums.add(*steps, self._endings.going_on)
+        table = self._sums.add(*columns.steps, self._endings.going_on)
         # Sums know the rows of this actor alone, from 0 on.
         table["row"] += self._rows.start
         return table | self._endings.fields(len(table["row"])) | self._restarts.fields()

@@ -105,7 +105,7 @@ def _random_step(
     found: list[Any] = [reward, terminated, truncated, True]
     for line, values in zip(block, found, strict=False):
         line[0, live] = values
-    sums.add(block[0].astype(np.float32), *block[1:].astype(bool))
+    sums.add(block[0], *block[1:].astype(bool))
     return dict(infos)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict
@@ -45,6 +46,9 @@ class Columns:
         all_following: the same of all steps at once.
         first, prev_reward: `[T + 1, b]`.
         reward, terminated, truncated, valid: `[T, b]`.
+        earned: `[T, b]` float64, rewards as the envs give them, of which `reward` is made when
+            the fragment has ended: returns are sums of these. Not of the tree.
+        steps: the last, and how steps ended: what tables of episodes are made of.
         agent_info, env_info: lists of T, each a list of arrays `[b, ...]`.
         carry, next_carry: lists of arrays `[b, ...]`.
         version: `[b]`.
@@ -67,6 +71,8 @@ class Columns:
         (self.reward,), (self.terminated,), (self.truncated,), (self.valid,) = (
             self._arrays(name, steps) for name in ("reward", "terminated", "truncated", "valid")
         )
+        self.earned = np.zeros((steps, self.num_rows))
+        self.steps = self.earned, self.terminated, self.truncated, self.valid
         self.all_following = self._following(slice(None))
         self.following = [self._following(slice(t, t + 1)) for t in range(steps)]
         self.agent_info, self.env_info = self._over_time("agent_info"), self._over_time("env_info")
@@ -87,7 +93,7 @@ class Columns:
 
     def _following(self, steps: slice) -> Following:
         # Step t is followed by row t + 1 of what is shown.
-        told = self.terminated, self.truncated, self.reward, self.first[1:], self.prev_reward[1:]
+        told = self.terminated, self.truncated, self.earned, self.first[1:], self.prev_reward[1:]
         actions = zip(self._arrays("action"), self._arrays("prev_action", None, 1), strict=True)
         return Following(
             tuple(array[steps] for array in told),

@@ -51,8 +51,16 @@ class Endings:
         """Return whether something of a step is to be read where episodes have ended."""
         return bool(self._fields) or "final_info" in stepped.infos
 
-    def add(self, t: int, rows: Ndarray, stepped: Stepped) -> None:
-        """Read the infos of rows that ended in step t."""
+    def add(self, t: int, rows: Ndarray, stepped: Stepped, cut: Ndarray | None) -> None:
+        """Read the infos of rows that ended in step t.
+
+        Args:
+            t: the step.
+            rows: `[k]`, in which an episode ended.
+            stepped: what is left of the step.
+            cut: `[b]` bool, rows whose episode was cut by the sampler: their infos are no final
+                ones. None: no row's was.
+        """
         finals = stepped.infos.get("final_info", {})
         told, known = info_column(finals, GAME_OVER)
         if told is None and not self._fields:
@@ -63,15 +71,19 @@ class Endings:
             # A row that says nothing of it has ended its game.
             over = told[entries].astype(bool) | ~known[entries]
             self.going_on[t, rows] = ~over
+        # Where the game goes on no episode ends for the table, so its fields are not missed.
+        entries = entries[over]
+        cut = np.zeros(len(entries), bool) if cut is None else cut[rows[over]]
         for name in self._fields:
-            values, known = info_column(finals, name)
-            # Where the game goes on no episode ends for the table, so its fields are not missed.
-            missing = entries[over] if values is None else entries[over & ~known[entries]]
-            if len(missing):
-                raise missing_info(name, finals, "episode_fields")
-            if values is not None:
-                check_numbers(name, values, "episode_fields")
-                self._found[name].append(values[entries[over]])
+            parts = [
+                _values(infos, name, entries[which])
+                for infos, which in ((finals, ~cut), (stepped.infos, cut))
+                if which.any()
+            ]
+            if parts:
+                # Back to the order of rows: those that were cut came last.
+                order = np.argsort(np.argsort(cut, kind="stable"), kind="stable")
+                self._found[name].append(np.concatenate(parts)[order])
 
     def fields(self, count: int) -> dict[str, Ndarray]:
         """Return the columns of the episodes that ended in this fragment, `[E]` each."""
@@ -81,6 +93,16 @@ class Endings:
         }
         assert all(len(column) == count for column in found.values())
         return found
+
+
+def _values(infos: Any, name: str, entries: Ndarray) -> Ndarray:
+    """Return the numbers of a field in some entries of infos, all of which must have it."""
+    values, known = info_column(infos, name)
+    if values is None or not known[entries].all():
+        raise missing_info(name, infos, "episode_fields")
+    check_numbers(name, values, "episode_fields")
+    found: Ndarray = values[entries]
+    return found
 
 
 def games_going_on(infos: Any, ended: Ndarray) -> Ndarray:

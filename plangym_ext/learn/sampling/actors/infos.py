@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from plangym_ext.errors import InvalidObservation
 
 #: The info of an env that tells the end of an episode from that of a game.
@@ -18,13 +20,30 @@ def info_column(infos: Any, name: str) -> tuple[Any, Any]:
         name: "a.b" is b of the dict a.
 
     Returns:
-        None for both if no env has given it.
+        None for both if no env has given it. Numbers that gymnasium keeps as objects, such as
+        `np.bool_`, come as numbers.
     """
     *path, key = name.split(".")
     for part in path:
         infos = infos.get(part, {})
     values = infos.get(key)
-    return (None, None) if values is None else (values, infos[f"_{key}"])
+    if values is None:
+        return None, None
+    known = infos[f"_{key}"]
+    return _numbers(values, known) if values.dtype.hasobject else values, known
+
+
+def _numbers(values: Any, known: Any) -> Any:
+    """Return objects `[n]` as numbers if all that are known are some."""
+    told = values[known]
+    if not len(told) or not all(isinstance(one, bool | int | float | np.generic) for one in told):
+        return values
+    listed = np.array(told.tolist())
+    if listed.dtype.kind not in "biuf":
+        return values
+    found = np.zeros(len(values), listed.dtype)
+    found[known] = listed
+    return found
 
 
 def missing_info(name: str, infos: Any, where: str) -> InvalidObservation:

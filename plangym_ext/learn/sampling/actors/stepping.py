@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.masks import MASK
 from plangym_ext.learn.sampling.actors.columns import Columns
 from plangym_ext.learn.sampling.actors.infos import GAME_OVER, missing_info
-from plangym_ext.learn.sampling.actors.legal_actions import MASK
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 
 Ndarray = npt.NDArray[Any]
@@ -67,7 +67,7 @@ class EnvSteps:
         found = {
             # One row further: what step t shows is what action t + 1 answers to.
             "obs": columns.obs[t + 1],
-            "rewards": columns.reward[t],
+            "rewards": columns.earned[t],
             "terminateds": columns.terminated[t],
             "truncateds": columns.truncated[t],
             "final_obs": columns.final_obs[t],
@@ -117,7 +117,7 @@ class EnvSteps:
     def _write(self, t: int, rows: Ndarray, obs: Any, results: Any, stepped: Stepped) -> None:
         """Write what came of some rows."""
         columns, infos = self._columns, stepped.infos
-        columns.reward[t, rows], columns.terminated[t, rows], columns.truncated[t, rows] = results
+        columns.earned[t, rows], columns.terminated[t, rows], columns.truncated[t, rows] = results
         for target, part in zip(leaves(columns.obs[t + 1]), self._layout.split(obs), strict=True):
             target[rows] = part
         for target, values in zip(columns.env_info[t], self._infos.values(), strict=True):

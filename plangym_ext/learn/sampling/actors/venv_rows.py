@@ -48,6 +48,12 @@ class VenvRows:
             return self.venv.reset(seed=seeds)
         return self.venv.reset_some(self._ids, seed=seeds)
 
+    def reset_rows(self, rows: Ndarray, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
+        """Reset `[k]` rows, none of them in flight; return their observations and infos."""
+        for other in self.others:
+            other.hold()
+        return self.venv.reset_some(self._ids[rows], seed=seeds)
+
     def step(self, actions: Any, rows: Ndarray) -> Any:
         """Step `[k]` rows; see `PlanVectorEnv.step`."""
         return self.venv.step(actions, self._of(rows))

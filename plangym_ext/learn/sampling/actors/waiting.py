@@ -55,7 +55,7 @@ class Waiting:
     def clear(self, t: int) -> None:
         """Have waiting rows do nothing in step t."""
         columns, waits = self._columns, self._waits
-        columns.reward[t, waits] = 0
+        columns.earned[t, waits] = 0
         columns.terminated[t, waits] = columns.truncated[t, waits] = False
         for leaf in (*leaves(columns.action[t]), *columns.agent_info[t], *columns.env_info[t]):
             leaf[waits] = 0

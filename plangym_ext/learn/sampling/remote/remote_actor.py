@@ -17,6 +17,7 @@ from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.remote.sent_agent import AgentCopy
 from plangym_ext.learn.sampling.remote.sent_columns import SentColumns
 from plangym_ext.learn.sampling.remote.weights import SharedWeights
 from plangym_ext.learn.sampling.tree import build_sample_tree
@@ -33,6 +34,7 @@ class RemoteActorMaker:
     Attributes:
         make_venv: of the sampler.
         agent: of which the worker has a copy.
+        tensors: names of tensors in its `state_dict`.
         rows: of the worker.
         options: of the sampler.
         threads: of torch, if the agent has brought it.
@@ -40,6 +42,7 @@ class RemoteActorMaker:
 
     make_venv: MakeVenv
     agent: Agent
+    tensors: frozenset[str]
     rows: range
     options: SamplerOptions
     threads: int
@@ -62,6 +65,7 @@ class RemoteActor:
         self._maker = maker
         # Asked for before there is shared memory to write it to, too.
         self._progress: npt.NDArray[Any] = np.zeros(1, np.int64)
+        self._copy = AgentCopy(maker.agent, maker.tensors)
         self._venv = maker.make_venv(maker.rows)
         check_vector_env(self._venv, "WorkerSampler")
 
@@ -111,8 +115,16 @@ class RemoteActor:
         if state is not None:
             self._actor.load_state_dict(state)
 
+    def _take(self, changes: bytes) -> None:
+        """Take over what the agent has learned since it was sent, as the one before had."""
+        self._copy.take(changes)
+
     def _collect(
-        self, state: Mapping[str, Any] | None, version: int, starts: npt.NDArray[Any] | None
+        self,
+        state: Mapping[str, Any] | None,
+        version: int,
+        starts: npt.NDArray[Any] | None,
+        changes: bytes | None,
     ) -> Any:
         """Play a fragment with the weights that are in shared memory now.
 
@@ -120,22 +132,24 @@ class RemoteActor:
             state: where to begin, if not where the last one has ended.
             version: of the weights.
             starts: `Starts.table` of the stored states that episodes begin from.
+            changes: of the agent, besides weights; see `SentAgent.changes`.
 
         Returns:
             The table of the episodes that ended, where the rows are now, and how many episodes
             began from a stored state.
         """
-        return self._played(state, version, starts, self._weights.read())
+        return self._played(state, version, starts, changes, self._weights.read())
 
     def _send(
         self,
         state: Mapping[str, Any] | None,
         version: int,
         starts: npt.NDArray[Any] | None,
+        changes: bytes | None,
         weights: Mapping[str, Any],
     ) -> Any:
         """Play a fragment with these weights; return as `_collect`, and the columns."""
-        table, after, restored = self._played(state, version, starts, weights)
+        table, after, restored = self._played(state, version, starts, changes, weights)
         # Rows of its own tree begin at 0.
         table["row"] += self._maker.rows.start
         return table, after, restored, self._sent.taken()
@@ -145,6 +159,7 @@ class RemoteActor:
         state: Mapping[str, Any] | None,
         version: int,
         starts: npt.NDArray[Any] | None,
+        changes: bytes | None,
         weights: Mapping[str, Any],
     ) -> Any:
         # Before anything can fail: the sampler reads it to say at which step a worker was.
@@ -152,7 +167,8 @@ class RemoteActor:
         self._bring(state)
         agent, actor = self._maker.agent, self._actor
         # After `_bring`, and every fragment: a worker that replaced another one has none yet.
-        agent.load_state_dict(weights)
+        self._copy.load(weights)
+        self._copy.take(changes)
         agent.set_mode("sample")
         actor.begin_fragment(version, starts)
         for t in range(self._num_steps):

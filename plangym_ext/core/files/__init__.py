@@ -1,0 +1,1 @@
+"""Files of states and arrays: written whole, read within bounds."""

@@ -1,0 +1,199 @@
+"""Settings of algorithms that learn what a planner's plans say. Needs numpy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+
+from plangym_ext.core.own_modules import load_own
+from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.learn.algorithms.learner_config import LearnerConfig
+from plangym_ext.learn.schedule import Number
+from plangym_ext.learn.targets import (
+    ACTION,
+    POLICY_TARGETS,
+    QUALITIES,
+    VALUE_TARGETS,
+    check_target,
+)
+
+#: (arrays [batch, ...] by name, [batch] in [0, 1)) -> such arrays
+Augmentation = Callable[[Mapping[str, npt.NDArray[Any]], Any], Mapping[str, npt.NDArray[Any]]]
+REPLAYS = ("uniform", "prioritized", "balanced")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanLearningConfig(LearnerConfig):
+    """What all algorithms have in common that learn from the plans of whole episodes.
+
+    Args:
+        l2: weight of l2 / 2 times the sum of squared weights; biases are free. "adamw" has
+            no such part in its loss: each update takes learning_rate * l2 times a weight
+            from it (decoupled weight decay).
+        batch_size: rows of an update.
+        n_steps: of targets that look that far ahead.
+        augment: function that puts an image of each row in its place, such as a mirrored board,
+            as "module:function"; None: rows are learned as they are. It takes the arrays
+            `[batch, ...]` by name and as many random numbers `[batch]` in [0, 1).
+        replay: how batches are drawn from the steps of past episodes: "uniform", "prioritized"
+            or "balanced"; or "module:Class" of a `Replay` of your own.
+        capacity: of the replay, in steps; per group if balanced.
+        learning_starts: steps that must be there before learning begins.
+        updates_per_round: updates of the weights.
+        balance_by: field of episodes whose values are the groups of "balanced"; see
+            `collector.attributes`.
+        alpha: how much priorities matter, for "prioritized".
+        beta: how far weights undo it, for "prioritized".
+        replay_options: further arguments of a replay of your own, after `capacity` and `seed`.
+    """
+
+    learning_rate: Number = 1e-3
+    epsilon: float = 1e-8
+    l2: Number = 1e-4  # type: ignore[assignment] # the only algorithms that change it
+    max_grad_norm: Number | None = 10.0
+    batch_size: int = 256
+    n_steps: int = 10
+    augment: str | None = None
+    replay: str = "uniform"
+    capacity: int = 50_000
+    learning_starts: int = 500
+    updates_per_round: int = 16
+    balance_by: str = "solved"
+    alpha: float = 0.6
+    beta: float = 0.4
+    replay_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        if self.augment is not None:
+            # Loaded now: a name that is wrong is found before anything is played.
+            self.augmentation()
+        for name in ("batch_size", "n_steps", "capacity", "learning_starts"):
+            self._number(name, 1, whole=True)
+        self._number("updates_per_round", 0, whole=True)
+        for name in ("alpha", "beta"):
+            self._number(name, 0.0, 1.0)
+        if self.replay not in REPLAYS and ":" not in self.replay:
+            raise InvalidOption(
+                f"{self._option('replay')} must be one of {', '.join(REPLAYS)}, or module:Class; "
+                f"got {self.replay!r}{suggestion(self.replay, REPLAYS)}."
+            )
+        # A balanced one holds so many of each group, and one of your own what it likes.
+        bounded = self.replay in ("uniform", "prioritized")
+        if bounded and self.learning_starts > self.capacity:
+            raise InvalidOption(
+                f"{self._option('learning_starts')} must be at most capacity, {self.capacity}, or "
+                f"learning would never begin; got {self.learning_starts}."
+            )
+
+    def augmentation(self) -> Augmentation | None:
+        """Return the function that `augment` names."""
+        if self.augment is None:
+            return None
+        which = "which takes arrays by name and random numbers, and returns such arrays"
+        found: Augmentation = load_own(self.augment, self._option("augment"), "function", which)
+        return found
+
+    @property
+    def grouped_by(self) -> str | None:
+        """The field of episodes whose values are the groups; None: there are no groups."""
+        return self.balance_by if self.replay == "balanced" else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedConfig(PlanLearningConfig):
+    """A target per head; None: the head is not taught.
+
+    Args:
+        value_target: "return", "discounted_return", "value", "n_return" or "solved".
+        policy_target: "weights", "action_histogram", "action_histogram_smooth" or "action".
+        q_target: "qualities", or a value target, for the action that was played.
+        value_weight: of the value head's loss.
+        policy_weight: of the policy head's loss.
+        q_weight: of the Q head's loss.
+    """
+
+    value_target: str | None = None
+    policy_target: str | None = None
+    q_target: str | None = None
+    value_weight: Number = 1.0
+    policy_weight: Number = 1.0
+    q_weight: Number = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        policies, values = (*POLICY_TARGETS, ACTION), tuple(VALUE_TARGETS)
+        check_target(self._option("value_target"), self.value_target, values)
+        check_target(self._option("policy_target"), self.policy_target, policies)
+        check_target(self._option("q_target"), self.q_target, (QUALITIES, *values))
+        for name in ("value_weight", "policy_weight", "q_weight"):
+            self._scheduled(name, 0.0)
+
+    @property
+    def discounts(self) -> bool:
+        """Whether what is learned depends on the discount."""
+        # Values that the planner has found, undiscounted ones, and none.
+        return self.value_target not in (None, "return", "solved", "value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaZeroConfig(SupervisedConfig):
+    """Policy and value, from the visits and what came of the episode."""
+
+    value_target: str | None = "discounted_return"
+    policy_target: str | None = "weights"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueConfig(SupervisedConfig):
+    """A value alone, by default that of the search (Alpacka's Sokoban)."""
+
+    value_target: str | None = "value"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QConfig(SupervisedConfig):
+    """What each action returned in the search, where it was tried."""
+
+    q_target: str | None = "qualities"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistogramConfig(SupervisedConfig):
+    """The plans' weights as a policy, and the return (Alpacka's bandit and shooting agents).
+
+    The weights are visit shares of bandit shooting, and the action that was played of
+    shooting, whose visits are no choice.
+    """
+
+    value_target: str | None = "discounted_return"
+    policy_target: str | None = "weights"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TDConfig(PlanLearningConfig):
+    """Values from rewards and the value n steps later.
+
+    Args:
+        n_steps: n.
+        target_rate: share by which the network that rates later states follows the one
+            that learns, per update; 1: it is the same one.
+    """
+
+    n_steps: int = 1
+    target_rate: Number = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._scheduled("target_rate", 0.0, 1.0)
+
+    @property
+    def discounts(self) -> bool:
+        """Whether what is learned depends on the discount: always."""
+        return True

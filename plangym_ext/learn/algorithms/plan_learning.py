@@ -1,0 +1,279 @@
+"""Learning from whole episodes what plans say of their states."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import leaves, rows_of, stacked
+from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.errors import InvalidOption, LossNotFinite
+from plangym_ext.learn.algorithms.agent_algorithm import TaughtAlgorithm
+from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
+from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig
+from plangym_ext.learn.networks.of_observations import of_observations
+from plangym_ext.learn.parallel.group import LearnerGroup
+from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.replay.balanced import BalancedReplay
+from plangym_ext.learn.replay.base import Replay
+from plangym_ext.learn.replay.priorities import of_errors
+from plangym_ext.learn.replay.prioritized import PrioritizedReplay
+from plangym_ext.learn.replay.uniform import ReplayBuffer
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.whole_episodes import WholeEpisodes
+
+
+class Part(NamedTuple):
+    """A part of a loss."""
+
+    weight: float
+    loss: torch.Tensor  # [batch]
+    least: torch.Tensor | float = 0.0  # [batch], below which it cannot fall
+
+
+@contextmanager
+def _learning(network: nn.Module) -> Iterator[None]:
+    """Put a network in training mode, in which modules such as dropout behave differently."""
+    network.train()
+    try:
+        yield
+    finally:
+        network.eval()
+
+
+class PlanLearning(TaughtAlgorithm):
+    """Abstract; learns from a replay of the steps of episodes that a planner has played.
+
+    It takes what a `PlannerAgent` has played in a sampler. Targets are of whole episodes: the
+    steps of one that goes on wait until it has ended.
+
+    Args:
+        network: a `Network`, or a module like it; or that of an agent that looks at observations
+            alone. It is changed in place.
+        config: None: the defaults of this algorithm.
+        seed: of the draws, and of what the network draws while it learns.
+
+    Attributes:
+        replay: of steps and what they teach.
+        errors: `[batch]` float64, not negative, how far the loss of each row of the last
+            update was above the least it can be: priorities for `PrioritizedReplay`.
+
+    Raises:
+        InvalidOption: the network looks at more than observations.
+    """
+
+    config_class: ClassVar[type[PlanLearningConfig]]
+    config: PlanLearningConfig
+
+    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
+        super().__init__(network, config, seed=seed)
+        self.replay: Replay = _made_replay(self.config, seed)
+        self.errors: npt.NDArray[np.float64] = np.zeros(0)
+        self.optimizer = flat_optimizer(network, self.config, decays=True)
+        self._asked = of_observations(network)
+        self._episodes = WholeEpisodes(
+            getattr(network, "observation_space", None), getattr(network, "action_space", None)
+        )
+        self._augment = self.config.augmentation()
+        #: Fields of the batch that are not finite, which messages name.
+        self._wrong: list[str] = []
+
+    def join(self, group: LearnerGroup) -> None:
+        """Learn together with other processes, each from a replay of its own."""
+        group.share(self.network.state_dict().values())
+        self.group = self.optimizer.group = group
+
+    @abstractmethod
+    def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
+        """Return what an episode teaches, a row per step: arrays `[T, ...]` for a replay.
+
+        Names, shapes and dtypes are the same for all episodes of an env. They may be views of
+        the record: a replay copies them.
+        """
+
+    @abstractmethod
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
+        """Return the parts of the loss by name."""
+
+    # Taking in ------------------------------------------------------------------
+
+    def take(self, collected: Collected) -> None:
+        """Add the steps of the episodes that ended to the replay; see `Algorithm.take`.
+
+        Args:
+            collected: the tree of a sampler, or the records of a `SolutionSampler`.
+
+        Raises:
+            InvalidOption: episodes are to be grouped by what they do not have.
+        """
+        records = collected.data
+        if not isinstance(records, list):
+            normalizer = getattr(self.network, "normalizer", None)
+            if normalizer is not None:
+                self._seen.append(self.group.merged(normalizer.moments(records)))
+            records = self._valued(self._episodes.take(collected))
+        for record in records:
+            samples, groups = self.samples(record), {}
+            if self.config.grouped_by is not None:
+                group = self._group(record, self.config.grouped_by)
+                groups["groups"] = np.full(record.length, group)
+            self.replay.add(samples, **groups)
+        self.steps += collected.cost.model_steps
+
+    def _valued(self, records: list[EpisodeRecord]) -> list[EpisodeRecord]:
+        """Return the records, with what the network says of the ends of those that were cut."""
+        cut = [number for number, record in enumerate(records) if not record.terminated]
+        if not cut:
+            return records
+        last = stacked([rows_of(records[number].observations, -1) for number in cut])
+        with torch.inference_mode():
+            out = self._asked(self._tensor(last))
+        # Of Q values alone the best is what a state is worth.
+        values = out.value if out.value is not None or out.q is None else out.q.amax(dim=1)
+        found = list(records)
+        if values is not None:
+            for number, value in zip(cut, values.tolist(), strict=True):
+                found[number] = dataclasses.replace(records[number], final_value=value)
+        return found
+
+    def _group(self, record: EpisodeRecord, name: str) -> int:
+        """Return the value of the field by which episodes are grouped."""
+        if name not in record.attributes:
+            raise InvalidOption(
+                f"settings: algorithm.balance_by must name a field of the episodes; they have "
+                f"{sorted(record.attributes)}, not {name!r}. Name it in collector.attributes, if "
+                f"the env's infos have it."
+            )
+        return int(record.attributes[name])
+
+    # Learning -------------------------------------------------------------------
+
+    def train(self, progress: Progress | None = None) -> dict[str, float]:
+        """Make the updates of a round; see `Algorithm.train`.
+
+        Returns:
+            "replay_rows", "updates" and, once something is learned, means such as "train/loss".
+
+        Raises:
+            LossNotFinite: a loss or gradient is NaN or infinite; that update was not made.
+        """
+        logged: list[dict[str, float]] = []
+        # Learners wait for one another in each update: they begin together.
+        if min(self.group.gathered(len(self.replay))) >= self.config.learning_starts:
+            # Dropout and augmentation draw from a generator of this algorithm's own: what other
+            # parts of the run draw does not change what is learned.
+            with self._random.used(together=self.group.size > 1):
+                for done in range(self.config.updates_per_round):
+                    batch = self.replay.sample(self.config.batch_size)
+                    logged.append(self.update(batch.samples, batch.weights))
+                    # Before the next draw: no row is added in between, so the indices still name
+                    # the same rows.
+                    self.replay.update_priorities(batch.indices, of_errors(self.errors))
+                    if progress is not None:
+                        progress(done + 1)
+        return self._end_round(logged)
+
+    def update(
+        self, batch: Mapping[str, Any], weights: npt.ArrayLike | None = None
+    ) -> dict[str, float]:
+        """Take one step on a batch.
+
+        Args:
+            batch: rows of `samples`, arrays `[batch, ...]`.
+            weights: `[batch]`, how much each row counts; None: all alike.
+
+        Returns:
+            "loss", its parts, "grad_norm" before clipping, and "learning_rate".
+
+        Raises:
+            LossNotFinite: the loss or its gradient is NaN or infinite; nothing was changed.
+        """
+        self._parameters.check()
+        if self._augment is not None:
+            # From torch's generator, which a checkpoint holds, so that a resumed run augments
+            # alike.
+            draws = torch.rand(len(next(iter(batch.values()))), dtype=torch.float64).numpy()
+            batch = self._augment(batch, draws)
+        self._wrong = [name for name, rows in batch.items() if _is_broken(rows)]
+        self.optimizer.read()
+        self.optimizer.set_decay(at(self.config.l2, self.updates))
+        with _learning(self.network):
+            parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
+            rows: Any = sum(part.weight * part.loss for part in parts.values())
+            if weights is not None:
+                rows = rows * self._tensor(np.asarray(weights, np.float32))
+            loss = rows.mean()
+            norm = self._step_down(self.optimizer, loss)
+        # Last, after the step: an update that was refused leaves errors and count as they were.
+        self.errors = _errors(parts)
+        self.updates += 1
+        losses = {f"{name}_loss": float(part.loss.detach().mean()) for name, part in parts.items()}
+        rate = {"grad_norm": norm, "learning_rate": self.optimizer.rate}
+        return {"loss": float(loss.detach()), **losses, **rate}
+
+    def _not_finite(self, what: str) -> LossNotFinite:
+        wrong = ", ".join(self._wrong)
+        remedy = (
+            f"The batch is not finite in {wrong}: look at rewards and observations."
+            if wrong
+            else "The batch is finite: lower learning_rate, or raise value_scale."
+        )
+        return LossNotFinite(
+            f"{type(self).__name__}.update: update {self.updates} must have a finite {what}. "
+            f"{remedy}"
+        )
+
+    def _head(self, name: str, out: Any) -> torch.Tensor:
+        """Return the numbers of a head that is taught."""
+        if out is None:
+            raise InvalidOption(
+                f"{type(self).__name__}: there is a {name}_target, but the network has no such "
+                f"head. Name it in NetworkConfig(heads=...)."
+            )
+        found: torch.Tensor = out
+        return found
+
+    # Saving ---------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return also the episodes in progress; see `AgentAlgorithm.state_dict`."""
+        return {**super().state_dict(), "episodes": self._episodes.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a `state_dict`, bit for bit; see `AgentAlgorithm.load_state_dict`."""
+        super().load_state_dict(state)
+        self._episodes.load_state_dict(state["episodes"])
+
+
+def _made_replay(config: PlanLearningConfig, seed: int) -> Replay:
+    """Return the replay of a config, empty."""
+    if config.replay == "prioritized":
+        beta = {"alpha": config.alpha, "beta": config.beta}
+        return PrioritizedReplay(config.capacity, seed=seed, **beta)
+    kinds = {"uniform": ReplayBuffer, "balanced": BalancedReplay}
+    if config.replay in kinds:
+        return kinds[config.replay](config.capacity, seed=seed)
+    own = load_own_class(config.replay, "settings: algorithm.replay", Replay)
+    found: Replay = own(config.capacity, seed=seed, **config.replay_options)
+    return found
+
+
+def _is_broken(rows: Any) -> bool:
+    """Return whether arrays, which may be nested, hold NaN or infinities."""
+    return not all(np.isfinite(leaf).all() for leaf in leaves(rows))
+
+
+def _errors(parts: Mapping[str, Part]) -> npt.NDArray[np.float64]:
+    """Return how far the loss of each row is above its least, `[batch]`."""
+    excess: Any = sum(part.weight * (part.loss - part.least) for part in parts.values())
+    # Rounding may leave a row that is learned a little below its least.
+    found: npt.NDArray[np.float64] = excess.detach().cpu().numpy().astype(np.float64)
+    return np.maximum(found, 0.0)

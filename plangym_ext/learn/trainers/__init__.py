@@ -1,1 +1,0 @@
-"""Trainers: how networks learn from records of played episodes."""

@@ -1,0 +1,151 @@
+"""Fragments of a sampler joined to whole episodes, as their targets need them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays.nested import leaves, mapped, rows_of
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.sampling.collected import Collected
+from plangym_ext.learn.sampling.tree import steps_of
+from plangym_ext.planners.plans import Budget
+
+#: Infos of a `PlannerAgent` that targets are made of.
+_KNOWN = ("value", "weights", "visits", "q")
+_PLACE = ("step", "row", "start", "return", "discounted_return", "length", "terminated")
+
+
+class WholeEpisodes:
+    """Keeps the steps of episodes in progress, and gives out those that have ended.
+
+    Args:
+        observation_space: of one row; None: observations are single arrays, and so are actions.
+        action_space: of one row.
+    """
+
+    def __init__(self, observation_space: Any = None, action_space: Any = None) -> None:
+        self._spaces = {"obs": observation_space, "action": action_space}
+        #: Steps `[t, ...]` by name of the episode in progress in each row; None: it has none.
+        self._begun: list[dict[str, Any] | None] = []
+
+    def take(self, collected: Collected) -> list[EpisodeRecord]:
+        """Take a fragment in; return the episodes that ended in it, in the order of (step, row).
+
+        Args:
+            collected: of a sampler whose agent says what plans said; see `PlannerAgent`. Its
+                arrays are copied.
+        """
+        tree = collected.data
+        steps = _columns(tree)
+        valid = tree["valid"].to_ndarray(copy=False)
+        ended = (steps["terminated"] | steps["truncated"]) & valid
+        num_rows = valid.shape[1]
+        self._begun = self._begun or [None] * num_rows
+        attributes = _attributes(collected.episodes)
+        found, first = [], [0] * num_rows
+        for t, row in np.argwhere(ended).tolist():
+            last = rows_of(steps["final_obs"], (slice(t, t + 1), row))
+            whole = self._joined(row, _part(steps, first[row], t + 1, row, valid))
+            self._begun[row], first[row] = None, t + 1
+            found.append(self._record(whole, last, attributes.get((t, row), {})))
+        for row in range(num_rows):
+            rest = _part(steps, first[row], len(valid), row, valid)
+            if len(rest["reward"]):
+                self._begun[row] = self._joined(row, rest)
+        return found
+
+    def _joined(self, row: int, part: dict[str, Any]) -> dict[str, Any]:
+        """Return the steps of a row's episode with those that have come."""
+        begun = self._begun[row]
+        if begun is None:
+            return part
+        return {name: mapped(_both, begun[name], rows) for name, rows in part.items()}
+
+    def _record(
+        self, steps: dict[str, Any], last: Any, attributes: dict[str, Any]
+    ) -> EpisodeRecord:
+        """Return a whole episode; `last` is the observation `[1, *obs]` after it."""
+
+        def known(name: str) -> Any:
+            rows = steps.get(name)
+            # Of all steps or of none: targets are so, too.
+            if rows is None or _unknown(name, rows).any():
+                return None
+            return rows
+
+        return EpisodeRecord(
+            seed=0,
+            observations=self._nested("obs", mapped(_both, steps["obs"], last)),
+            actions=self._nested("action", steps["action"]),
+            rewards=steps["reward"].astype(np.float64),
+            terminated=bool(steps["terminated"][-1]),
+            truncated=bool(steps["truncated"][-1]),
+            root_values=steps["value"].astype(np.float64),
+            policies=known("weights"),
+            visits=known("visits"),
+            q=known("q"),
+            legal=steps.get("legal"),
+            attributes=attributes,
+            budget=Budget(),
+        )
+
+    def _nested(self, name: str, rows: Any) -> Any:
+        """Return rows nested as the space has them; a tree has names alone."""
+        space = self._spaces[name]
+        return rows if space is None else SpaceLayout(space).join(tuple(leaves(rows)))
+
+    def state_dict(self) -> list[dict[str, Any] | None]:
+        """Return the episodes in progress, not copied."""
+        return list(self._begun)
+
+    def load_state_dict(self, state: Sequence[Mapping[str, Any] | None]) -> None:
+        """Go on from what `state_dict` returned."""
+        self._begun = [None if begun is None else dict(begun) for begun in state]
+
+
+def _columns(tree: ArrayDict) -> dict[str, Any]:
+    """Return what is kept of steps, views `[T, B, ...]` by name."""
+    num_steps = tree["reward"].shape[0]
+    names = ("obs", "action", "reward", "terminated", "truncated", "final_obs")
+    found = {name: steps_of(tree[name], num_steps) for name in names}
+    if "action_mask" in tree:
+        found["legal"] = steps_of(tree["action_mask"], num_steps)
+    info: Any = tree.get("agent_info", {})
+    return found | {name: steps_of(info[name], num_steps) for name in _KNOWN if name in info}
+
+
+def _part(steps: dict[str, Any], first: int, end: int, row: int, valid: Any) -> dict[str, Any]:
+    """Return copies of the steps of a row that count, from the first to the one before `end`."""
+    kept = first + np.flatnonzero(valid[first:end, row])
+    return {
+        name: mapped(lambda rows: rows[kept, row], column)
+        for name, column in steps.items()
+        if name != "final_obs"
+    }
+
+
+def _both(first: Any, then: Any) -> Any:
+    return np.concatenate([first, then])
+
+
+def _unknown(name: str, rows: Any) -> npt.NDArray[np.bool_]:
+    """Return which of `[T, A]` a plan did not say."""
+    found: npt.NDArray[np.bool_] = rows < 0 if name == "visits" else np.isnan(rows)
+    # An action that was not tried has no q.
+    return np.asarray(found.all(axis=1)) if name == "q" else found
+
+
+def _attributes(episodes: Mapping[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
+    """Return the fields of each episode of a table, by step and row."""
+    own = [name for name in episodes if name not in _PLACE]
+    places = zip(episodes["step"].tolist(), episodes["row"].tolist(), strict=True)
+    return {
+        place: {name: episodes[name][number].item() for name in own}
+        for number, place in enumerate(places)
+    }

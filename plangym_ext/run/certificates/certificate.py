@@ -1,0 +1,108 @@
+"""The certificate of one env, made in a process of its own, which a deadline may end.
+
+    python -m plangym_ext.run.certificates.certificate TASK FILE
+
+TASK is JSON: `env`, a gymnasium id or a Python expression that constructs an env; `setup`, code
+that is executed before it; `steps` that it plays at most; `plain`, whether the env is
+only played, without this library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+#: Steps of an env that is played without this library.
+_PLAIN_STEPS = 50
+#: For the comparison of futures.
+_SECONDS = 5.0
+_MOST_LETTERS = 800
+
+
+def constructor(task: dict[str, Any]) -> str | Callable[[], Any]:
+    """Return the id of an env, or a function that constructs it."""
+    names: dict[str, Any] = {}
+    exec(task["setup"], names)
+    env: str = task["env"]
+    # Of the list that comes with the library, or of the caller's.
+    return (lambda: eval(env, names)) if "(" in env else env
+
+
+def certificate(task: dict[str, Any]) -> dict[str, Any]:
+    """Return what came of an env: its `outcome`, and figures or the `reason`."""
+    import plangym_ext
+    from plangym_ext.errors import PlangymExtError
+    from plangym_ext.states.trials.fork import ForkFailed
+
+    try:
+        build = constructor(task)
+        with plangym_ext.make(build, backend="serial") as env:
+            return _examined(env, task["steps"])
+    except (PlangymExtError, ForkFailed) as error:
+        return {"outcome": "refused", "reason": _short(error)}
+    except Exception as error:
+        return {"outcome": "error", "reason": f"{type(error).__name__}: {_short(error)}"}
+
+
+def played(task: dict[str, Any]) -> dict[str, Any]:
+    """Play an env as it is, without states, and return what came of it."""
+    import plangym_ext
+    from plangym_ext.registry import constructor_of
+
+    try:
+        # Names of families of this library are no names of gymnasium.
+        build, *_ = constructor_of(plangym_ext.make, constructor(task), "auto", None, {})
+        env = build()
+        env.action_space.seed(0)
+        env.reset(seed=0)
+        for _ in range(_PLAIN_STEPS):
+            *_, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                env.reset()
+    except Exception as error:
+        return {"outcome": "does not run", "reason": f"{type(error).__name__}: {_short(error)}"}
+    return {"outcome": "runs", "reason": ""}
+
+
+def _examined(env: Any, steps: int) -> dict[str, Any]:
+    from plangym_ext.core.check_env import check_env
+
+    report = check_env(env, num_steps=steps, seconds=_SECONDS)
+    trip = report.round_trip
+    if not trip.exact:
+        return {"outcome": "refused", "reason": f"found by doctor: {_short(trip.difference)}"}
+    proof = env.exactness
+    return {
+        "outcome": "exact",
+        "way": proof.method,
+        "proved": proof.proved,
+        "steps": proof.steps,
+        "episodes": proof.episodes,
+        "transitions": proof.transitions,
+        "instances": trip.instances,
+        "no_second": _short(report.no_second),
+        "width": env.state_width,
+    }
+
+
+def _short(error: Exception | str) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "…"
+
+
+def main() -> None:
+    """Write the certificate."""
+    task = json.loads(sys.argv[1])
+    found = played(task) if task["plain"] else certificate(task)
+    path = Path(sys.argv[2])
+    path.write_text(json.dumps(found))
+    sys.stdout.flush()
+    os._exit(0)  # whatever threads and handles an env has left
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""All certificates: virtual environments, a process for each env, and the file of what came."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.core.files.whole_file import PathLock
+from plangym_ext.errors import UnknownName, suggestion
+from plangym_ext.run.certificates.venvs import (
+    NotInstalled,
+    environment,
+    make_venv,
+    own_copy,
+    versions,
+)
+from plangym_ext.run.files import write_json
+from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.training.interrupts import interrupts_held
+
+#: The list that comes with the library.
+PUBLIC = Path(__file__).with_name("public_envs.toml")
+RESULTS = "certificates.json"
+Groups = dict[str, dict[str, Any]]
+
+
+def read_list(path: Path, names: Sequence[str]) -> Groups:
+    """Return groups of packages of a list of envs; those alone that are named.
+
+    Args:
+        path: TOML: a table for each group, with `packages`; see `public_envs.toml`.
+        names: of groups, packages or envs; none for all.
+
+    Raises:
+        UnknownName: the list has no such group, package or env.
+    """
+    groups: Groups = tomllib.loads(path.read_text())
+    known: set[str] = set()
+    for group, content in groups.items():
+        for package, one in list(content["packages"].items()):
+            known.update((group, package, *one["envs"]))
+            if names and not {group, package} & {*names}:
+                one["envs"] = [env for env in one["envs"] if env in names]
+    for name in names:
+        if name not in known:
+            close = suggestion(name, sorted(known))
+            raise UnknownName(f"doctor --all: {path.name} has no {name!r}{close}")
+    return groups
+
+
+class Collection:
+    """Certificates in a folder, which are kept as they come.
+
+    Args:
+        out: the folder.
+        steps: that an env plays at most, to save states on.
+        deadline: seconds after which an env is ended, and ten times as many for an installation.
+    """
+
+    def __init__(self, out: Path, *, steps: int, deadline: float) -> None:
+        out.mkdir(parents=True, exist_ok=True)
+        self._lock = PathLock(out, os.O_RDONLY, f"{out}: another doctor writes there")
+        self._out, self._steps, self._deadline = out, steps, deadline
+        path = out / RESULTS
+        self.results: dict[str, Any] = (
+            json.loads(path.read_text()) if path.exists() else {"groups": {}, "envs": {}}
+        )
+        self._own = own_copy(out / "own")
+        self._line = ProgressLine()
+
+    def close(self) -> None:
+        """Let others write to the folder."""
+        self._lock.close()
+
+    def collect(self, groups: Groups) -> None:
+        """Make the certificates that are missing."""
+        total = sum(len(one["envs"]) for group in groups.values() for one in _packages(group))
+        for name, group in groups.items():
+            wanted = [
+                (package, env)
+                for package, one in group["packages"].items()
+                for env in one["envs"]
+                if f"{package}: {env}" not in self.results["envs"]
+            ]
+            if wanted and not self.results["groups"].get(name, {}).get("refused"):
+                with self._installed(name, group) as python:
+                    if python is None:
+                        continue
+                    for package, env in wanted:
+                        done = len(self.results["envs"])
+                        self._line.update(f"{done} of {total}: {package}: {env}", force=True)
+                        setup = group["packages"][package].get("setup", "")
+                        found = self._certified(python, env, setup)
+                        self._keep("envs", f"{package}: {env}", {"group": name, **found})
+        self._line.leave()
+
+    @contextlib.contextmanager
+    def _installed(self, name: str, group: dict[str, Any]) -> Iterator[Path | None]:
+        """Yield an interpreter with the packages of a group, or None."""
+        folder = self._out / "venvs" / name
+        # One that is there already was given by the caller, and stays.
+        made = not folder.exists()
+        try:
+            if made:
+                self._line.update(f"{name}: installing", force=True)
+                make_venv(folder, group, 10 * self._deadline)
+            names = [*group["packages"], "gymnasium", "numpy", "mujoco"]
+            self._keep("groups", name, {"versions": versions(folder, names)})
+        except NotInstalled as error:
+            self._keep("groups", name, {"refused": str(error)})
+            self._line.above(f"{name}: not installed: {error}")
+            yield None
+            return
+        try:
+            yield folder / "bin" / "python"
+        finally:
+            if made:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _certified(self, python: Path, env: str, setup: str) -> dict[str, Any]:
+        task = {"env": env, "setup": setup, "steps": self._steps, "plain": False}
+        begun = time.monotonic()
+        found = self._run(python, task)
+        if found["outcome"] != "exact":
+            # Is it the env, or what this library does to it?
+            plain = self._run(python, {**task, "plain": True})
+            if plain["outcome"] != "runs":
+                found = {**plain, "outcome": "does not run", "with_states": found["reason"]}
+        return {**found, "took_s": round(time.monotonic() - begun, 1)}
+
+    def _run(self, python: Path, task: dict[str, Any]) -> dict[str, Any]:
+        """Return the certificate that another process makes, or how it ended without one."""
+        file, log = self._out / "certificate.json", self._out / "log.txt"
+        file.unlink(missing_ok=True)
+        module = "plangym_ext.run.certificates.certificate"
+        with log.open("wb") as said:
+            child = None
+            try:
+                # An interrupt in the middle would leave a process behind.
+                with interrupts_held():
+                    child = subprocess.Popen(
+                        [python, "-P", "-m", module, json.dumps(task), file],
+                        cwd=self._out / "own",
+                        env=environment(self._own),
+                        stdin=subprocess.DEVNULL,
+                        stdout=said,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
+                status = child.wait(self._deadline)
+            except subprocess.TimeoutExpired:
+                return {"outcome": "hung", "reason": f"no answer in {self._deadline:.0f} s"}
+            finally:
+                if child is not None:
+                    # What it has forked too.
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(child.pid, signal.SIGKILL)
+                    child.wait()
+        if file.exists():
+            found: dict[str, Any] = json.loads(file.read_text())
+            return found
+        ended = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return {"outcome": "died", "reason": f"{ended}: {_last_line(log)}"}
+
+    def _keep(self, kind: str, name: str, found: dict[str, Any]) -> None:
+        self.results[kind][name] = found
+        write_json(self._out / RESULTS, self.results)
+        if kind == "envs":
+            reason = f": {found['reason']}" if found.get("reason") else f", {found.get('way')}"
+            self._line.above(f"{name}: {found['outcome']}{reason}")
+
+
+def _packages(group: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(group["packages"].values())
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1][:200] if lines else "it printed nothing"

@@ -1,0 +1,88 @@
+"""The page of certificates."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from plangym_ext.core.files.whole_file import replacing
+
+_BEGIN = "<!-- begin certificates: written by plangym-ext doctor --all -->\n"
+_END = "<!-- end certificates -->\n"
+_MEANINGS = """
+"Way" is how a state is captured. Bytes are those of a row, envelope included. The proof is how far
+an env was played with states saved on the way, whose futures came out the same. An env that does
+not run fails in the same way without this library. `plangym-ext doctor ENV_ID` measures costs.
+"""
+_WHERE = {
+    "fork": "in a copy of the process",
+    "worker": "in another process, where it was constructed again",
+    "library": "codec of the library",
+}
+
+
+def write_page(page: Path, results: dict[str, Any]) -> None:
+    """Put the certificates in their place on a page, or at its end; the rest stays."""
+    old = page.read_text() if page.exists() else ""
+    before, found, rest = old.partition(_BEGIN)
+    after = rest.partition(_END)[2] if found else ""
+    with replacing(page) as file:
+        file.write(
+            f"{before}{'' if found or not old else chr(10)}{_BEGIN}{text(results)}{_END}{after}"
+        )
+
+
+def outcomes(results: dict[str, Any]) -> Counter[str]:
+    """Return how many envs came out in which way."""
+    return Counter(one["outcome"] for one in results["envs"].values())
+
+
+def text(results: dict[str, Any]) -> str:
+    """Return the table, and what did not run or install."""
+    envs = {tuple(key.split(": ", 1)): one for key, one in results["envs"].items()}
+    count = outcomes(results)
+    packages = {package for package, _ in envs}
+    exact, refused = count.pop("exact", 0), count.pop("refused", 0)
+    lines = [
+        "## Certificates of public envs",
+        "",
+        f"`plangym-ext doctor --all`, {datetime.datetime.now(datetime.UTC).date()}: {len(envs)} "
+        f"envs of {len(packages)} packages; {exact} exact as far as was tried, {refused} refused"
+        + "".join(f", {number} {outcome}" for outcome, number in sorted(count.items()))
+        + ".",
+        _MEANINGS,
+        "| package | env | way | bytes | proof, or the reason |",
+        "|---|---|---|---:|---|",
+    ]
+    for (package, env), one in sorted(envs.items(), key=lambda item: item[0][0].lower()):
+        version = results["groups"][one["group"]]["versions"].get(package, "")
+        name = f"{package} {version}".strip()
+        if one["outcome"] == "exact":
+            cells = [one["way"], f"{one['width']:,}", _proof(one)]
+        else:
+            cells = [f"**{one['outcome']}**", "", _escaped(_reason(one["reason"]))]
+        lines.append(f"| {' | '.join((name, f'`{_escaped(env)}`', *cells))} |")
+    missing = {g: one["refused"] for g, one in results["groups"].items() if one.get("refused")}
+    if missing:
+        lines += ["", "Not installed:", ""]
+        lines += [f"- {group}: {_escaped(reason)}" for group, reason in sorted(missing.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _proof(one: dict[str, Any]) -> str:
+    episodes = f"{one['episodes']:,} episode" + "s" * (one["episodes"] != 1)
+    where = _WHERE[one["proved"]]
+    why = one.get("no_second", "")
+    again = f", no second instance ({_escaped(why)})" if why else ""
+    return f"{one['steps']:,} steps, {episodes}, {where}{again}"
+
+
+def _reason(text: str) -> str:
+    """Return a reason without what the cells before it say, and what an error advises."""
+    return text.partition("cannot be captured exactly. ")[2].partition(" Give the env ")[0] or text
+
+
+def _escaped(words: str) -> str:
+    return words.replace("|", "\\|").replace("<", "&lt;")

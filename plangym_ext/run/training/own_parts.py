@@ -1,0 +1,149 @@
+"""What parts of the user's classes hold besides their `state_dict`, in the checkpoints of a run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.errors import DamagedCheckpoint, WrongKind, text_of
+from plangym_ext.learn.held_numbers import is_own
+from plangym_ext.run.training.parts import Parts
+
+#: Part of a checkpoint.
+OWN_STATE = "own_state"
+
+
+class OwnParts:
+    """The parts of a run whose classes are the user's.
+
+    Args:
+        parts: how things are made.
+        env: of the run.
+        agent: that plays the network.
+        algorithm: that learns.
+    """
+
+    def __init__(self, parts: Parts, env: Any, agent: Any, algorithm: Any) -> None:
+        self._parts, self._env, self._checked = parts, env, False
+        replay = getattr(algorithm, "replay", None)
+        named = {"agent": agent, "algorithm": algorithm, "replay": replay}
+        self._own = {name: one for name, one in named.items() if is_own(type(one))}
+
+    def state_dict(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what they hold besides what is saved of them: nothing but names and plain data.
+
+        Args:
+            saved: what the algorithm's `state_dict` has returned.
+
+        Raises:
+            WrongKind: one holds what no checkpoint can hold.
+        """
+        from plangym_ext.learn.own_state import own_state
+        from plangym_ext.learn.packed_values import packed
+
+        if not self._own:
+            return {}
+        try:
+            with _nothing_drawn():
+                others = self._made_anew(saved)
+        except Exception as error:
+            packed(saved)  # which names what no file can hold
+            names = ", ".join(f"{name} {type(one).__name__}" for name, one in self._own.items())
+            raise WrongKind(
+                f"checkpoint: a run must be able to go on from what it saves; the {names}, made "
+                f"anew and given what state_dict has returned, raised {text_of(error)}. Have "
+                f"load_state_dict take what state_dict returns."
+            ) from error
+        found = {name: own_state(one, others[name], name) for name, one in self._own.items()}
+        return {name: one for name, one in found.items() if one}
+
+    def check(self, algorithm: Any) -> None:
+        """Refuse what no checkpoint can hold, once the algorithm has made its first updates.
+
+        Raises:
+            WrongKind: as `state_dict`.
+        """
+        if self._own and not self._checked and algorithm.updates:
+            self._checked = True
+            self.state_dict(algorithm.state_dict())
+
+    def agent_state(self) -> dict[str, Any]:
+        """Return what the agent alone holds, as `state_dict` does."""
+        if "agent" not in self._own:
+            return {}
+        whole, self._own = self._own, {"agent": self._own["agent"]}
+        try:
+            return self.state_dict({})
+        finally:
+            self._own = whole
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Give them what `state_dict` has returned."""
+        from plangym_ext.learn.own_state import load_own_state
+
+        for name, one in saved.items():
+            load_own_state(self._own[name], one)
+
+    def _made_anew(self, saved: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parts like those that a run is made of that goes on from these."""
+        parts, saved = self._parts, _apart(saved)
+        network = parts.network(self._env)
+        others = {"agent": parts.agent(network)}
+        if "agent" in self._own:
+            others["agent"].load_state_dict(self._own["agent"].state_dict())
+        if not self._own.keys() & {"algorithm", "replay"}:
+            return others
+        other: Any = parts.algorithm(network)
+        replay: Any = getattr(other, "replay", None)
+        if "algorithm" not in self._own:
+            replay.load_state_dict(saved["replay"])
+            return {**others, "replay": replay}
+        if replay is not None and not is_own(type(replay)):
+            # One of the library's is complete, and may take half of the memory.
+            saved = {**saved, "replay": replay.state_dict()}
+        other.load_state_dict(saved)
+        return {**others, "algorithm": other, "replay": replay}
+
+
+def load_agent(agent: Any, saved: Mapping[str, Any], path: str) -> None:
+    """Give an agent what a checkpoint says that it holds.
+
+    Raises:
+        DamagedCheckpoint: it cannot hold that.
+    """
+    from plangym_ext.learn.own_state import load_own_state
+
+    found = saved.get(OWN_STATE, {})
+    try:
+        if "agent" in found and is_own(type(agent)):
+            load_own_state(agent, found["agent"])
+    except Exception as error:
+        raise DamagedCheckpoint(
+            f"{path}: {type(agent).__name__} cannot hold what it says of the agent "
+            f"({type(error).__name__}: {str(error)[:200]}). Make the class as it was."
+        ) from error
+
+
+def _apart(saved: Any) -> Any:
+    """Return nested dicts and lists anew: who is given them may take out what it reads."""
+    if isinstance(saved, dict):
+        return {key: _apart(one) for key, one in saved.items()}
+    return [_apart(one) for one in saved] if type(saved) is list else saved
+
+
+@contextmanager
+def _nothing_drawn() -> Iterator[None]:
+    """Put the global generators back: parts that are made may draw from them."""
+    from plangym_ext.learn.repeatable import seeded
+
+    before, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one
+    try:
+        with seeded(0):
+            yield
+    finally:
+        random.setstate(before)
+        np.random.set_state(numpys)  # noqa: NPY002 - the global one

@@ -1,0 +1,107 @@
+"""Classes whose instances are data: what an object graph has to hold of one."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import importlib
+import types
+from typing import Any, NamedTuple
+
+from plangym_ext.states.outside import module_of
+
+#: A named object: the index of a layer and one of its attributes, "" for the layer.
+Name = tuple[int, str]
+#: A class and the names of the attributes that an instance of it has.
+Shape = tuple[Any, tuple[str, ...]]
+
+# Windows, surfaces and clocks show the state; they are no part of it.
+_DRAWING_MODULES = ("pygame", "pyglet", "OpenGL", "glfw", "matplotlib", "moviepy", "cv2")
+# Rectangles and vectors of such a module are data: a game may keep its players in them.
+_DATA_MODULES = ("pygame.rect", "pygame.math", "pygame.color", "pygame.mask")
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: not of a fixed place in an extension
+#: Of attributes and weak references, beside what the base and the slots take.
+_PLAIN_SIZE = 16
+_SLOT_SIZE = 8
+#: Builtin types whose content is known, for classes that derive from one of them.
+BASES = (list, dict, tuple)
+
+
+class Layout(NamedTuple):
+    """What there is to an instance beside the attributes in its dict.
+
+    Attributes:
+        base: the builtin type that it derives from; `object` if none.
+        slots: the descriptors of its slots, by name.
+    """
+
+    base: type
+    slots: dict[str, types.MemberDescriptorType]
+
+
+@functools.cache
+def is_drawing(kind: Any) -> bool:
+    """Return whether instances of a class only show things."""
+    module = module_of(kind)
+    return module.partition(".")[0] in _DRAWING_MODULES and module not in _DATA_MODULES
+
+
+@functools.cache
+def layout_of(kind: Any) -> Layout | None:
+    """Return the layout of a class, or None if an extension may keep more in its instances."""
+    found = [cls for cls in kind.__mro__[:-1] if cls in BASES]
+    base: Any = found[0] if found else object
+    # Of a bare `object()` its identity is all there is.
+    if (
+        kind is object
+        or len(found) > 1
+        or not all(cls is base or _is_of_python(cls) for cls in kind.__mro__[:-1])
+    ):
+        return None
+    slots: dict[str, types.MemberDescriptorType] = {}
+    for name in copyreg._slotnames(kind):  # type: ignore[attr-defined]
+        slot = next((vars(cls)[name] for cls in kind.__mro__ if name in vars(cls)), None)
+        if slot is None:  # of a class that was pickled by value, whose slots are attributes
+            continue
+        if not isinstance(slot, types.MemberDescriptorType):  # a class attribute hides it
+            return None
+        slots[name] = slot
+    # What an extension keeps beside the attributes, such as the numbers of a `random.Random`.
+    if kind.__basicsize__ > base.__basicsize__ + _PLAIN_SIZE + _SLOT_SIZE * len(slots):
+        return None
+    return Layout(base, slots) if kind.__itemsize__ == base.__itemsize__ else None
+
+
+@functools.cache
+def is_simple(kind: Any) -> bool:
+    """Return whether an instance's attributes are all there is to it."""
+    layout = layout_of(kind)
+    return bool(layout and layout.base is object and not layout.slots and kind.__dictoffset__ != 0)
+
+
+def _is_of_python(cls: Any) -> bool:
+    """Return whether a class was made by a class statement; extensions make such types, too."""
+    made = vars(cls).get("__new__")
+    return (
+        bool(cls.__flags__ & _HEAP_TYPE)
+        and module_of(cls) != "builtins"
+        and (made is None or isinstance(made, staticmethod | types.FunctionType))
+    )
+
+
+@functools.cache
+def imported(module: str, name: str) -> Any:
+    """Return the object of that qualified name.
+
+    Raises:
+        ImportError, AttributeError, ValueError: there is none.
+    """
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def name_of(thing: Any) -> tuple[str, str]:
+    """Return the module and qualified name of a class or function."""
+    return str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))

@@ -1,0 +1,1 @@
+"""Random generators within states: read, written, seeded anew."""

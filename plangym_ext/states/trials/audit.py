@@ -1,0 +1,231 @@
+"""The proof goes on while states are in use: futures are played again in forks, and compared.
+
+From time to time a state that is in use is kept, with what the env showed after it. A fork of
+this process restores the state, plays the same again and plays on. At most a hundredth of the
+time is spent so.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.arrays.nested import content
+from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import IncompleteState, InexactState, UnknownName, suggestion
+from plangym_ext.states.codec import StateCodec
+from plangym_ext.states.trials.fork import Fork, ForkFailed, Line
+from plangym_ext.states.trials.round_trip import Plan, check_round_trip
+from plangym_ext.states.trials.sandbox import OutsideReached
+from plangym_ext.states.trials.subject import Subject
+
+POLICIES = ("raise", "warn", "off")
+#: Of the time since the env was made, audits take this part at most.
+SHARE = 0.01
+#: Seconds that the first audit is expected to take, and that one may take.
+_EXPECTED, _LONGEST = 0.02, 2.0
+#: Calls of the env that are kept after a state, and seconds and steps for playing on from them.
+_CALLS, _SECONDS, _STEPS = 24, 0.02, 60
+#: Audits that came to no result, one after the other, after which there are no more.
+_MOST_FAILED = 3
+
+
+def checked_audit(policy: str, where: str) -> str:
+    """Return a policy of audits, or refuse what is none."""
+    if not isinstance(policy, str) or policy not in POLICIES:
+        raise UnknownName(
+            f"{where}: audit must be one of {', '.join(POLICIES)}; got {policy!r}"
+            f"{suggestion(policy, POLICIES)}"
+        )
+    return policy
+
+
+@dataclass
+class Sample:
+    """A state in use, and what the env showed after it.
+
+    Attributes:
+        state: payload of a row.
+        actions: that were played; None is a reset without a seed.
+        shown: what came of each: observation leaves, reward and endings.
+    """
+
+    state: bytes
+    actions: list[Any] = field(default_factory=list)
+    shown: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+class Audit:
+    """Audits of one env.
+
+    Args:
+        name: of the env, for messages.
+        policy: "raise" `InexactState` when a difference was found, "warn", or "off".
+
+    Attributes:
+        passed: futures that came out the same.
+        sample: what is being kept, or None.
+    """
+
+    def __init__(self, name: str, policy: str) -> None:
+        self.passed = 0
+        self.sample: Sample | None = None
+        self._name, self._policy = name, policy
+        self._begun, self._spent = time.monotonic(), 0.0
+        self._next = self._begun + _EXPECTED / SHARE if policy != "off" else float("inf")
+        self._failed, self._since = 0, self._begun
+        self._fork: Fork | None = None
+        self._started = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether there is time for an audit. A difference that was found is told.
+
+        Raises:
+            InexactState: the last audit found one.
+        """
+        if time.monotonic() < self._next:
+            return False
+        if self._fork is not None:
+            self._collect()
+        return self._fork is None and time.monotonic() >= self._next
+
+    def open(self, state: Any) -> None:
+        """Keep the payload of a state; what the env shows after it is to be noted."""
+        self.sample = Sample(bytes(state))
+
+    def note(self, action: Any, shown: tuple[Any, ...]) -> bool:
+        """Keep what came of an action after the sample's state; whether that is enough."""
+        assert self.sample is not None
+        self.sample.actions.append(action)
+        self.sample.shown.append(shown)
+        return len(self.sample.actions) >= _CALLS
+
+    def start(self, env: gym.Env[Any, Any], codec: StateCodec) -> None:
+        """Begin the audit of the sample, in a fork."""
+        sample, self.sample = self.sample, None
+        assert sample is not None
+        self._started = time.monotonic()
+        try:
+            self._fork = Fork(lambda line: _audit(env, codec, sample, line))
+        except (ForkFailed, OSError):
+            self._settle(0.0, failed=True)
+            return
+        # Looked at when it is expected to have ended.
+        self._spent += time.monotonic() - self._started
+        self._next = self._started + _SECONDS
+
+    def _collect(self) -> None:
+        """Take the result of a fork if it is there, or end one that takes too long."""
+        assert self._fork is not None
+        if not self._fork.line.has_come():
+            if time.monotonic() - self._started > _LONGEST:
+                self._end()
+                self._settle(_LONGEST, failed=True)
+            return
+        try:
+            difference, seconds = self._fork.line.receive(_LONGEST)
+        except ForkFailed:
+            difference, seconds = None, time.monotonic() - self._started
+        self._end()
+        self._settle(seconds, failed=difference is None)
+        if difference:
+            self._tell(difference)
+        elif difference == "":
+            self.passed, self._since = self.passed + 1, self._started
+
+    def _settle(self, seconds: float, *, failed: bool) -> None:
+        self._spent += seconds
+        self._failed = self._failed + 1 if failed else 0
+        self._next = self._begun + max(self._spent, _EXPECTED) / SHARE
+        if self._failed >= _MOST_FAILED:
+            self._next = float("inf")
+
+    def _tell(self, difference: str) -> None:
+        message = (
+            f"{self._name}: its states are not exact. An audit played again what followed a state "
+            f"in use, in a copy of this process: {difference}. Results of the last "
+            f"{time.monotonic() - self._since:.0f} s cannot be trusted; {self.passed} audits had "
+            "passed before. Keep what is missing in attributes of the env, give it get_state and "
+            "set_state, or choose another way, such as state='replay'. audit='warn' goes on."
+        )
+        if self._policy == "raise":
+            raise InexactState(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+
+    def _end(self) -> None:
+        fork, self._fork = self._fork, None
+        if fork is not None:
+            fork.end()
+
+    def close(self) -> None:
+        """End what runs."""
+        self._next = float("inf")
+        self._end()
+
+
+def shown(
+    layout: SpaceLayout,
+    obs: Any,
+    reward: Any = 0.0,
+    terminated: Any = False,
+    truncated: Any = False,
+) -> tuple[Any, ...]:
+    """Return what came of an action, or of a reset, to be compared.
+
+    Args:
+        layout: of the observation space.
+        obs: observation.
+        reward: of a step.
+        terminated: of a step.
+        truncated: of a step.
+    """
+    parts = [
+        content(part) if leaf.is_object else np.asarray(part, leaf.dtype).tobytes()
+        for leaf, part in zip(layout.leaves, layout.split(obs), strict=True)
+    ]
+    return (*parts, reward_of(reward), bool(terminated), bool(truncated))
+
+
+def _audit(env: gym.Env[Any, Any], codec: StateCodec, sample: Sample, line: Line) -> None:
+    """Send the first difference, "" for none, or None if nothing could be said; and the seconds."""
+    begun = time.process_time()
+    difference: str | None
+    try:
+        difference = _difference(Subject(env, codec), sample)
+    except (IncompleteState, OutsideReached):
+        difference = None
+    except Exception as error:
+        # The env raised: where the sample was taken it had not.
+        difference = f"{type(error).__name__}: {error}" if sample.actions else None
+    line.send((difference, time.process_time() - begun))
+
+
+def _difference(subject: Subject, sample: Sample) -> str:
+    layout = SpaceLayout(subject.env.observation_space, objects=True)
+    subject.restore(sample.state)
+    for k, (action, expected) in enumerate(zip(sample.actions, sample.shown, strict=True)):
+        got = _played(subject.env, layout, action)
+        if got != expected:
+            at = next(i for i, (a, b) in enumerate(zip(expected, got, strict=True)) if a != b)
+            what = ("observation", "reward", "terminated", "truncated")[max(0, at - len(got) + 4)]
+            return f"{what} differs {k + 1} steps after the state was restored"
+    try:
+        seed = random.SystemRandom().getrandbits(31)
+        plan = Plan(_SECONDS, _STEPS, seed=seed, start=subject.save())
+        return check_round_trip(subject, [], plan).difference
+    except Exception:  # the env refuses an action that is drawn blindly; what was in use is right
+        return ""
+
+
+def _played(env: gym.Env[Any, Any], layout: SpaceLayout, action: Any) -> tuple[Any, ...]:
+    if action is None:
+        return shown(layout, env.reset()[0])
+    return shown(layout, *env.step(copy.deepcopy(action))[:4])

@@ -1,0 +1,60 @@
+"""Why a restored state led elsewhere: what lies around the env that the restore did not bring back.
+
+Asked only where a way has failed already, in a process that is thrown away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from plangym_ext.states.trials.subject import Subject
+from plangym_ext.states.trials.surroundings import changed, surroundings, what_no_state_holds
+
+#: Steps after which the marks are compared: one names the cause best, many reach a rare one.
+_AFTER = (1, 64)
+_MOST_NAMES = 3
+
+
+def blamed(subject: Subject, actions: Sequence[Any], seed: int) -> str:
+    """Return a sentence that names what a state leaves out; "" if nothing is seen.
+
+    Args:
+        subject: whose restored states led elsewhere; it is reset and played.
+        actions: that were played before that; None is a reset.
+        seed: of the reset.
+    """
+    with contextlib.suppress(Exception):  # an env that was restored wrongly may raise anything
+        names = _not_brought_back(subject, actions, seed)
+        if names:
+            return f". The state does not bring back {', '.join(names[:_MOST_NAMES])}"
+    with contextlib.suppress(Exception):
+        held = what_no_state_holds(subject.env)
+        pickled = [f"a pickle, for {one}" for one in _pickled_for(subject)]
+        if held or pickled:
+            return f". What differs may lie in {', '.join([*held, *pickled][:_MOST_NAMES])}"
+    return ""
+
+
+def _pickled_for(subject: Subject) -> list[str]:
+    found = (getattr(part, "pickled_for", "") for part in subject.codec.parts)
+    return [reason for reason in found if reason]
+
+
+def _not_brought_back(subject: Subject, actions: Sequence[Any], seed: int) -> list[str]:
+    """Return the names of what is another after a restore than where the state was captured."""
+    subject.env.reset(seed=seed)
+    at = 0
+    for steps in _AFTER:
+        before = surroundings(subject.env, deep=True)
+        state = subject.save()
+        for action in actions[at : at + steps]:
+            subject.play_reset() if action is None else subject.play(action)
+        at += steps
+        with contextlib.suppress(Exception):  # that it cannot be restored shows in the marks too
+            subject.restore(state)
+        names = changed(before, surroundings(subject.env, deep=True), grown=True)
+        if names:
+            return names
+    return []

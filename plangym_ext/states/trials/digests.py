@@ -1,0 +1,227 @@
+"""Digests of what an env refers to, by content: they tell whether it has changed."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import copyreg
+import decimal
+import enum
+import functools
+import hashlib
+import itertools
+import logging
+import random
+import sys
+import threading
+import types
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.states.outside import module_of
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
+
+#: Packages whose own changes of themselves are no state of an env.
+# fmt: off
+_LIBRARIES = {
+    "_pytest", "ale_py", "Box2D", "OpenGL", "PIL", "cloudpickle", "cv2", "gym", "gymnasium",
+    "glfw", "hypothesis", "imageio", "jax", "jaxlib", "llvmlite", "matplotlib", "moviepy",
+    "mujoco", "networkx", "numba", "numpy", "pandas", "plangym_ext", "pluggy", "pygame",
+    "pyglet", "pymunk", "pytest", "ray", "scipy", "shapely", "sklearn", "stable_baselines3",
+    "sympy", "torch", "torchrl", "tianshou", "zmq",
+}
+# fmt: on
+#: Objects that one digest covers, how deep they lie in each other, and bytes of one array.
+_MOST_NODES, _DEEPEST, _MOST_BYTES = 20_000, 200, 16 << 20
+SCALARS = (bool, int, float, complex, str, bytes)
+CODE = (types.FunctionType, types.MethodType)
+#: What is no data: it is known by its name, or stands for something outside.
+NO_DATA = (
+    types.ModuleType,
+    type,
+    types.BuiltinFunctionType,
+    classmethod,
+    staticmethod,
+    property,
+    logging.Logger,
+    gym.Space,
+    gym.envs.registration.EnvSpec,
+    gym.Env,
+)
+
+
+#: Of the standard library, what is data: by its bytes, or by its attributes.
+_BYTES = (bytearray, memoryview, array.array)
+_BY_ATTRIBUTES = (types.SimpleNamespace, threading.local, decimal.Context)
+#: What tells, without changing it, how far an object of compiled code has come.
+_TELLING = ("tell", "locked", "qsize", "cache_info", "digest", "total_changes", "line_num")
+
+
+def is_own(cls: Any) -> bool:
+    """Return whether a class or function is of a package of the env's, not of a known library."""
+    return is_own_module(module_of(cls))
+
+
+@functools.lru_cache(4096)
+def is_own_module(name: str) -> bool:
+    """Return the same of a module, by its name."""
+    root = name.partition(".")[0]
+    return bool(root) and not (root in _LIBRARIES or root in sys.stdlib_module_names)
+
+
+def cells(function: Any) -> list[Any]:
+    """Return the variables around a function, in the order of `co_freevars`."""
+    found = []
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # not set yet
+            found.append(None)
+    return found
+
+
+def digest(value: Any) -> bytes:
+    """Return a digest of a value's content, as far as it is data of the env's; 16 bytes.
+
+    Objects of classes of the env's own packages count by their attributes, functions of these by
+    their code and what it encloses, others by their class alone.
+    """
+    return Digests().of(value)
+
+
+class Digests:
+    """Digests of many values: what several of them reach counts in the first one alone.
+
+    Args:
+        deep: also look at what may change without deciding anything: how far iterators and files
+            are, the order of sets, the hits of caches, attributes of other packages' objects.
+    """
+
+    def __init__(self, *, deep: bool = False) -> None:
+        self._deep, self._left = deep, _MOST_NODES * (10 if deep else 1)
+        #: By `id`, and held, so that none is given out again.
+        self._seen: dict[int, Any] = {}
+
+    def of(self, value: Any) -> bytes:
+        """Return the digest of a value."""
+        found = hashlib.blake2b(digest_size=16)
+        for part in self._content(value, 0):
+            found.update(part)
+        return found.digest()
+
+    def _content(self, value: Any, depth: int) -> Iterator[bytes]:
+        """Yield the content of a value in pieces."""
+        kind: Any = type(value)
+        if value is None or issubclass(kind, (*SCALARS, enum.Enum)):
+            yield f"{kind.__name__} {value!r};".encode("utf-8", "backslashreplace")
+            if not (issubclass(kind, enum.Enum) and is_own(kind)) or id(value) in self._seen:
+                return
+        if id(value) in self._seen or self._left <= 0 or depth > _DEEPEST:
+            yield b"^"
+            return
+        self._left -= 1
+        self._seen[id(value)] = value
+        yield f"{kind.__qualname__}(".encode()
+        if issubclass(kind, np.ndarray | np.generic):
+            yield from _array_content(value)
+        elif issubclass(kind, RANDOM_TYPES):
+            with contextlib.suppress(Exception):  # a bit generator of another kind
+                yield random_bytes(value)
+        elif issubclass(kind, random.Random):
+            with contextlib.suppress(NotImplementedError):  # `random.SystemRandom`, which has none
+                yield repr(value.getstate()).encode()
+        elif issubclass(kind, set | frozenset):
+            found = [self.of(part) for part in value]
+            yield b"".join(found if self._deep else sorted(found))
+        elif _is_memory(kind):
+            with contextlib.suppress(TypeError, BufferError):
+                yield bytes(memoryview(value))
+        else:
+            for part in self._parts(value, kind):
+                yield from self._content(part, depth + 1)
+        yield b")"
+
+    def _parts(self, value: Any, kind: Any) -> Iterable[Any]:
+        if issubclass(kind, dict):
+            return itertools.chain.from_iterable(list(value.items()))
+        if issubclass(kind, list | tuple | deque):
+            return list(value)
+        if issubclass(kind, CODE):
+            function = getattr(value, "__func__", value)
+            if not isinstance(function, types.FunctionType):
+                return function, value.__self__  # a method of another callable
+            if not is_own(function):
+                return (function.__qualname__,)
+            held = function.__defaults__, function.__kwdefaults__, *cells(function)
+            code = b"".join(_code_content(function.__code__))
+            return (code, *held, getattr(value, "__self__", None))
+        is_data = is_own(kind) or issubclass(kind, _BY_ATTRIBUTES)
+        if issubclass(kind, NO_DATA) or not (is_data or self._deep):
+            return ()
+        named = sorted(attributes(value).items(), key=lambda item: str(item[0]))
+        parts = itertools.chain.from_iterable(named)
+        return itertools.chain(parts, _inside(value)) if self._deep else parts
+
+
+def _code_content(code: types.CodeType) -> Iterator[bytes]:
+    yield code.co_code + repr(code.co_names).encode()
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from _code_content(part)
+        else:
+            yield repr(part).encode("utf-8", "backslashreplace")
+
+
+def _array_content(value: Any) -> Iterator[bytes]:
+    yield f"{value.dtype.str}{value.shape}".encode()
+    if not value.dtype.hasobject and value.nbytes <= _MOST_BYTES:
+        yield value.tobytes()
+
+
+@functools.lru_cache(4096)
+def _is_memory(kind: Any) -> bool:
+    """Return whether instances are bytes that can be written, and no more."""
+    return issubclass(kind, _BYTES) or any(module_of(cls) == "_ctypes" for cls in kind.__mro__)
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    """Yield what tells how far an object is that has no attributes for it."""
+    if isinstance(value, types.GeneratorType | types.CoroutineType):
+        frame = getattr(value, "gi_frame", None) or getattr(value, "cr_frame", None)
+        yield (frame.f_lasti, dict(frame.f_locals)) if frame else None
+        return
+    if isinstance(value, weakref.ReferenceType):
+        yield value() is None
+        return
+    for name in _TELLING:
+        with contextlib.suppress(Exception):  # of a closed file, or one that cannot tell
+            found = getattr(value, name)
+            yield found() if callable(found) else found
+    if hasattr(type(value), "__next__"):
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
+            warnings.simplefilter("ignore")  # that itertools will not be pickled any more
+            yield value.__reduce__()[1:]
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """Return the attributes of an object that are plain data of it, by name."""
+    try:
+        # Past any code of the class's own.
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        found = {}
+    if isinstance(value, threading.local):
+        found = value.__dict__  # of this thread
+    elif isinstance(value, decimal.Context):
+        return {"": repr(value)}
+    found = found if type(found) is dict else {}
+    for name in copyreg._slotnames(type(value)):  # type: ignore[attr-defined]
+        with contextlib.suppress(AttributeError):  # not set yet
+            found = {**found, name: object.__getattribute__(value, name)}
+    return found

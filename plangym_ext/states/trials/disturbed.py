@@ -1,0 +1,213 @@
+"""What differs from process to process, made other on purpose in a copy of this one.
+
+Objects lie at other addresses in each process, so that a set of objects has another order there.
+`hash("a")`, and the order of a set of texts, differ unless the environment variable PYTHONHASHSEED
+is set. And the order of any set depends on what was put into it and taken out before, which its
+elements do not tell: a state that holds these gives it some order.
+
+A fork has all that of its original, so that a difference would show by chance, or not at all.
+"""
+
+from __future__ import annotations
+
+import builtins
+import random
+import sys
+import types
+import weakref
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.states.codec import StateCodec, layers
+from plangym_ext.states.trials.digests import is_own_module
+from plangym_ext.states.trials.fork import Fork, Line
+from plangym_ext.states.trials.round_trip import Plan, check_round_trip
+from plangym_ext.states.trials.subject import RemoteSubject, Subject
+from plangym_ext.states.trials.surroundings import around_code, is_by_address, sets_in
+
+#: What tells where an element lies in a set, also where `hash` is made another.
+_true_hash = hash
+#: Added to the hashes of texts.
+_SHIFT = 1_000_003
+#: Room that a set is given for others, to have its elements lie in another order.
+_ROOMS = (64, 1024, 16384)
+#: Others that take the place of its first element.
+_IN_THE_WAY = (2, 6, 14, 30)
+#: Bytes of the objects that are made to move addresses, and how many of each size.
+_SIZES, _OF_A_SIZE = range(48, 1024, 16), 24
+#: Bytes of an object of Python's beside those that it holds.
+_HEAD = sys.getsizeof(b"")
+#: Ways by which a restored set comes about as the first one did.
+_PLAYED = ("replay", "approximate")
+
+
+class DisturbedSubject(Subject):
+    """A subject in a process of its own, where objects lie at other addresses after each restore.
+
+    Sets of objects then have another order. So have sets that the state holds, but for those
+    that no step changes and a restore gives the order that they had.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], codec: StateCodec) -> None:
+        super().__init__(env, codec)
+        self._reorders = codec.method not in _PLAYED
+        self._random = random.Random(0)
+        self._kept: list[Any] = []
+        self._first = {hash(frozenset(one)): list(one) for one in sets_in(layers(env))}
+        self._run_through = ""
+
+    def serve(self, line: Line) -> None:
+        """Replay what is asked for in this process, which is thrown away.
+
+        Weak sets are a library's, such as those of a body's shapes: a step may well show an order
+        of them seldom, and who asks for it is seen.
+        """
+        plain = weakref.WeakSet.__iter__
+
+        def watched(found: Any) -> Any:
+            frame: Any = sys._getframe(1)
+            callers = [one for one in (frame, frame.f_back) if one is not None]
+            if any(is_own_module(one.f_globals.get("__name__", "")) for one in callers):
+                elements = [*plain(found)]
+                if len(elements) > 1 and any(map(is_by_address, elements)):
+                    kind = type(elements[0])
+                    where = ", called by ".join(one.f_code.co_name for one in callers)
+                    self._run_through = f"{kind.__module__}.{kind.__qualname__} in {where}"
+            return plain(found)
+
+        weakref.WeakSet.__iter__ = watched  # type: ignore[method-assign]
+        super().serve(line)
+
+    def keep_sets(self, fixed: Collection[int]) -> None:
+        """Be told which sets no step changes, by the hashes of what they hold."""
+        self._first = {kept: self._first[kept] for kept in fixed if kept in self._first}
+
+    def unordered(self) -> str:
+        """Return which objects it has run through in the order of their addresses."""
+        if not self._run_through:
+            return ""
+        return (
+            f"it runs through a set of {self._run_through}, in the order of their addresses, "
+            "which no state holds; sort it, or keep a list or a dict"
+        )
+
+    def restore(self, state: bytes) -> None:
+        """Bring the env to a saved state, and disturb it."""
+        self._move_addresses()
+        super().restore(state)
+        for found in sets_in(layers(self.env)):
+            if self.may_differ(found):
+                _reorder(found)
+
+    def _move_addresses(self) -> None:
+        """Have the objects that are made next lie at other places, in another order."""
+        made: list[Any] = [bytes(size - _HEAD) for size in _SIZES for _ in range(_OF_A_SIZE)]
+        # Compiled code has memory of another kind.
+        made += [np.empty(size, np.uint8) for size in _SIZES for _ in range(_OF_A_SIZE)]
+        self._random.shuffle(made)
+        self._kept = made[::2]
+
+    def may_differ(self, found: set[Any]) -> bool:
+        """Return whether a set may get another order here."""
+        if super().may_differ(found):
+            return True
+        # Those of texts are asked by themselves: states hold where the hashes are the same.
+        changes = self._reorders and not any(map(_has_text, found))
+        return changes and self._first.get(hash(frozenset(found))) != list(found)
+
+
+def depends_on_texts(env: gym.Env[Any, Any], codec: StateCodec, plan: Plan) -> bool:
+    """Return whether futures from states of an env are others where hashes of texts are.
+
+    Args:
+        env: of this process, which is thrown away.
+        codec: bound to it, and proved exact here.
+        plan: of that proof.
+    """
+    if not plan.seconds or not _may_depend_on_texts(env):
+        return False
+    subject = _OtherTexts(env, codec)
+    with Fork(subject.serve) as other:
+        others = [("a process with other hashes of texts", RemoteSubject(other.line))]
+        return not check_round_trip(Subject(env, codec), others, plan).exact
+
+
+def _may_depend_on_texts(env: gym.Env[Any, Any]) -> bool:
+    """Return whether an env's own code asks for hashes, or it holds sets of texts."""
+    functions, sets = around_code(env)
+    return bool(_of_texts(sets)) or any(_names_hash(function.__code__) for function in functions)
+
+
+def _of_texts(sets: list[set[Any]]) -> list[set[Any]]:
+    return [found for found in sets if any(map(_has_text, found))]
+
+
+def _names_hash(code: types.CodeType) -> bool:
+    inner = (one for one in code.co_consts if isinstance(one, types.CodeType))
+    return "hash" in code.co_names or any(map(_names_hash, inner))
+
+
+class _OtherTexts(Subject):
+    """A subject in a process of its own, where hashes of texts are made others.
+
+    A set of texts that the env can reach lies in another order after each restore.
+    """
+
+    def serve(self, line: Line) -> None:
+        """Change what `hash` returns in this process, and replay what is asked for."""
+        plain = hash
+
+        def disturbed(value: Any) -> int:
+            # Where `__hash__` asks, dicts and sets may hold what it has returned before.
+            shifts = _has_text(value) and sys._getframe(1).f_code.co_name != "__hash__"
+            return plain(value) + _SHIFT if shifts else plain(value)
+
+        builtins.hash = disturbed
+        super().serve(line)
+
+    def restore(self, state: bytes) -> None:
+        """Bring the env to a saved state, with its sets of texts in another order."""
+        super().restore(state)
+        for found in _of_texts(around_code(self.env)[1]):
+            _reorder(found)
+
+
+def _has_text(value: Any) -> bool:
+    if isinstance(value, tuple | frozenset):
+        return any(map(_has_text, value))
+    return isinstance(value, str | bytes)
+
+
+def _reorder(found: set[Any]) -> None:
+    """Give a set another order, in place, with another element first if there is such an order."""
+    before = list(found)
+    for order in _orders(before):
+        found.clear()
+        found.update(order)
+        found.difference_update([one for one in order if type(one) is _Filler])
+        if next(iter(found)) != before[0]:
+            return
+
+
+def _orders(elements: list[Any]) -> Iterator[list[Any]]:
+    for room in _ROOMS:
+        yield [*(_Filler() for _ in range(room)), *elements]
+    yield elements[::-1]
+    first, *rest = elements
+    if is_by_address(first) or _has_text(first):
+        # Whose hashes might be any others; whole numbers never give way to what is not there.
+        for count in _IN_THE_WAY:
+            yield [*rest, *(_Filler(_true_hash(first)) for _ in range(count)), first]
+
+
+class _Filler:
+    """What takes room in a set for a moment: some place, or that of another hash."""
+
+    def __init__(self, value: int | None = None) -> None:
+        self._hash = id(self) // 16 if value is None else value
+
+    def __hash__(self) -> int:
+        return self._hash

@@ -1,0 +1,162 @@
+"""A forked copy of this process that does what it is asked, and harms nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from plangym_ext.states.trials.sandbox import LIMITS
+
+_LENGTH = struct.Struct("<q")
+#: Sent instead of a length by a fork that is at work.
+_BUSY = -1
+#: Seconds between two of them.
+_PULSE = 0.2
+#: What a process has open that uses a GPU or a window, of which a fork is no working copy.
+_DEVICES = ("/dev/nvidia", "/dev/dri", "/dev/kfd")
+
+
+class ForkFailed(Exception):
+    """A fork hung, died, or could not be made: it proves nothing."""
+
+
+class Line:
+    """One end of the connection between a process and its fork."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._pulse = time.monotonic()
+
+    def send(self, value: Any) -> None:
+        """Send what can be pickled."""
+        data = pickle.dumps(value, protocol=5)
+        self._socket.sendall(_LENGTH.pack(len(data)) + data)
+
+    def receive(self, seconds: float | None = None) -> Any:
+        """Return what was sent.
+
+        Args:
+            seconds: for which the other end may be silent; None for ever.
+
+        Raises:
+            ForkFailed: it was silent for longer, or ended.
+        """
+        self._socket.settimeout(seconds)
+        while (length := _LENGTH.unpack(self._exactly(_LENGTH.size))[0]) == _BUSY:
+            pass
+        return pickle.loads(self._exactly(length))
+
+    def busy(self, value: Any = None) -> None:
+        """Tell the other end from time to time that this one is at work; send a value if any."""
+        now = time.monotonic()
+        if now - self._pulse < _PULSE:
+            return
+        self._pulse = now
+        if value is None:
+            self._socket.sendall(_LENGTH.pack(_BUSY))
+        else:
+            self.send(value)
+
+    def has_come(self) -> bool:
+        """Return whether something was sent, or the other end has ended."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def _exactly(self, size: int) -> bytes:
+        parts = []
+        while size:
+            try:
+                part = self._socket.recv(min(size, 1 << 20))
+            except TimeoutError:
+                raise ForkFailed("it did nothing for too long and was stopped") from None
+            if not part:
+                raise ForkFailed("it died")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._socket.close()
+
+
+class Fork:
+    """A copy of this process in a sandbox; a context manager that ends it.
+
+    Args:
+        run: called in the copy with its end of the line. What it raises, and all
+            that it has made, ends with the copy.
+
+    Attributes:
+        line: to the copy.
+
+    Raises:
+        ForkFailed: this process holds what no fork can use.
+    """
+
+    def __init__(self, run: Callable[[Line], None]) -> None:
+        _check_devices()
+        here, there = (_beyond_standard(end) for end in socket.socketpair())
+        with warnings.catch_warnings():
+            # Of threads that a fork lacks: one that hangs for it is ended.
+            warnings.simplefilter("ignore")
+            LIMITS.forks = True
+            try:
+                self._pid = os.fork()
+            finally:
+                LIMITS.forks = False
+        if self._pid == 0:
+            _be_the_fork(run, there)
+        LIMITS.children.add(self._pid)
+        there.close()
+        self.line = Line(here)
+
+    def __enter__(self) -> Fork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the copy, whatever it does."""
+        self.line.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # reaped by a handler of the host's
+            os.waitpid(self._pid, 0)
+        LIMITS.children.discard(self._pid)
+
+
+def _beyond_standard(end: socket.socket) -> socket.socket:
+    """Return an end whose descriptor is none that an env writes its output to."""
+    # Where those of a process are closed, they are given out again.
+    with end:
+        return socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+
+
+def _be_the_fork(run: Callable[[Line], None], end: socket.socket) -> None:
+    """Run in the copy, which ends here without any clean-up: that is the original's."""
+    status = 1
+    try:
+        LIMITS.enter(end.fileno())
+        run(Line(end))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _check_devices() -> None:
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if target.startswith(_DEVICES):
+                raise ForkFailed(f"this process uses {target}, of which a fork has no copy")

@@ -1,0 +1,276 @@
+"""An env instance under check: it plays, saves and restores, and tells everything as bytes."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.arrays.nested import content
+from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import IncompleteState, WrongKind
+from plangym_ext.states.codec import StateCodec, layers
+from plangym_ext.states.outside import module_of
+from plangym_ext.states.part import StateTooWide
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.trials.fork import Line
+from plangym_ext.states.trials.surroundings import (
+    Marks,
+    generators,
+    is_by_address,
+    named_as_drawing_marks,
+    sets_in,
+    surroundings,
+)
+
+#: What Python says where four values of a step are unpacked as five.
+FOUR_VALUES = "not enough values to unpack (expected 5, got 4)"
+#: Values of more bytes are kept as digests.
+_KEPT_BYTES = 64
+#: Field that holds the state of `np_random`, and one that holds that of the whole env.
+RANDOM, NEXT = "np_random", "next state"
+#: What begins the names of what a process has once.
+OF_PROCESS = ("the generator of", "what ")
+
+Fields = dict[str, Any]
+
+
+def wrong_step(env: gym.Env[Any, Any], num_values: int) -> str:
+    """Return what to say of an env whose step returns another number of values than five."""
+    return (
+        f"{type(env.unwrapped).__qualname__}: step must return (observation, reward, "
+        f"terminated, truncated, info); got {num_values} values. An env of the old Gym "
+        "returns `done` for the two endings: return `done, False` instead."
+    )
+
+
+class Subject:
+    """An env instance under check, with the codec bound to it."""
+
+    def __init__(self, env: gym.Env[Any, Any], codec: StateCodec) -> None:
+        self.env, self.codec = env, codec
+        #: Seconds of every step that was played, and of captures and restores.
+        self.step_seconds: list[float] = []
+        self.capture_seconds: list[float] = []
+        self.restore_seconds: list[float] = []
+        #: Of the last step, or of the reset that followed it.
+        self.info: dict[str, Any] = {}
+        self._layout = SpaceLayout(env.observation_space, objects=True)
+
+    def save(self) -> bytes:
+        """Return state as the codec writes it."""
+        started = time.perf_counter()
+        while True:
+            row = bytearray(self.codec.width)
+            try:
+                # Without the padding: rows of two instances may be of different widths.
+                found = bytes(row[: self.codec.capture(memoryview(row), 0)])
+            except StateTooWide as error:
+                self.codec.width += error.excess
+                continue
+            self.capture_seconds.append(time.perf_counter() - started)
+            return found
+
+    def restore(self, state: bytes) -> None:
+        """Bring the env to a saved state."""
+        started = time.perf_counter()
+        self.codec.restore(memoryview(bytearray(state)), 0)
+        self.restore_seconds.append(time.perf_counter() - started)
+
+    def replayed(self, state: bytes, actions: Sequence[Any]) -> Iterator[Fields]:
+        """Restore a state and yield the fields of every action that follows; None is a reset.
+
+        Before them comes where the generator is after the restore, and after them the state that
+        they have led to, if equal states are equal bytes.
+        """
+        self.restore(state)
+        # Before anything is played: later it may differ for other reasons.
+        yield {RANDOM: self.random_state()}
+        for action in actions:
+            yield self.play_reset() if action is None else self.play(action)
+        yield self.left_state(self.save())
+
+    def serve(self, line: Line) -> None:
+        """Do what the other end of a line asks for, for ever."""
+        while True:
+            name, args = line.receive()
+            try:
+                found = getattr(self, name)(*args)
+            except Exception as error:
+                kind = IncompleteState if isinstance(error, IncompleteState) else RuntimeError
+                found = kind(f"{type(error).__name__}: {error}")
+            line.send(found)
+
+    def replayed_here(self, state: bytes, actions: Sequence[Any]) -> list[Fields]:
+        """Return the same, without what a process has once: it is never the same in another."""
+        return [
+            {key: one[key] for key in one if not key.startswith(OF_PROCESS)}
+            for one in self.replayed(state, actions)
+        ]
+
+    def left_state(self, state: bytes) -> Fields:
+        """Return the field of a state, or none if equal states need not be equal bytes."""
+        return {NEXT: _short(state)} if self.codec.canonical else {}
+
+    def play(self, action: Any) -> Fields:
+        """Play one transition; return it field by field as bytes. An episode that ends is reset."""
+        # Each instance is given its own: an env may write into an action, and it is played again.
+        action = copy.deepcopy(action)
+        started = time.perf_counter()
+        obs, reward, terminated, truncated, info = self._step(action)
+        self.step_seconds.append(time.perf_counter() - started)
+        fields: Fields = self._fields("observation", obs)
+        fields |= {
+            "reward": np.float64(reward_of(reward)).tobytes(),
+            "terminated": bool(terminated),
+            "truncated": bool(truncated),
+        }
+        info = info or {}  # some envs return None
+        fields |= _numeric("info", info)
+        self.info = info
+        if terminated or truncated:
+            # Without a seed: what this reset draws has to be part of the state.
+            fields |= self._after_reset()
+        return fields | self._left()
+
+    def play_reset(self) -> Fields:
+        """Reset without a seed; see `play`."""
+        return self._after_reset() | self._left()
+
+    def _after_reset(self) -> Fields:
+        obs, self.info = self.env.reset()
+        return self._fields("observation after the next reset", obs)
+
+    def _left(self) -> Fields:
+        """Return what a transition leaves, beside what it shows."""
+        return {RANDOM: self.random_state(), **self.outside()}
+
+    def outside(self) -> Fields:
+        """Return marks of what this process has outside of every state."""
+        return {**generators(), **named_as_drawing_marks(self.env)}
+
+    def around(self, names: Sequence[str]) -> Marks:
+        """Return the marks of what lies around the env, by these names."""
+        found = surroundings(self.env)
+        return {name: found.get(name) for name in names}
+
+    def reason(self) -> str:
+        """Return which orders may have led elsewhere, as a sentence; "" for none."""
+        named = [
+            f"{type(layer).__qualname__}.{name}"
+            for layer in layers(self.env)
+            if not module_of(type(layer)).startswith("plangym_ext.")  # such as a recorder
+            for name, value in vars(layer).items()
+            if not isinstance(value, gym.Env) and any(map(self.may_differ, sets_in([value])))
+        ]
+        if not named:
+            return ""
+        return (
+            f". It may depend on the order of a set in {', '.join(named[:3])}, which no state "
+            "holds, and which for a set of objects is that of their addresses; sort it, or keep a "
+            "list or a dict"
+        )
+
+    def may_differ(self, found: set[Any]) -> bool:
+        """Return whether a set may get another order."""
+        return any(map(is_by_address, found))
+
+    def keep_sets(self, fixed: Collection[int]) -> None:
+        """Be told which sets of the env no step changes, by the hashes of what they hold."""
+
+    def unordered(self) -> str:
+        """Return what was run through in an order that nothing decides; "" for nothing."""
+        return ""
+
+    def random_state(self) -> bytes:
+        """Return the state of the simulator's `np_random`; empty if it was never asked for."""
+        # The property itself would make one.
+        generator = vars(layers(self.env)[-1]).get("_np_random")
+        return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""
+
+    def _step(self, action: Any) -> tuple[Any, ...]:
+        """Step the env, which must return five values.
+
+        Raises:
+            WrongKind: it returns four, as envs of the old Gym do.
+        """
+        try:
+            found: tuple[Any, ...] = self.env.step(action)
+        except ValueError as error:  # a wrapper of gymnasium's has unpacked them
+            if str(error) != FOUR_VALUES:
+                raise
+            found = (None,) * 4
+        if len(found) != 5:
+            raise WrongKind(wrong_step(self.env, len(found)))
+        return found
+
+    def _fields(self, name: str, obs: Any) -> Fields:
+        return {
+            f"{name}{leaf.name}": _short(
+                content(part) if leaf.is_object else np.asarray(part).tobytes()
+            )
+            for leaf, part in zip(self._layout.leaves, self._layout.split(obs), strict=True)
+        }
+
+
+class RemoteSubject:
+    """A subject in another process, which was forked before anything was played."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def replayed(self, state: bytes, actions: Sequence[Any]) -> Iterator[Fields]:
+        """Replay there; see `Subject.replayed`."""
+        yield from self._asked("replayed_here", state, list(actions))
+
+    def around(self, names: Sequence[str]) -> Marks:
+        """Return what lies around the env there; see `Subject.around`."""
+        found: Marks = self._asked("around", names)
+        return found
+
+    def reason(self) -> str:
+        """Return what may lead elsewhere there; see `Subject.reason`."""
+        found: str = self._asked("reason")
+        return found
+
+    def keep_sets(self, fixed: Collection[int]) -> None:
+        """Tell it which sets no step changes; see `Subject.keep_sets`."""
+        self._asked("keep_sets", fixed)
+
+    def unordered(self) -> str:
+        """Return what was run through in no order there; see `Subject.unordered`."""
+        found: str = self._asked("unordered")
+        return found
+
+    def _asked(self, name: str, *args: Any) -> Any:
+        self._line.send((name, args))
+        found = self._line.receive()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+
+def _numeric(name: str, info: dict[str, Any]) -> dict[str, bytes]:
+    """Return the numbers in an info, but for those that measure time."""
+    fields: dict[str, bytes] = {}
+    for key, value in (info or {}).items():
+        if isinstance(value, dict):
+            fields |= _numeric(f"{name}[{key!r}]", value)
+        elif isinstance(value, bool | int | float | np.number | np.ndarray | np.bool_):
+            kept = np.asarray(value)
+            if kept.dtype.kind in "biuf" and (name, key) != ("info['episode']", "t"):
+                fields[f"{name}[{key!r}]"] = _short(kept.tobytes())
+    return fields
+
+
+def _short(value: Any) -> Any:
+    """Return a value, or the digest of one that takes much room."""
+    if isinstance(value, bytes) and len(value) > _KEPT_BYTES:
+        return hashlib.blake2b(value, digest_size=16).digest()
+    return value

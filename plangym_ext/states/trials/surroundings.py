@@ -1,0 +1,389 @@
+"""What steps of an env may read that is no attribute of it, and no state holds.
+
+Class attributes, module globals, attributes and closures of functions, context variables,
+generators of the process. An env that changes one of them is told by its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import ctypes
+import functools
+import os
+import random
+import sys
+import threading
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.states import plain
+from plangym_ext.states.codec import layers
+from plangym_ext.states.layer_attributes import CLOCKS, LayerAttributes, named_as_drawing
+from plangym_ext.states.outside import is_outside, module_of
+from plangym_ext.states.trials.digests import (
+    CODE,
+    NO_DATA,
+    SCALARS,
+    Digests,
+    attributes,
+    cells,
+    is_own,
+    is_own_module,
+)
+from plangym_ext.states.trials.settings import scalars, settings
+
+#: Most objects that are walked through, and most modules and entries that are marked.
+_MOST_OBJECTS, _MOST_MODULES, _MOST_ITEMS = 5_000, 300, 256
+#: Attributes of a layer that are compared by themselves, or are layers.
+_NAMED_ELSEWHERE = ("_np_random", "_np_random_seed", "env")
+
+
+def generators() -> dict[str, int]:
+    """Return a mark of each generator of the process, which changes when it is drawn from."""
+    found = {"the generator of `random`": hash(random.getstate())}
+    # Of the process, on purpose. By its address: as a value its state takes 50 times as long.
+    numbers: Any = np.random.get_bit_generator()  # type: ignore[attr-defined]
+    if isinstance(numbers, np.random.MT19937):
+        words = ctypes.string_at(numbers.ctypes.state_address, 625 * 4)
+        found["the generator of `numpy.random`"] = hash(words)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "default_generator"):
+        found["the generator of `torch`"] = hash(torch.get_rng_state().numpy().tobytes())
+    return found
+
+
+def _compiled_generators() -> dict[str, Any]:
+    """Return the marks of numba's, which draw where compiled code calls `random`."""
+    helper: Any = sys.modules.get("numba._helperlib")
+    found: dict[str, Any] = {}
+    # Private names of numba: where they are others, its generators are not looked at.
+    with contextlib.suppress(AttributeError, TypeError):
+        for name, module in (("np", "numpy.random"), ("py", "random")) if helper else ():
+            index, words = helper.rnd_get_state(getattr(helper, f"rnd_get_{name}_state_ptr")())
+            found[f"numba's generator of `{module}`"] = (index, *words)
+    return found
+
+
+def named_as_drawing_marks(env: gym.Env[Any, Any]) -> dict[str, bytes]:
+    """Return marks of what is left out of states for its name alone, such as a `screen`."""
+    found = {}
+    for layer in layers(env):
+        for attribute, value in named_as_drawing(layer).items():
+            # Plain data only: what a picture is drawn with has none that counts.
+            data = b"".join(_plain_attributes(value))
+            name = f"{type(layer).__qualname__}.{attribute}"
+            found[f"what {name} holds, which by its name is no part of a state,"] = data
+    return found
+
+
+def _plain_attributes(value: Any) -> Iterator[bytes]:
+    for name, part in vars(value).items():
+        with contextlib.suppress(plain.NotPlain):
+            yield plain.encode((name, part))
+
+
+Marks = dict[str, Any]
+
+
+def surroundings(env: gym.Env[Any, Any], *, deep: bool = False) -> Marks:
+    """Return a mark of what lies around an env, by name.
+
+    Args:
+        env: whose surroundings.
+        deep: also of what may change without deciding anything, and of the env's own attributes;
+            see `Digests`. It takes many times as long.
+    """
+    classes, functions, *_ = _reached(layers(env))
+    found = _Marks(deep=deep)
+    modules = _modules({module_of(one) for one in (*classes, *functions)})
+    if deep:
+        found.found |= settings() | generators()
+        apart = [one for module in modules.values() for one in vars(module).values()]
+        kinds = [type(one) for one in classes]
+        known = {one for one in (*apart, *kinds) if isinstance(one, type) and is_own(one)}
+        classes = [*classes, *(known - {*classes})]
+    for cls in classes:
+        _mark_all(found, vars(cls), f"{cls.__qualname__}.", functions)
+    for name, module in modules.items():
+        _mark_all(found, vars(module), f"{name}.", functions)
+    for function in functions:
+        _mark_function(found, function)
+    for layer in layers(env):
+        _mark_left_out(found, layer)
+        # A layer of this package, such as the recorder of a replay, is never what is left out.
+        theirs = deep and not module_of(type(layer)).startswith("plangym_ext.")
+        for name, value in LayerAttributes(layer, ()).state().items() if theirs else ():
+            found.add(f"{type(layer).__qualname__}.{name}", value)
+    for variable, value in contextvars.copy_context().items():
+        found.add(f"the context variable {variable.name}", value)
+    for name, value in _compiled_generators().items():
+        found.add(name, value)
+    found.add("the current folder", _folder())
+    found.add("os.environ", dict(os.environ))
+    return found.found | (scalars() if deep else {})
+
+
+def changed(before: Marks, after: Marks, *, grown: bool = False) -> list[str]:
+    """Return the names of what is another now.
+
+    Args:
+        before: marks.
+        after: marks, later.
+        grown: name also what was made since, or has only gained entries. A cache, a log and what
+            is made when it is first needed are such; whether steps read them, futures in a
+            process that lacks them tell.
+    """
+    return [
+        name
+        for name, mark in after.items()
+        if mark != before.get(name) and (grown or not _grown(before.get(name), mark))
+    ]
+
+
+def _folder() -> str:
+    with contextlib.suppress(OSError):
+        return os.getcwd()
+    return ""
+
+
+def what_no_state_holds(env: gym.Env[Any, Any]) -> list[str]:
+    """Return the attributes of an env's layers that belong to the process, with their kinds."""
+    held: list[tuple[Any, str, Any]] = [
+        (layer, name, type(value)) for layer in layers(env) for name, value in vars(layer).items()
+    ]
+    return [
+        f"{type(layer).__qualname__}.{name} ({kind.__qualname__})"
+        for layer, name, kind in held
+        if is_outside(kind)
+    ]
+
+
+def around_code(env: gym.Env[Any, Any]) -> tuple[list[Any], list[set[Any]]]:
+    """Return the functions of an env's own code, and the sets that it can reach."""
+    classes, functions, _, sets = _reached(layers(env))
+    modules = _modules({module_of(one) for one in (*classes, *functions)})
+    for namespace in map(vars, (*classes, *modules.values())):
+        for value in list(namespace.values()):
+            if isinstance(value, types.FunctionType) and is_own(value):
+                functions.append(value)
+            elif type(value) is set:
+                sets.append(value)
+    return functions, [one for one in sets if one]
+
+
+def sets_in(values: Iterable[Any]) -> list[set[Any]]:
+    """Return the sets that can be reached from values, but for empty ones."""
+    return [one for one in _reached(values)[3] if one]
+
+
+def is_by_address(value: Any) -> bool:
+    """Return whether the hash of a set's element is that of its address."""
+    if isinstance(value, weakref.ReferenceType):
+        value = value()  # as those of a `WeakSet`
+    if isinstance(value, tuple | frozenset):
+        return any(map(is_by_address, value))
+    kind: Any = type(value)
+    return value is not None and kind.__hash__ is object.__hash__
+
+
+# What there is ----------------------------------------------------------------------------
+
+
+def _reached(
+    values: Iterable[Any],
+) -> tuple[list[type], list[Any], list[threading.Thread], list[set[Any]]]:
+    """Return what can be reached from values, such as the layers of an env.
+
+    Returns:
+        Classes, Python functions, threads, and sets.
+    """
+    threads: list[threading.Thread] = []
+    sets: list[set[Any]] = []
+    classes: dict[type, None] = {}
+    functions: dict[int, Any] = {}
+    seen: set[int] = set()
+    waiting: list[Any] = list(values)
+    while waiting and len(seen) < _MOST_OBJECTS:
+        value = waiting.pop()
+        if type(value) in SCALARS or value is None or id(value) in seen:
+            continue
+        seen.add(id(value))
+        kind: Any = type(value)
+        if issubclass(kind, threading.Thread):
+            threads.append(value)
+        elif issubclass(kind, CODE):
+            function = getattr(value, "__func__", value)
+            # A method may be of any callable, such as what numpy.vectorize returns.
+            if isinstance(function, types.FunctionType):
+                functions[id(function)] = function
+                waiting.extend(cells(function))
+            else:
+                waiting.append(function)
+        elif issubclass(kind, functools.partial):
+            waiting.extend((value.func, *value.args, *value.keywords.values()))
+        elif issubclass(kind, NO_DATA) and not issubclass(kind, gym.Env):
+            if issubclass(kind, type):
+                classes.update(dict.fromkeys(filter(is_own, value.__mro__)))
+        elif issubclass(kind, dict):
+            waiting.extend([*value.values()][:_MOST_ITEMS])
+        elif issubclass(kind, list | tuple | set | frozenset | deque):
+            waiting.extend([*value][:_MOST_ITEMS])
+            if kind is set:
+                sets.append(value)
+        else:
+            classes.update(dict.fromkeys(filter(is_own, kind.__mro__)))
+            waiting.extend(attributes(value).values())
+    for cls in classes:
+        for value in vars(cls).values():
+            function = getattr(value, "__func__", value)
+            if isinstance(function, types.FunctionType):
+                functions[id(function)] = function
+    return list(classes), list(functions.values()), threads, sets
+
+
+def running_threads(env: gym.Env[Any, Any]) -> list[str]:
+    """Return the names of running threads that an env holds."""
+    return [thread.name for thread in _reached(layers(env))[2] if thread.is_alive()]
+
+
+def _modules(names: set[str]) -> dict[str, Any]:
+    """Return the loaded modules of these names, and those that their code refers to.
+
+    Of packages of the env's own. A module refers to another by an object that it holds, by names
+    in its code, or as it lies in that package.
+    """
+    found: dict[str, Any] = {}
+    waiting = list(names)
+    while waiting and len(found) < _MOST_MODULES:
+        name = waiting.pop()
+        module = sys.modules.get(name)
+        if name not in found and type(module) is types.ModuleType and is_own_module(name):
+            found[name] = module
+            waiting.append(name.rpartition(".")[0])
+            waiting.extend(_referred(module))
+    return found
+
+
+def _referred(module: types.ModuleType) -> Iterator[str]:
+    """Yield names of modules that a module refers to."""
+    named: set[str] = set()
+    places = [module.__name__ if hasattr(module, "__path__") else module.__package__ or ""]
+    for value in list(vars(module).values()):
+        if isinstance(value, types.ModuleType):
+            places.append(value.__name__)
+            continue
+        home = module_of(value if isinstance(value, type | types.FunctionType) else type(value))
+        yield home
+        if home == module.__name__:
+            for one in vars(value).values() if isinstance(value, type) else (value,):
+                named |= _names_in(getattr(getattr(one, "__func__", one), "__code__", None))
+    yield from named
+    # A package has all its imported modules as attributes: those that the code names count.
+    yield from (place for place in places if not place.startswith(f"{module.__name__}."))
+    for place in filter(is_own_module, places):  # grows: a.b.c
+        inside = [name for part in named if (name := f"{place}.{part}") in sys.modules]
+        yield from inside
+        places.extend(name for name in inside if name not in places)
+
+
+def _names_in(code: Any) -> set[str]:
+    """Return the names and texts in code."""
+    if not isinstance(code, types.CodeType):
+        return set()
+    texts = {part for part in code.co_consts if isinstance(part, str)}
+    return texts.union(code.co_names, *map(_names_in, code.co_consts))
+
+
+def _mark_all(found: _Marks, namespace: Any, prefix: str, functions: list[Any]) -> None:
+    for name, value in list(namespace.items()):
+        if name.startswith("__") or name == "_abc_impl" or isinstance(value, NO_DATA):
+            continue
+        if isinstance(value, types.FunctionType):
+            if is_own(value) and value not in functions:
+                _mark_function(found, value)
+            continue
+        found.add(prefix + name, value)
+
+
+def _mark_function(found: _Marks, function: Any) -> None:
+    """Mark what a function remembers from call to call."""
+    name = f"{module_of(function)}.{function.__qualname__}"
+    for attribute, value in vars(function).items():
+        if not attribute.startswith("__"):
+            found.add(f"{name}.{attribute}", value)
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for i, value in enumerate(defaults):
+        if found.deep or not isinstance(value, (*SCALARS, types.NoneType)):
+            found.add(f"the default {i} of {name}", value)
+    for variable, value in zip(function.__code__.co_freevars, cells(function), strict=False):
+        if not isinstance(value, (*NO_DATA, *CODE)):
+            found.add(f"the variable {variable} around {name}", value)
+
+
+def _mark_left_out(found: _Marks, layer: Any) -> None:
+    """Mark the attributes of a layer that states do not hold, as constants."""
+    state = LayerAttributes(layer, ()).state()
+    for name, value in vars(layer).items():
+        if name in state or name in _NAMED_ELSEWHERE or name in CLOCKS.get(type(layer), ()):
+            continue
+        if isinstance(value, gym.Space):
+            # How this space draws; a reset may put another one in its place.
+            of_space = f"{type(layer).__qualname__}.{name} at {id(value):x}"
+            found.add(of_space, vars(value).get("_np_random"))
+        elif not isinstance(value, (*NO_DATA, *CODE)):
+            found.add(f"{type(layer).__qualname__}.{name}", value)
+
+
+# Marks ------------------------------------------------------------------------------------
+
+
+class _Marks:
+    """Marks of many values, by name; objects that several of them reach are walked once."""
+
+    def __init__(self, *, deep: bool = False) -> None:
+        self.found: Marks = {}
+        self.deep = deep
+        self._digests = Digests(deep=deep)
+
+    def add(self, name: str, value: Any) -> None:
+        """Add what tells whether a value has changed, and whether it has only grown."""
+        try:
+            self.found[name] = self._telling(value)
+        except Exception:  # of a proxy whose object is gone, or whatever an object raises
+            self.found[name] = None
+
+    def _telling(self, value: Any) -> Any:
+        digest = self._digests.of
+        if self.deep:
+            return digest(value)  # whether it has only grown is not asked then
+        if isinstance(value, dict):
+            items = list(value.items())[: 4 * _MOST_ITEMS]
+            return {repr(key)[:200]: digest(part) for key, part in items}
+        if isinstance(value, list):
+            return [digest(part) for part in value[: 4 * _MOST_ITEMS]]
+        if isinstance(value, set | frozenset):
+            return {digest(part) for part in list(value)[: 4 * _MOST_ITEMS]}
+        if isinstance(value, np.ndarray):
+            return _Buffer(digest(value))
+        return None if value is None else digest(value)
+
+
+class _Buffer(bytes):
+    """The digest of an array, which may be written anew by each step before it is read."""
+
+
+def _grown(before: Any, after: Any) -> bool:
+    if before is None or type(after) is _Buffer:
+        return True
+    if isinstance(before, dict) and isinstance(after, dict):
+        return before.items() <= after.items()
+    if isinstance(before, list) and isinstance(after, list):
+        return before == after[: len(before)]
+    return isinstance(before, set) and isinstance(after, set) and before <= after

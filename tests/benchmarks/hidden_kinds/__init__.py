@@ -1,0 +1,1 @@
+"""Envs with hidden state, and what becomes of them."""

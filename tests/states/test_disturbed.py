@@ -1,0 +1,211 @@
+"""Envs whose futures depend on what differs from process to process, or on the order of a set."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.errors import IncompleteState
+from plangym_ext.states.trials.disturbed import _reorder
+
+pytestmark = pytest.mark.slow
+
+
+class Base(gym.Env):
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self):
+        self.names = {str(n) for n in range(30)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.array([0.0, 0.0]), {}
+
+    def step(self, action):
+        self.t += 1
+        return np.array([float(self.t), self.shown()]), 1.0, self.t >= 40, False, {}
+
+    def shown(self):
+        return float("7" in self.names)
+
+
+class Hashes(Base):
+    def shown(self):
+        return float(hash(str(self.t)) % 1009)
+
+
+class Orders(Base):
+    def shown(self):
+        return float(next(iter(self.names)))
+
+
+class Named:
+    """Is found by its hash, which is that of a text."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __eq__(self, other):
+        return self.name == other.name
+
+
+class Finds(Base):
+    """Asks for hashes, and depends on none."""
+
+    def reset(self, **options):
+        self.found = {Named(name): int(name) for name in sorted(self.names)}
+        return super().reset(**options)
+
+    def shown(self):
+        return float(self.found[Named("7")] + hash((1, 2)) % 5)
+
+
+#: What a new process runs: it plays from a state that a file holds, which it may have to make.
+PROGRAM = """
+import sys, numpy as np, plangym_ext
+from plangym_ext.errors import ForeignState
+from test_disturbed import Orders
+with plangym_ext.make(Orders, backend="serial") as env:
+    state, *_ = env.reset(seed=0)
+    if sys.argv[1] == "made":
+        np.save(sys.argv[2], state)
+    try:
+        print(env.step(1, np.load(sys.argv[2])).obs[1])
+    except ForeignState as error:
+        print("refused", error)
+"""
+
+
+def played(role, path, seed):
+    folder = str(Path(__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM, role, str(path)],
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": folder},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+@pytest.mark.timeout(300)
+def test_states_of_other_hashes_are_refused_in_another_session(tmp_path):
+    path = tmp_path / "state.npy"
+    first = played("made", path, "1")
+    assert played("found", path, "1") == first
+    assert "PYTHONHASHSEED" in played("found", path, "2")
+
+
+@pytest.mark.parametrize("make", [Hashes, Orders])
+def test_workers_with_other_hashes_are_refused(make):
+    with plangym_ext.make(make, backend="serial") as env:
+        assert "hashes of texts" in env.exactness.notes[0]
+        state, *_ = env.reset(seed=0)
+        expected = env.step(1, state).obs
+        assert (env.step_batch([1, 1], [state, state]).obs == expected).all()
+    if os.environ.get("PYTHONHASHSEED", "random") == "random":
+        with pytest.raises(IncompleteState, match="PYTHONHASHSEED"):
+            plangym_ext.make(make, n_workers=1)
+
+
+@pytest.mark.parametrize("make", [Base, Finds])
+def test_what_does_not_depend_on_them_goes_everywhere(make):
+    with plangym_ext.make(make, n_workers=1) as env:
+        assert not env.exactness.notes
+        state, *_ = env.reset(seed=0)
+        assert (env.step_batch([1], [state]).obs[0] == env.step(1, state).obs).all()
+
+
+class Part:
+    def __init__(self, mass):
+        self.mass = mass
+
+
+class WeakParts(Base):
+    """Sums up in the order of addresses, which decides the last bit of few sums."""
+
+    def reset(self, **options):
+        self.parts = [Part(0.1), Part(0.7)]
+        self.held = weakref.WeakSet(self.parts)
+        return super().reset(**options)
+
+    def shown(self):
+        return sum(part.mass for part in self.held)
+
+
+class Parts(WeakParts):
+    """Goes through a set of objects, whose order shows at once."""
+
+    def reset(self, **options):
+        shown = super().reset(**options)
+        self.held = {*self.parts, *map(Part, range(8))}
+        return shown
+
+    def shown(self):
+        return float(next(iter(self.held)).mass)
+
+
+class Cells(Base):
+    """Another order of the same whole numbers, in few episodes."""
+
+    def reset(self, *, seed=None, options=None):
+        shown = super().reset(seed=seed)
+        self.cells = {8, 0} if self.np_random.random() < 0.001 else {0, 8}
+        return shown
+
+    def shown(self):
+        return float(next(iter(self.cells)))
+
+
+class FixedCells(Cells):
+    """An order that nothing changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells = {0, 8}
+
+    def reset(self, *, seed=None, options=None):
+        return Base.reset(self, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("make", "holder"), [(WeakParts, "Part in shown"), (Parts, "order of a set in Parts.held")]
+)
+def test_the_order_of_objects_is_refused(make, holder):
+    with pytest.raises(IncompleteState, match=f"{holder}.*addresses") as caught:
+        plangym_ext.make(make, backend="serial", state="replay")
+    assert "list or a dict" in str(caught.value)
+
+
+def test_states_with_an_order_that_elements_do_not_tell_are_replayed():
+    with plangym_ext.make(FixedCells, backend="serial") as env:
+        assert env.exactness.method == "snapshot"
+    with plangym_ext.make(Cells, backend="serial") as env:
+        assert env.exactness.method == "replay"
+    with pytest.raises(IncompleteState, match=r"Cells\.cells"):
+        plangym_ext.make(Cells, backend="serial", state="snapshot")
+
+
+def test_sets_of_texts_get_another_order_where_hash_is_made_another(monkeypatch):
+    plain = hash
+    monkeypatch.setattr("builtins.hash", lambda value: plain(value) + 1_000_003)
+    for number in range(60):
+        found = {f"{number} {k}" for k in range(30)}
+        before = list(found)
+        _reorder(found)
+        assert found == {*before}
+        assert next(iter(found)) != before[0]

@@ -1,0 +1,64 @@
+"""A slice of what `tests/benchmarks/forged.py` does for hours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[1] / "benchmarks" / "forged.py"
+#: Outcomes that a mutant may have; the program ends with 1 for any other.
+GOOD = {"refused", "told", "accepted", "error of the env"}
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("kind", "only", "count"),
+    [
+        ("rows", ["Maze", "Structured 0", "CartPole-v1", "Taxi"], 300),
+        ("files", ["states", "set", "particles", "tree", "settings"], 250),
+        ("checkpoints", ["dqn"], 6),
+    ],
+)
+def test_mutants_are_accepted_or_refused_and_nothing_else(tmp_path, kind, only, count):
+    words = [sys.executable, PROGRAM, f"--{kind}", str(count), "--only", *only, "--out", tmp_path]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = json.loads((tmp_path / "forged.json").read_text())
+    assert len(found) >= len(only)
+    for one in found.values():
+        assert sum(one["outcomes"].values()) == one["done"] >= count // len(found)
+        assert one["outcomes"].keys() <= GOOD
+        # Settings need a package for YAML: where it is not, each file is told so.
+        assert {"refused", "told"} & one["outcomes"].keys()
+    # Again: what is done is not done again.
+    again = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0
+    assert " of " not in again.stdout.partition("|")[0]
+
+
+def test_a_crash_a_hang_and_an_error_of_the_library_are_told(monkeypatch):
+    monkeypatch.syspath_prepend(PROGRAM.parent)
+    import os
+    import signal
+
+    from forged_kinds import outcome
+
+    monkeypatch.setattr(outcome, "SECONDS", 0.2)
+
+    def use(number):
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        while number == 3:
+            pass
+        return outcome.outcome(lambda: "accepted" if number % 2 == 0 else {}[1], (OSError,))
+
+    found = outcome.batch([0, 1, 2, 3, 4, 5], use)
+    assert [found[n] for n in (0, 1, 2, 3, 4)] == [
+        *("accepted", "crash SIGSEGV", "accepted", "hang", "accepted")
+    ]
+    assert found[5].startswith("raw KeyError at test_forged_slice.py")

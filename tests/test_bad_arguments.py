@@ -1,0 +1,94 @@
+"""Arguments of public calls that cannot be: typed errors that name the argument."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import plangym_ext
+from plangym_ext.errors import PlangymExtError
+from plangym_ext.learn import returns
+
+ODD = [None, -1, "x", b"x", 1j, {}, object(), lambda: 1, [[1, 2], [3]], np.zeros((2, 3, 4))]
+STEPS, FLAGS = np.ones((4, 2)), np.zeros((4, 2), bool)
+
+
+@pytest.fixture(scope="module")
+def env():
+    with plangym_ext.make("CartPole-v1", backend="kernel") as env:
+        env.reset(seed=0)
+        yield env
+
+
+def refused(call, name, value):
+    """Return whether an argument is refused by a typed error that names it."""
+    try:
+        call(**{name: value})
+    except PlangymExtError as error:
+        return name.rstrip("s") in str(error)
+    return False
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+def test_arguments_of_batches_are_refused_by_name(env, value):
+    states, actions = env.get_state()[None], [0]
+    assert refused(lambda dt: env.step_batch(actions, states, dt), "dt", value)
+    if value is not None:
+        assert refused(lambda states: env.step_batch(actions, states), "states", value)
+    assert refused(env.set_state, "state", value)
+    assert refused(env.sync_states, "state", value)
+    if value is not None:  # any seed
+        assert refused(env.reset, "seed", value)
+
+
+@pytest.mark.parametrize("value", [*ODD, True], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("name", ["backend", "state", "audit", "check", "n_workers"])
+def test_options_of_make_are_refused_by_name(name, value):
+    if (name == "check" and isinstance(value, bool)) or (name == "n_workers" and value is None):
+        return
+    assert refused(lambda **given: plangym_ext.make("CartPole-v1", **given).close(), name, value)
+
+
+@pytest.mark.parametrize("value", [None, 5, b"x", [1]], ids=repr)
+def test_files_and_envs_of_states_are_refused_by_name(env, value, tmp_path):
+    state = env.get_state()
+    assert refused(lambda path: plangym_ext.save_states(path, state, env), "path", value)
+    assert refused(lambda path: plangym_ext.load_states(path, env), "path", value)
+    assert refused(lambda env: plangym_ext.save_states(tmp_path / "s", state, env), "env", value)
+    assert refused(plangym_ext.check_env, "env", value)
+
+
+@pytest.mark.parametrize("value", ODD[2:9], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("name", ["reward", "value", "bootstrap", "log_ratio", "ratio_clip"])
+def test_arguments_of_returns_are_refused_by_name(name, value):
+    given = {"reward": STEPS, "value": STEPS, "terminated": FLAGS, "gamma": 0.9, "log_ratio": STEPS}
+    assert refused(lambda **changed: returns.vtrace(**{**given, **changed}), name, value)
+
+
+def test_returns_of_branches_have_one_shape_and_another_branch():
+    with pytest.raises(PlangymExtError, match=r"length and rest.*\(4, 2\), \(1,\) and \(2,\)"):
+        returns.branch_returns(STEPS, [4], [0.0, 0.0], gamma=0.9)
+    with pytest.raises(PlangymExtError, match=r"k >= 2 branches; got \(3, 1\)"):
+        returns.forked_advantages(np.ones((3, 1)))
+
+
+def test_masks_may_be_tensors():
+    torch = pytest.importorskip("torch")
+
+    class Masked(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 9, (1,)), gym.spaces.Discrete(3)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.t = 0
+            return np.zeros(1, np.float32), {"action_mask": torch.tensor([True, False, True])}
+
+        def step(self, action):
+            assert action != 1
+            self.t += 1
+            info = {"action_mask": torch.tensor([True, False, True])}
+            return np.full(1, self.t, np.float32), 0.0, False, self.t == 9, info
+
+    with plangym_ext.make(Masked, n_workers=0) as env:
+        assert env.tells_masks
