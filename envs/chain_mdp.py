@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from plangym_ext.envs.arguments import check_action, check_row
-from plangym_ext.errors import DamagedState, ResetNeeded
+from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _CELL_BYTES = 4
@@ -47,11 +47,11 @@ class ChainMDPEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def __init__(self, n: int = 3, p: float = 1.0, *, render_mode: str | None = None) -> None:
         if not 1 <= n < 2**31:
-            raise ValueError(f"ChainMDPEnv: n must be in [1, 2**31); got {n}.")
+            raise InvalidOption(f"ChainMDPEnv: n must be in [1, 2**31); got {n}.")
         if not 0.0 <= p <= 1.0:
-            raise ValueError(f"ChainMDPEnv: p must be a probability, in [0, 1]; got {p}.")
+            raise InvalidOption(f"ChainMDPEnv: p must be a probability, in [0, 1]; got {p}.")
         if render_mode not in (None, "ansi"):
-            raise ValueError(
+            raise InvalidOption(
                 f"ChainMDPEnv: render_mode must be None or 'ansi'; got {render_mode!r}."
             )
         self.n = n

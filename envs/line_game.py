@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from plangym_ext.envs.arguments import check_action, check_row
-from plangym_ext.errors import DamagedState
+from plangym_ext.errors import DamagedState, InvalidOption
 
 EMPTY = 0
 
@@ -61,18 +61,20 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         render_mode: str | None = None,
     ) -> None:
         if not (1 <= rows <= 16 and 1 <= columns <= 16):
-            raise ValueError(
+            raise InvalidOption(
                 f"LineGameEnv: a board has 1 to 16 rows, columns; got {rows, columns}."
             )
         if not 1 <= length <= max(rows, columns):
-            raise ValueError(
+            raise InvalidOption(
                 f"LineGameEnv: length must be in [1, {max(rows, columns)}], to have room; "
                 f"got {length}."
             )
         if stones_per_turn < 1:
-            raise ValueError(f"LineGameEnv: stones_per_turn must be >= 1; got {stones_per_turn}.")
+            raise InvalidOption(
+                f"LineGameEnv: stones_per_turn must be >= 1; got {stones_per_turn}."
+            )
         if render_mode not in (None, "ansi"):
-            raise ValueError(
+            raise InvalidOption(
                 f"LineGameEnv: render_mode must be None or 'ansi'; got {render_mode!r}."
             )
         self.rows, self.columns, self.length = rows, columns, length

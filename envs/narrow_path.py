@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from plangym_ext.envs.arguments import check_action, check_row
-from plangym_ext.errors import DamagedState
+from plangym_ext.errors import DamagedState, InvalidOption
 
 _STATE_BYTES = 4
 
@@ -38,9 +38,9 @@ class NarrowPathEnv(gymnasium.Env[Any, np.int64]):
 
     def __init__(self, n: int = 3, *, render_mode: str | None = None) -> None:
         if not 2 <= n < 2**31:
-            raise ValueError(f"NarrowPathEnv: n must be in [2, 2**31); got {n}.")
+            raise InvalidOption(f"NarrowPathEnv: n must be in [2, 2**31); got {n}.")
         if render_mode not in (None, "ansi"):
-            raise ValueError(
+            raise InvalidOption(
                 f"NarrowPathEnv: render_mode must be None or 'ansi'; got {render_mode!r}."
             )
         self.n = n

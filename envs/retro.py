@@ -19,6 +19,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.core.files.whole_file import contents
 from plangym_ext.errors import (
     DamagedState,
     IncompleteState,
@@ -50,7 +51,7 @@ class RetroPart(StatePart):
         self._env = env
         self._rng = GeneratorBytes()
         path = _scenario_path(env)
-        self._scenario = path.read_bytes()
+        self._scenario = contents(path)
         if '"script' in self._scenario.decode():
             raise IncompleteState(
                 f"retro: {path.name} of {env.gamename} has a script, whose variables cannot be "

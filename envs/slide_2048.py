@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from plangym_ext.envs.arguments import check_action, check_row
-from plangym_ext.errors import DamagedState, ResetNeeded
+from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
@@ -43,11 +43,11 @@ class Slide2048Env(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
     def __init__(self, size: int = 4, four: float = 0.1, *, render_mode: str | None = None) -> None:
         if not 2 <= size <= 6:
-            raise ValueError(f"Slide2048Env: size must be in [2, 6]; got {size}.")
+            raise InvalidOption(f"Slide2048Env: size must be in [2, 6]; got {size}.")
         if not 0.0 <= four <= 1.0:
-            raise ValueError(f"Slide2048Env: four must be a probability, in [0, 1]; got {four}.")
+            raise InvalidOption(f"Slide2048Env: four must be a probability, in [0, 1]; got {four}.")
         if render_mode not in (None, "ansi"):
-            raise ValueError(
+            raise InvalidOption(
                 f"Slide2048Env: render_mode must be None or 'ansi'; got {render_mode!r}."
             )
         self.size, self.four = size, float(four)

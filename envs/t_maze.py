@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from plangym_ext.envs.arguments import check_action, check_row
-from plangym_ext.errors import DamagedState, ResetNeeded
+from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _CELL_BYTES = 4
@@ -52,9 +52,11 @@ class TMazeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
 
     def __init__(self, n: int = 20, *, render_mode: str | None = None) -> None:
         if not 1 <= n < 2**31:
-            raise ValueError(f"TMazeEnv: n must be in [1, 2**31); got {n}.")
+            raise InvalidOption(f"TMazeEnv: n must be in [1, 2**31); got {n}.")
         if render_mode not in (None, "ansi"):
-            raise ValueError(f"TMazeEnv: render_mode must be None or 'ansi'; got {render_mode!r}.")
+            raise InvalidOption(
+                f"TMazeEnv: render_mode must be None or 'ansi'; got {render_mode!r}."
+            )
         self.n = n
         self.render_mode = render_mode
         self.observation_space = spaces.Box(0.0, 1.0, (3,), np.float32)

@@ -69,6 +69,10 @@ class InvalidOption(PlangymExtError, ValueError):
     """An option (of a planner, of an episode) has a value that it cannot have."""
 
 
+class NoSuchIndex(PlangymExtError, IndexError):
+    """A row, a cell or an item is asked for that is not there."""
+
+
 class InvalidAnswer(PlangymExtError, ValueError):
     """A function of the caller's, such as an evaluator, returned what cannot be used."""
 
@@ -229,6 +233,10 @@ class ForeignCheckpoint(PlangymExtError, ValueError):
 
 class NotWritten(PlangymExtError, OSError):
     """A file of a run could not be written; checkpoints that are there are as they were."""
+
+
+class UnreadableFile(PlangymExtError, OSError, ValueError):
+    """A file is a pipe, is larger than one of its kind may be, or holds something else."""
 
 
 class ForeignNetwork(PlangymExtError, ValueError):

@@ -113,11 +113,12 @@ def make(
         IncompleteState: the env's state cannot be captured exactly.
         BackendUnavailable: the backend that was asked for cannot run this env.
     """
-    from plangym_ext.core.numbers import seconds_or_none
+    from plangym_ext.core.numbers import check_flags, seconds_or_none
     from plangym_ext.states.trials.audit import checked_audit
 
     # On all backends alike, also where there is nothing that could hang.
     seconds_or_none("make: timeout", timeout)
+    check_flags("make", trust=trust, autoreset=autoreset, ray=ray)
     backend = "ray" if ray and backend == "auto" else backend
     _check_choice(backend, n_workers, threads)
     check_cluster("make", backend, address, ray=ray)

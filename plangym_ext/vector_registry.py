@@ -92,13 +92,14 @@ def make_vec(
         RuntimeError: the spaces of sub-envs do not fit together.
     """
     from plangym_ext.core.invalid import checked_policy
-    from plangym_ext.core.numbers import seconds_or_none
+    from plangym_ext.core.numbers import check_flags, seconds_or_none
     from plangym_ext.states.trials.audit import checked_audit
     from plangym_ext.states.trials.choice import check_way
     from plangym_ext.vector.make import native_vector_env, vector_env
 
     # On all backends alike, also where there is nothing that could hang or be looked for.
     seconds_or_none("make_vec: timeout", timeout)
+    check_flags("make_vec", trust=trust, copy=copy)
     checked_policy(invalid, "make_vec")
     check_way(state, "off")
     check_cluster("make_vec", backend, address)

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import plangym_ext
+from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.learn import returns
+from plangym_ext.workers.parallel_env import ParallelEnv
 
 ODD = [None, -1, "x", b"x", 1j, {}, object(), lambda: 1, [[1, 2], [3]], np.zeros((2, 3, 4))]
 STEPS, FLAGS = np.ones((4, 2)), np.zeros((4, 2), bool)
@@ -92,3 +94,84 @@ def test_masks_may_be_tensors():
 
     with plangym_ext.make(Masked, n_workers=0) as env:
         assert env.tells_masks
+
+
+class Refusing:
+    """An object that numpy asks for an array, and that has none."""
+
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError("there is none")
+
+
+def containing_itself():
+    found: list = []
+    found.append(found)
+    return found
+
+
+class Joined(gym.Env):
+    observation_space = gym.spaces.Box(0, 9, (1,))
+    action_space = gym.spaces.Dict(a=gym.spaces.Discrete(2), b=gym.spaces.Box(-1, 1, (2,)))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+#: Of two sub-envs: of another shape, type or nesting, or none at all.
+MALFORMED = [
+    *(None, 1, 1.5, "ab", b"ab", {}, {"a": [0, 0]}, set(), object(), [], [None, None], ["a", "a"]),
+    *([1, None], [[0], [1, 2]], [[[0]], [[0]]], [{}, {}], [object(), object()], [2**70, 0]),
+    *(np.zeros((2, 3, 4)), np.zeros(3), np.zeros((2, 0)), np.zeros(2, complex), iter([0, 0])),
+    *(np.array(["a", "a"]), np.array([None, None]), np.zeros(2, "M8[s]"), np.zeros(2, "i4,i4")),
+    *(Refusing(), [Refusing(), 0], containing_itself(), int, Ellipsis, {"a": 0, "b": None}),
+    *({"a": [0, 0], "b": np.zeros((2, 3))}, {"a": [0, 0], "b": np.zeros((2, 2)), "c": [0, 0]}),
+]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(("CartPole-v1", "kernel"), ("CartPole-v1", "serial"), ("CartPole-v1", "process")),
+        *(("Pendulum-v1", "serial"), ("HalfCheetah-v5", "auto"), (Joined, "serial")),
+    ],
+    ids=lambda kind: f"{getattr(kind[0], '__name__', kind[0])}-{kind[1]}",
+)
+def venv(request):
+    name, backend = request.param
+    with plangym_ext.make_vec(
+        name, 2, backend=backend, n_workers=1 if backend == "process" else None
+    ) as venv:
+        yield venv
+
+
+def test_malformed_actions_of_vector_envs_are_refused_by_name(venv):
+    venv.reset(seed=0)
+    for value in MALFORMED:
+        assert refused(venv.step, "actions", value), repr(value)
+        assert refused(venv.step_async, "actions", value), repr(value)
+    venv.step(venv.action_space.sample())  # as if they had not been
+
+
+def test_other_arguments_of_vector_envs_are_refused_by_name(venv):
+    venv.reset(seed=0)
+    actions = venv.action_space.sample()
+    for value in [5, "x", [[0], [1, 2]], [0, 0], [7], [None], Refusing(), np.zeros((2, 2), int)]:
+        assert refused(lambda env_ids: venv.step(actions, env_ids), "env_ids", value), repr(value)
+        assert refused(lambda out: venv.step(actions, out=out), "out", value), repr(value)
+        assert refused(venv.set_states, "states", value), repr(value)
+    for value in [None, 5, [1], np.zeros(2), {}]:
+        assert refused(venv.get_attr, "name", value), repr(value)
+
+
+@pytest.mark.parametrize("value", [[], None, 0, 1, "no", "False", b"", {}, np.zeros(2)], ids=repr)
+def test_flags_are_true_or_false(value, tmp_path):
+    for name in ("trust", "autoreset", "ray"):
+        assert refused(lambda **given: plangym_ext.make("CartPole-v1", **given), name, value)
+    for name in ("trust", "copy"):
+        assert refused(lambda **given: plangym_ext.make_vec("CartPole-v1", 2, **given), name, value)
+    assert refused(lambda trust: GymEnv(Joined, trust=trust), "trust", value)
+    assert refused(lambda trust: ParallelEnv(Joined, trust=trust), "trust", value)

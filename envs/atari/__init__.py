@@ -23,7 +23,7 @@ from plangym_ext.envs.atari.episodic_life import EpisodicLife
 from plangym_ext.envs.atari.life_penalty import LifePenalty
 from plangym_ext.envs.atari.montezuma import MontezumaInfo
 from plangym_ext.envs.atari.screens import AtariScreens
-from plangym_ext.errors import IncompleteState
+from plangym_ext.errors import IncompleteState, InvalidOption
 from plangym_ext.states.part import StatePart
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
@@ -100,7 +100,9 @@ def wrapped(
     game: Any = env.unwrapped
     is_montezuma = getattr(game, "_game", "") == "montezuma_revenge"
     if montezuma and not is_montezuma:
-        raise ValueError(f"make: montezuma=True is for ALE/MontezumaRevenge-v5; got {game._game!r}")
+        raise InvalidOption(
+            f"make: montezuma=True is for ALE/MontezumaRevenge-v5; got {game._game!r}"
+        )
     limit = None
     if preprocessing:
         # Frames go past whatever lies between, so a limit of steps may not.

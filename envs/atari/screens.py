@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.states.families import simulator
 from plangym_ext.states.part import StatePart
 
@@ -45,12 +46,12 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         super().__init__(env)
         game: Any = env.unwrapped
         if not isinstance(game._frameskip, int):
-            raise ValueError(
+            raise InvalidOption(
                 "make: preprocessing=True shows the last two of a fixed number of frames; got "
                 f"frameskip={game._frameskip!r}. Use frameskip=4."
             )
         if game.continuous:
-            raise ValueError(
+            raise InvalidOption(
                 "make: preprocessing=True begins games with discrete no-ops; got continuous=True. "
                 "Leave out one of them."
             )

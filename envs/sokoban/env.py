@@ -26,7 +26,7 @@ from plangym_ext.envs.sokoban.cells import (
 from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
 from plangym_ext.envs.sokoban.picture import coloured_cells, draw, one_hot_planes
 from plangym_ext.envs.sokoban.rules import NUM_ACTIONS, push
-from plangym_ext.errors import DamagedState, ResetNeeded
+from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _CURSOR_BYTES = 4
@@ -96,7 +96,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         _check_choice("observation", observation, ("planes", "rgb"))
         _check_choice("render_mode", render_mode, (None, *self.metadata["render_modes"]))
         if cell_pixels < 1:
-            raise ValueError(f"SokobanEnv: cell_pixels must be >= 1; got {cell_pixels}.")
+            raise InvalidOption(f"SokobanEnv: cell_pixels must be >= 1; got {cell_pixels}.")
         self.levels = None if levels is None else _load(levels)
         self.dim = _resolve_dim(dim, self.levels)
         self.num_boxes = _resolve_boxes(num_boxes, self.levels)
@@ -251,12 +251,12 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         """Return the board of the next level, by `options`, order or generator."""
         unknown = options.keys() - {"level"}
         if unknown:
-            raise ValueError(
+            raise InvalidOption(
                 f"SokobanEnv.reset: the only option is 'level'; got {sorted(unknown)}."
             )
         if self.levels is None:
             if "level" in options:
-                raise ValueError(
+                raise InvalidOption(
                     "SokobanEnv.reset: option 'level' picks from the argument `levels`, and "
                     "this env generates its levels. Seed reset instead."
                 )
@@ -270,7 +270,9 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         if "level" in options:
             index = operator.index(options["level"])
             if not 0 <= index < count:
-                raise ValueError(f"SokobanEnv.reset: level must be in [0, {count}); got {index}.")
+                raise InvalidOption(
+                    f"SokobanEnv.reset: level must be in [0, {count}); got {index}."
+                )
         elif self.level_order == "random":
             return self.levels[int(self.np_random.integers(count))]
         else:
@@ -309,7 +311,7 @@ def _find_player(cells: bytes) -> int:
 
 def _check_choice(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"SokobanEnv: {name} must be one of {choices}; got {value!r}.")
+        raise InvalidOption(f"SokobanEnv: {name} must be one of {choices}; got {value!r}.")
 
 
 def _load(levels: LevelSource) -> Levels:
@@ -326,10 +328,10 @@ def _resolve_dim(dim: tuple[int, int] | None, levels: Levels | None) -> tuple[in
     if levels is None:
         height, width = (10, 10) if dim is None else dim
         if not (5 <= height <= MAX_SIDE and 5 <= width <= MAX_SIDE):
-            raise ValueError(f"SokobanEnv: dim must be 5 to {MAX_SIDE} each; got {dim}.")
+            raise InvalidOption(f"SokobanEnv: dim must be 5 to {MAX_SIDE} each; got {dim}.")
         return height, width
     if dim is not None and tuple(dim) != levels.dim:
-        raise ValueError(
+        raise InvalidOption(
             f"SokobanEnv: dim is {tuple(dim)}, but the levels are {levels.dim}. Leave dim out."
         )
     return levels.dim
@@ -339,10 +341,10 @@ def _resolve_boxes(num_boxes: int | None, levels: Levels | None) -> int:
     """Return the boxes of a generated level, or most boxes of any of `levels`."""
     if levels is None:
         if num_boxes is not None and num_boxes < 1:
-            raise ValueError(f"SokobanEnv: num_boxes must be >= 1; got {num_boxes}.")
+            raise InvalidOption(f"SokobanEnv: num_boxes must be >= 1; got {num_boxes}.")
         return 4 if num_boxes is None else num_boxes
     if num_boxes is not None:
-        raise ValueError(
+        raise InvalidOption(
             f"SokobanEnv: levels bring their own boxes, so leave out num_boxes; got {num_boxes}."
         )
     return max(

@@ -23,6 +23,7 @@ from plangym_ext.envs.sokoban.cells import (
     WALL,
 )
 from plangym_ext.envs.sokoban.draws import Work, draw, new_work
+from plangym_ext.errors import InvalidOption
 
 # Caves and walks tried before a size is given up; even crowded sizes need few.
 _MAX_ATTEMPTS = 500
@@ -325,18 +326,18 @@ def generate_level(
     """
     height, width = dim
     if not (5 <= height <= MAX_SIDE and 5 <= width <= MAX_SIDE):
-        raise ValueError(f"generate_level: dim must be 5 to {MAX_SIDE} each; got {dim}.")
+        raise InvalidOption(f"generate_level: dim must be 5 to {MAX_SIDE} each; got {dim}.")
     if num_boxes < 1:
-        raise ValueError(f"generate_level: num_boxes must be >= 1; got {num_boxes}.")
+        raise InvalidOption(f"generate_level: num_boxes must be >= 1; got {num_boxes}.")
     if not 0 <= seed < 2**63:
-        raise ValueError(f"generate_level: seed must be in [0, 2**63); got {seed}.")
+        raise InvalidOption(f"generate_level: seed must be in [0, 2**63); got {seed}.")
     pushes = 2 * num_boxes if min_pushes is None else min_pushes
     if pushes < 1:
-        raise ValueError(f"generate_level: min_pushes must be >= 1; got {min_pushes}.")
+        raise InvalidOption(f"generate_level: min_pushes must be >= 1; got {min_pushes}.")
     work = new_work(seed, height * width, num_boxes)
     length = _generate(work, height, width, pushes)
     if length < 0:
-        raise ValueError(
+        raise InvalidOption(
             f"generate_level: no level of {height}x{width} with {num_boxes} boxes and at least "
             f"{pushes} pushes was found in {_MAX_ATTEMPTS} attempts. Use fewer boxes or pushes, "
             "or a larger dim."

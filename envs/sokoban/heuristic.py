@@ -16,6 +16,7 @@ from plangym_ext.envs.sokoban.cells import (
     TARGET,
     WALL,
 )
+from plangym_ext.errors import InvalidOption
 
 #: Pushes said of a box that can reach no target: more than any level takes.
 UNSOLVABLE = 1000
@@ -43,7 +44,7 @@ def pushes_to_go(obs: Any) -> NDArray[np.float64]:
     """
     planes = np.asarray(obs)
     if planes.ndim != 4 or planes.shape[3] != NUM_CODES:
-        raise ValueError(
+        raise InvalidOption(
             f"pushes_to_go: observations must be planes [L, H, W, {NUM_CODES}]; got "
             f"{list(planes.shape)}. Make the env with observation='planes'."
         )

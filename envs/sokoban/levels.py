@@ -11,8 +11,11 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from plangym_ext.core.files.whole_file import contents
 from plangym_ext.envs.sokoban.cells import MAX_SIDE, SYMBOLS, find_fault
+from plangym_ext.errors import InvalidOption
 
+_MOST_BYTES = 1 << 30  # of a file; all of Boxoban's have a tenth of it
 Board = NDArray[np.uint8]
 
 _SYMBOL_TO_CODE = str.maketrans({symbol: chr(code) for code, symbol in enumerate(SYMBOLS)})
@@ -36,19 +39,19 @@ class Levels(Sequence[Board]):
         # Made read-only below: states and pictures are made of views of it.
         boards = np.array(boards, copy=True, order="C")
         if boards.ndim != 3 or boards.dtype != np.uint8 or boards.size == 0:
-            raise ValueError(
+            raise InvalidOption(
                 f"{source}: expected boards of shape [L, H, W], uint8, at least one; "
                 f"got {list(boards.shape)}, {boards.dtype}."
             )
         if max(boards.shape[1:]) > MAX_SIDE:
-            raise ValueError(
+            raise InvalidOption(
                 f"{source}: a level may have at most {MAX_SIDE} rows and columns; "
                 f"got {boards.shape[1]}x{boards.shape[2]}."
             )
         for index, board in enumerate(boards):
             fault = find_fault(board.tobytes(), boards.shape[2])
             if fault is not None:
-                raise ValueError(f"{source}, level at position {index}: {fault[1]}.")
+                raise InvalidOption(f"{source}, level at position {index}: {fault[1]}.")
         boards.flags.writeable = False
         self.boards = boards
         self.source = source
@@ -101,10 +104,12 @@ def read_levels(path: str | os.PathLike[str]) -> Levels:
     # A file with brackets in its name is no pattern. What nothing matches is read as a path, whose
     # error then names it.
     paths = [name] if os.path.exists(name) else sorted(glob.glob(name)) or [name]
-    found = [parse_levels(Path(one).read_text(encoding="utf-8"), source=one) for one in paths]
+    found = [
+        parse_levels(contents(Path(one), _MOST_BYTES).decode("utf-8"), source=one) for one in paths
+    ]
     for one, levels in zip(paths, found, strict=True):
         if levels.dim != found[0].dim:
-            raise ValueError(
+            raise InvalidOption(
                 f"{one}: every level must have the size of those in {paths[0]}, "
                 f"{found[0].dim}; got {levels.dim}. Read the files apart."
             )
@@ -129,14 +134,14 @@ def parse_levels(text: str, source: str = "text") -> Levels:
     for block in _blocks(text):
         board = _board(block, source)
         if boards and board.shape != boards[0].shape:
-            raise ValueError(
+            raise InvalidOption(
                 f"{source}, level {block.name}, line {block.first_line}: every level must have "
                 f"the size of the first, {boards[0].shape[0]}x{boards[0].shape[1]}; got "
                 f"{board.shape[0]}x{board.shape[1]}. Pad it with walls or split the file."
             )
         boards.append(board)
     if not boards:
-        raise ValueError(f"{source}: expected at least one level; got none.")
+        raise InvalidOption(f"{source}: expected at least one level; got none.")
     return Levels(np.stack(boards), source)
 
 

@@ -14,6 +14,7 @@ from plangym_ext.arrays.buffer import Buffer, Storage, misfit
 from plangym_ext.arrays.indexing import Location, Span, frozen
 from plangym_ext.arrays.tensors import as_tensor
 from plangym_ext.arrays.window import Window
+from plangym_ext.errors import InvalidOption, WrongKind
 
 Ndarray: TypeAlias = npt.NDArray[Any]
 
@@ -60,8 +61,7 @@ class Array(BaseArray):
     _data: Ndarray | None  # the visible part of the reach, once asked for
     _window: Window | None  # of an array that can rotate; None in views
     _picked: Location | None  # where a view picked by arrays lies
-    # (array, its axes back then, index, rows later) of a view that is unused
-    # yet: where it lies is worked out on first use, and the slots above are None.
+    # (array, its axes back then, index, rows later) of a view whose first use finds where it lies
     _pending: tuple[Array, Axis | None, Any, int] | None
 
     kind: Literal["default", "jagged"] = "default"
@@ -91,9 +91,9 @@ class Array(BaseArray):
                 **jagged,
             )
         if jagged:
-            raise TypeError(
-                f"Array: unknown arguments {sorted(jagged)} for kind 'default'. "
-                f"Items of varying length need kind='jagged'."
+            raise WrongKind(
+                f"Array: unknown arguments {sorted(jagged)} for kind 'default'. Items of varying "
+                "length need kind='jagged'."
             )
         created = Buffer.create(batch_shape, dtype, feature_shape, storage, padding, full_size)
         return _whole(*created)
@@ -260,7 +260,7 @@ class Array(BaseArray):
             base = self._settled()._buffer.open_base("read")
             if self._picked is not None:
                 if copy is False:
-                    raise ValueError(
+                    raise InvalidOption(
                         f"Array: a view picked by arrays or masks, here of shape {self.shape}, has "
                         f"no memory of its own. Pick with slices, or copy it."
                     )
@@ -319,7 +319,7 @@ class Array(BaseArray):
     def _rotatable(self, verb: str) -> Window:
         self._buffer.open_base(verb)
         if self._window is None:
-            raise ValueError(
+            raise InvalidOption(
                 f"Array.{verb}: must be called on the whole array, in the process that made it; "
                 f"got a view of shape {self.shape}. Call it there and take the view again."
             )

@@ -13,6 +13,7 @@ from plangym_ext.arrays import indexing
 from plangym_ext.arrays.buffer import Buffer, Storage
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.arrays.indexing import Location, Span
+from plangym_ext.errors import InvalidOption, NoSuchIndex, WrongKind
 
 #: The final classes, by kind. They add themselves, so that this module need not know them.
 _KINDS: dict[str, Callable[..., Any]] = {}
@@ -108,7 +109,7 @@ class BaseArray(Closing):
             IndexError: a single element has no rows.
         """
         if not self.shape:
-            raise IndexError("Array.last: the view must have an axis; got a single element.")
+            raise NoSuchIndex("Array.last: the view must have an axis; got a single element.")
         return self.shape[0] - 1
 
     @property
@@ -153,7 +154,7 @@ class BaseArray(Closing):
             TypeError: a single element has no rows.
         """
         if not self.n_batch_dims:
-            raise TypeError(
+            raise WrongKind(
                 "Array: a view must have a batch axis to iterate over; got a single element. "
                 "Iterate over its to_ndarray()."
             )
@@ -224,5 +225,5 @@ def make(*, kind: str = "default", **spec: Any) -> Any:
         ValueError: there is no such kind.
     """
     if kind not in _KINDS:
-        raise ValueError(f"Array: kind must be {' or '.join(map(repr, _KINDS))}; got {kind!r}.")
+        raise InvalidOption(f"Array: kind must be {' or '.join(map(repr, _KINDS))}; got {kind!r}.")
     return _KINDS[kind](**spec)

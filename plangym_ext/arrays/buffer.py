@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.storage import SharedBlock, spawning
 from plangym_ext.arrays.window import Window
-from plangym_ext.errors import ArrayClosed, StorageError
+from plangym_ext.errors import ArrayClosed, InvalidOption, StorageError, WrongKind
 
 Storage: TypeAlias = Literal["local", "shared", "inherited"]
 
@@ -53,7 +53,7 @@ class Buffer:
         batch_shape = checked_shape("batch_shape", batch_shape, 1)
         feature_shape = checked_shape("feature_shape", feature_shape, 0)
         if not batch_shape:
-            raise ValueError(
+            raise InvalidOption(
                 "Array: batch_shape must have at least one dimension; got (). "
                 "For a single element write batch_shape=(1,)."
             )
@@ -127,7 +127,7 @@ def allocate(
         StorageError: the system refuses that much memory.
     """
     if storage not in get_args(Storage):
-        raise ValueError(
+        raise InvalidOption(
             f"Array: storage must be one of {get_args(Storage)}; got {storage!r}. "
             f"Use 'shared' to reach it from other processes."
         )
@@ -161,7 +161,7 @@ def checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """
     result = np.dtype(dtype)
     if result.hasobject or result.itemsize == 0 or result.subdtype is not None:
-        raise ValueError(
+        raise InvalidOption(
             f"Array: dtype must have a fixed size and hold no Python objects; got {result!r}. "
             f"Put inner dimensions into feature_shape."
         )
@@ -178,10 +178,10 @@ def checked_shape(name: str, shape: Any, least: int) -> tuple[int, ...]:
     try:
         result = tuple(n.__index__() for n in shape)
     except (TypeError, AttributeError) as error:
-        raise TypeError(
+        raise WrongKind(
             f"Array: {name} must be a tuple of integers; got {shape!r}. "
             f"For one dimension write ({shape!r},)."
         ) from error
     if any(n < least for n in result):
-        raise ValueError(f"Array: {name} must have entries of at least {least}; got {result}.")
+        raise InvalidOption(f"Array: {name} must have entries of at least {least}; got {result}.")
     return result

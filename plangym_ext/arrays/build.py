@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.array import Array
+from plangym_ext.errors import InvalidOption, WrongKind
 
 Parts = Callable[[Any], dict[str, Any] | None]
 MakeLeaf = Callable[..., Any]
@@ -55,13 +56,13 @@ def build(
         return tree
 
     if parts(source) is None:
-        raise TypeError(
+        raise WrongKind(
             f"ArrayDict: the source must have named parts; got {type(source).__name__}. "
             f"Give it a name: {{'obs': ...}}."
         )
     tree = walk(source, "")
     if left:
-        raise ValueError(
+        raise InvalidOption(
             f"ArrayDict: fields must name arrays of the tree, {names}; got {sorted(left)}."
         )
     return tree
@@ -84,7 +85,7 @@ def space_leaf(path: str, space: Any, batch_shape: tuple[int, ...], **spec: Any)
 
     fixed = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
     if not isinstance(space, fixed):
-        raise TypeError(
+        raise WrongKind(
             f"ArrayDict: {path} must be a Box, Discrete, MultiDiscrete or MultiBinary space; got "
             f"{space}. Leave it out, or add a JaggedArray under its name for a Graph."
         )
@@ -96,7 +97,7 @@ def example_leaf(path: str, example: Any, batch_shape: tuple[int, ...], **spec: 
     """Return an array for a number or an array of numbers."""
     value = np.asarray(example)
     if value.dtype.kind not in "biufc":
-        raise TypeError(
+        raise WrongKind(
             f"ArrayDict: {path} must be a number or an array of numbers; got "
             f"{type(example).__name__} {str(example)[:40]!r}. Leave it out of the example."
         )

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.buffer import Storage, allocate
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.errors import InvalidOption
 
 Ndarray: TypeAlias = npt.NDArray[Any]
 OnOverflow: TypeAlias = Literal["raise", "grow", "drop"]
@@ -177,7 +178,7 @@ class Heap:
         remedy = "raise max_mean_num_elem"
         if self.on_overflow == "raise":
             remedy += ", or pass on_overflow='grow' or 'drop'"
-        raise ValueError(
+        raise InvalidOption(
             f"JaggedArray: the items of column {column} must have at most {limit} points together; "
             f"with the new one there are {need}. It was not written; {remedy}."
         )

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.errors import InvalidOption, NoSuchIndex, WrongKind
+
 Positions: TypeAlias = npt.NDArray[np.intp]
 Ndarray: TypeAlias = npt.NDArray[Any]
 
@@ -183,7 +185,7 @@ def shifted(location: Location, by: int, rows: int) -> Location:
         ends = [int(moved.min()), int(moved.max())] if moved.size else []
     if ends and (min(ends) < 0 or max(ends) >= rows):
         name, side = ("next", "after") if by > 0 else ("previous", "before")
-        raise IndexError(
+        raise NoSuchIndex(
             f"Array.{name}: every row must have a row {side} it in the buffer of {rows} rows; "
             f"got positions {min(ends)}..{max(ends)}. "
             f"Create the array with more padding, or take fewer rows."
@@ -224,7 +226,7 @@ def _items(key: object, shape: tuple[int, ...]) -> list[Item]:
     # A boolean mask stands for as many axes as it has.
     used = sum(part.ndim if _is_mask(part) else 1 for part in parts) - dots
     if dots > 1 or used > len(shape):
-        raise IndexError(
+        raise NoSuchIndex(
             f"Array: an index of a view of shape {shape} must have at most {len(shape)} parts "
             f"and one '...'; got {key!r}."
         )
@@ -237,7 +239,7 @@ def _items(key: object, shape: tuple[int, ...]) -> list[Item]:
         elif _is_mask(part):
             want = shape[len(items) : len(items) + part.ndim]
             if part.shape != want:
-                raise IndexError(
+                raise NoSuchIndex(
                     f"Array: a mask must have the shape {want} of the visible axes it stands "
                     f"for; got {part.shape}. Masks do not reach into the padding."
                 )
@@ -270,7 +272,7 @@ def _part(part: Any, key: object) -> Any:
         # A mask without an axis would add one.
         if part.dtype == bool and part.ndim:
             return part
-    raise TypeError(
+    raise WrongKind(
         f"Array: an index must be integers, slices, '...', integer arrays or boolean masks; got "
         f"{getattr(part, 'dtype', type(part).__name__)} in {key!r}. "
         f"For a new axis or names use to_ndarray() or an ArrayDict."
@@ -301,11 +303,11 @@ def _narrow_slice(span: Span, item: slice, axis: int) -> Span:
         start = first if item.start is None else operator.index(item.start)
         stop = end if item.stop is None else operator.index(item.stop)
     except TypeError as error:
-        raise TypeError(
+        raise WrongKind(
             f"Array: slice bounds on axis {axis} must be integers or None; got {item}."
         ) from error
     if step == 0:
-        raise ValueError(f"Array: the step of a slice on axis {axis} must not be 0; got {item}.")
+        raise InvalidOption(f"Array: the step of a slice on axis {axis} must not be 0; got {item}.")
     # Bounds name edges between elements, so one more than the last is fine.
     low, high = span.reach
     low, high = (low, high + 1) if step > 0 else (low - 1, high)
@@ -339,7 +341,7 @@ def _select_basic(
         span = location[axis]
         assert isinstance(span, Span)
         if isinstance(item, np.ndarray) and axis >= n_batch:
-            raise IndexError(
+            raise NoSuchIndex(
                 f"Array: arrays and masks must pick on batch axes (buffer axes below {n_batch}); "
                 f"got one for the feature axis {axis} in {key!r}. Use to_ndarray()[...]."
             )
@@ -358,7 +360,7 @@ def _check_arrays(location: list[Entry], key: object) -> None:
     at = [i for i, entry in enumerate(kept) if not isinstance(entry, Span)]
     # numpy would move the picked axis in front of an axis that came before it.
     if at[0] > 0 and at[-1] - at[0] >= len(at):
-        raise IndexError(
+        raise NoSuchIndex(
             f"Array: index arrays must be neighbours, or the first must come first; got arrays "
             f"on axes {at} of the result in {key!r}. Use to_ndarray()[...]."
         )
@@ -366,7 +368,7 @@ def _check_arrays(location: list[Entry], key: object) -> None:
         picked_shape(tuple(location))
     except ValueError as error:
         shapes = [entry.shape for entry in location if isinstance(entry, np.ndarray)]
-        raise IndexError(
+        raise NoSuchIndex(
             f"Array: index arrays must broadcast together; got shapes {shapes} in {key!r}."
         ) from error
 
@@ -385,7 +387,7 @@ def _select_picked(
         span = location[axis]
         assert isinstance(span, Span)
         if isinstance(item, np.ndarray):
-            raise IndexError(
+            raise NoSuchIndex(
                 f"Array: a view picked by arrays must be picked again on its picked axes only; "
                 f"got an array for axis {at} in {key!r}. Pick both in one index."
             )

@@ -15,6 +15,7 @@ from plangym_ext.arrays.buffer import Storage, checked_dtype, checked_shape
 from plangym_ext.arrays.heap import CELL, Heap, OnOverflow
 from plangym_ext.arrays.indexing import Location
 from plangym_ext.arrays.tensors import as_tensor
+from plangym_ext.errors import InvalidOption, WrongKind
 
 Ndarray: TypeAlias = npt.NDArray[Any]
 
@@ -65,7 +66,7 @@ class JaggedArray(BaseArray):
         # All arguments are checked before any memory is made.
         (mean,) = checked_shape("max_mean_num_elem", (max_mean_num_elem,), 1)
         if on_overflow not in get_args(OnOverflow):
-            raise ValueError(
+            raise InvalidOption(
                 f"JaggedArray: on_overflow must be one of {get_args(OnOverflow)}; "
                 f"got {on_overflow!r}."
             )
@@ -158,7 +159,7 @@ class JaggedArray(BaseArray):
         shape = view.batch_shape
         if isinstance(value, (list, tuple)) and shape:
             if len(value) != shape[0]:
-                raise ValueError(
+                raise InvalidOption(
                     f"JaggedArray: a list must have one value per row, {shape[0]} for batch shape "
                     f"{shape}; got {len(value)}. One item for every cell must be an array."
                 )
@@ -175,14 +176,14 @@ class JaggedArray(BaseArray):
         n_cells = int(np.prod(shape))
         if isinstance(value, JaggedArray):
             if value.batch_shape != shape:
-                raise ValueError(
+                raise InvalidOption(
                     f"JaggedArray: a jagged value must have batch shape {shape}; "
                     f"got {value.batch_shape}."
                 )
             value = value.to_ndarray()
         if isinstance(value, Mapping):
             if set(value) != {"pos", "ptr"} or len(value["ptr"]) != n_cells + 1:
-                raise ValueError(
+                raise InvalidOption(
                     f"JaggedArray: a mapping must have 'pos' and 'ptr' with {n_cells + 1} entries "
                     f"for batch shape {shape}; got "
                     f"{ {name: np.shape(part) for name, part in value.items()} }."
@@ -199,12 +200,12 @@ class JaggedArray(BaseArray):
         try:
             item = np.asarray(value)
         except ValueError as error:
-            raise ValueError(
+            raise InvalidOption(
                 f"JaggedArray: an item must have shape (points, *{feature}); got rows of different "
                 f"lengths. A list of items needs a view with a row for each."
             ) from error
         if item.ndim == 0 and (item.dtype.kind not in "iu" or item != 0):
-            raise TypeError(
+            raise WrongKind(
                 f"JaggedArray: an item must be an array of points, or 0 for no points; "
                 f"got {type(value).__name__} {value!r}. One point is an array of length 1."
             )
@@ -212,7 +213,7 @@ class JaggedArray(BaseArray):
         if item.ndim == 0 or item.shape == (0,):
             return np.zeros((0, *feature), self.dtype)
         if item.ndim != 1 + len(feature) or item.shape[1:] != feature:
-            raise ValueError(
+            raise InvalidOption(
                 f"JaggedArray: an item must have shape (points, *{feature}); got {item.shape}. "
                 f"One point is an array of length 1."
             )
@@ -265,12 +266,12 @@ class JaggedArray(BaseArray):
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Ndarray:
         """Return the item of a single cell, `[points, *feature]`, fresh."""
         if self.batch_shape:
-            raise TypeError(
+            raise WrongKind(
                 f"JaggedArray: only a single cell is a numpy array; got batch shape "
                 f"{self.batch_shape}. Use to_ndarray() for positions and pointers."
             )
         if copy is False:
-            raise ValueError(
+            raise InvalidOption(
                 "JaggedArray: points are gathered; a view without a copy is not there."
             )
         return np.asarray(self.to_ndarray()["pos"], dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.cells import cells_of
-from plangym_ext.errors import InvalidAction, InvalidObservation
+from plangym_ext.errors import InvalidObservation, WrongKind
 
 Path = tuple[str | int, ...]
 
@@ -62,7 +62,7 @@ def _leaves(space: spaces.Space[Any], objects: bool, path: Path = ()) -> list[Le
         return [Leaf(path, (), np.dtype(f"<U{length}"), space)]
     if objects:
         return [Leaf(path, (), np.dtype(object), space)]
-    raise TypeError(
+    raise WrongKind(
         f"space{''.join(f'[{key!r}]' for key in path)}: {type(space).__name__} has no fixed-size "
         "array form; expected Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of "
         "them. Flatten it with a wrapper first."
@@ -274,94 +274,6 @@ def own_copy(action: Any) -> Any:
     return action if isinstance(action, np.generic | int) else copy.deepcopy(action)
 
 
-def check_actions(
-    layout: SpaceLayout, actions: Any, batch_shape: tuple[int, ...], where: str
-) -> tuple[np.ndarray, ...]:
-    """Return the leaf arrays of a batch of actions, in the space's own dtypes.
-
-    Args:
-        layout: of the action space.
-        actions: arrays (nested as the space) with shape `batch_shape + leaf.shape`.
-        batch_shape: `[B]` or `[B, H]`; -1 stands for any length.
-        where: method name, for messages.
-
-    Returns:
-        One array per leaf; the caller's own array where no cast was needed.
-
-    Raises:
-        InvalidAction: wrong nesting, shape, dtype, range, or NaN.
-    """
-    if layout.is_flat:
-        return (_checked_actions(layout.leaves[0], actions, batch_shape, where),)
-    if not _nested_alike(layout.space, actions):
-        raise InvalidAction(
-            f"{where}: actions must be nested as {layout.space}, with arrays for leaves; "
-            f"got {type(actions).__name__}"
-        )
-    # Nested alike by now, so every key is there.
-    parts = layout.split(actions)
-    return tuple(
-        _checked_actions(leaf, part, batch_shape, where)
-        for leaf, part in zip(layout.leaves, parts, strict=True)
-    )
-
-
-def _nested_alike(space: spaces.Space[Any], value: Any) -> bool:
-    """Return whether a value has the keys of every Dict and the lengths of every Tuple."""
-    if isinstance(space, spaces.Dict):
-        return (
-            isinstance(value, Mapping)
-            and value.keys() == space.keys()
-            and all(_nested_alike(sub, value[key]) for key, sub in space.items())
-        )
-    if isinstance(space, spaces.Tuple):
-        return (
-            isinstance(value, tuple | list)
-            and len(value) == len(space)
-            and all(_nested_alike(sub, part) for sub, part in zip(space, value, strict=True))
-        )
-    return True
-
-
-def _checked_actions(leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where: str) -> np.ndarray:
-    try:
-        values = np.asarray(part)
-    except ValueError as error:
-        raise InvalidAction(
-            f"{where}: actions{leaf.name} must be one array; rows differ in shape"
-        ) from error
-    if values.shape == (*batch_shape, *leaf.shape) and values.dtype == leaf.dtype:
-        _check_range(leaf, values, where)
-        return values
-    ndim = len(batch_shape)
-    shape_fits = (
-        values.ndim == ndim + len(leaf.shape)
-        and values.shape[ndim:] == leaf.shape
-        and all(w in (-1, n) for w, n in zip(batch_shape, values.shape, strict=False))
-    )
-    # Whole numbers may become floats; floats cast to indices would silently lose their fractions.
-    is_integer = leaf.dtype.kind in "iu"
-    kind_fits = values.dtype.kind in ("iu" if is_integer else "iuf" + leaf.dtype.kind)
-    if shape_fits and is_integer and values.dtype.kind == "f":
-        raise InvalidAction(
-            f"{where}: actions{leaf.name} must be whole numbers of an integer dtype, such as "
-            f"{leaf.dtype}, for {leaf.space}; got {values.shape} {values.dtype}. Cast them with "
-            ".astype(int)."
-        )
-    if not shape_fits or not kind_fits:
-        names = ("B", "H")
-        lead = [names[k] if w == -1 else str(w) for k, w in enumerate(batch_shape)]
-        sizes = [*lead, *map(str, leaf.shape)]
-        want = f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"  # as numpy writes shapes
-        raise InvalidAction(
-            f"{where}: actions{leaf.name} must be {want} {leaf.dtype}, one row per state; "
-            f"got {values.shape} {values.dtype}. "
-            "For one action shared by all rows use np.broadcast_to."
-        )
-    _check_range(leaf, values, where)
-    return values.astype(leaf.dtype, copy=False)
-
-
 def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
     if isinstance(space, spaces.Discrete):
         return int(space.start), int(space.start + space.n - 1)
@@ -371,28 +283,3 @@ def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
     if isinstance(space, spaces.Box):
         return space.low, space.high
     return 0, 1
-
-
-def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
-    low, high = leaf.bounds
-    # Two reductions instead of four arrays: this is paid for every batch. NaN fails both.
-    same_kind = values.dtype == leaf.dtype or leaf.dtype.kind in "iu"
-    if low.ndim == 0 and values.size and same_kind:
-        least, most = np.minimum.reduce, np.maximum.reduce
-        if low <= least(values, axis=None) and most(values, axis=None) <= high:
-            return
-    cast = values
-    if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
-        # The comparison is in the space's dtype: a float64 copy of the bound is in range.
-        with np.errstate(over="ignore"):  # too large for the dtype is out of range, too
-            cast = values.astype(leaf.dtype)
-    good = np.greater_equal(cast, low)  # False for NaN
-    good &= cast <= high
-    if np.logical_and.reduce(good, axis=None):
-        return
-    first = tuple(int(k) for k in np.argwhere(~np.asarray(good))[0])
-    got = values[first] if values.ndim else values
-    raise InvalidAction(
-        f"{where}: actions{leaf.name} must lie in {leaf.space}; "
-        f"got {got!r} at index {first}. Clip or re-index the actions first."
-    )

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import ArrayClosed, StorageError
+from plangym_ext.errors import ArrayClosed, InvalidOption, StorageError, WrongKind
 
 # Reaching another process's descriptor needs /proc, and so does an anonymous
 # block that is to travel in a pickle.
@@ -91,9 +91,9 @@ class SharedBlock:
             StorageError: the system refuses that much memory.
         """
         if isinstance(nbytes, bool) or not isinstance(nbytes, (int, np.integer)):
-            raise TypeError(f"SharedBlock.create: nbytes must be an int; got {nbytes!r}.")
+            raise WrongKind(f"SharedBlock.create: nbytes must be an int; got {nbytes!r}.")
         if nbytes < 1:
-            raise ValueError(
+            raise InvalidOption(
                 f"SharedBlock.create: nbytes must be at least 1; got {nbytes}. "
                 f"An empty block cannot be mapped."
             )
@@ -167,7 +167,7 @@ class SharedBlock:
         dtype = np.dtype(dtype)
         need = offset + math.prod(map(int, shape)) * dtype.itemsize
         if offset < 0 or need > self.nbytes:
-            raise ValueError(
+            raise InvalidOption(
                 f"SharedBlock.ndarray: shape {shape} {dtype} at offset {offset} must lie within "
                 f"0..{self.nbytes} bytes; it ends at {need}. Create a larger block."
             )

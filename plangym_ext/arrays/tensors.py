@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import MissingExtra, installing
+from plangym_ext.errors import InvalidOption, MissingExtra, WrongKind, installing
 
 
 def as_tensor(data: npt.NDArray[Any]) -> Any:
@@ -28,22 +28,22 @@ def as_tensor(data: npt.NDArray[Any]) -> Any:
             f"Array.to_torch: torch must be installed; it is not. {installing('learn')}"
         ) from error
     if any(stride < 0 for stride in data.strides):
-        raise ValueError(
+        raise InvalidOption(
             f"Array.to_torch: strides must not be negative; got {data.strides} for shape "
             f"{data.shape}. Flip the tensor of the unreversed view."
         )
     try:
         return torch.from_numpy(np.asarray(data))
     except TypeError as error:
-        raise TypeError(
+        raise WrongKind(
             f"Array.to_torch: torch must know the dtype; got {data.dtype} ({error}). "
             f"Convert to_ndarray() first."
         ) from error
 
 
 def as_array(given: Any, where: str, kind: type[Exception]) -> np.ndarray:
-    """Return what a caller gave as an array; raise `kind` if its rows are of unequal lengths."""
+    """Return what a caller gave as an array; raise `kind` if it cannot be made one."""
     try:
         return np.asarray(given)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # whatever `__array__` of an object raises
         raise kind(f"{where} must be one array; got {type(given).__name__}: {error}") from error

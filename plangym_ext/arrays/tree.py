@@ -12,7 +12,7 @@ from plangym_ext.arrays.base import BaseArray
 from plangym_ext.arrays.build import build, example_leaf, space_leaf, space_parts
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.arrays.nested import mapped
-from plangym_ext.errors import suggestion
+from plangym_ext.errors import InvalidOption, WrongKind, suggestion
 
 Leaf: TypeAlias = "BaseArray | ArrayDict"
 
@@ -162,7 +162,7 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         elif isinstance(value, Mapping):
             self._items[key] = ArrayDict(value)
         else:
-            raise TypeError(
+            raise WrongKind(
                 f"ArrayDict: {key!r} must be an array or a mapping of arrays; got "
                 f"{type(value).__name__}. To write into the array use tree[{key!r}][...] = value."
             )
@@ -300,7 +300,7 @@ def _paired(tree: ArrayDict, value: Any, prefix: str) -> list[tuple[tuple[str, B
         return [(leaf, value) for leaf in tree.leaves(prefix)]
     missing, unknown = sorted(set(tree) - set(given)), sorted(set(given) - set(tree))
     if missing or unknown:
-        raise ValueError(
+        raise InvalidOption(
             f"ArrayDict: a value for {prefix or 'the tree'!r} must have the names {list(tree)}; "
             f"missing {missing}, unknown {unknown}. Select fewer names, or pass all of them."
         )

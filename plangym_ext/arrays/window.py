@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from plangym_ext.errors import InvalidOption, WrongKind
+
 
 class Window(NamedTuple):
     """Where the visible rows lie in the rows of the buffer."""
@@ -27,16 +29,16 @@ class Window(NamedTuple):
         """
         for name, value in (("padding", padding), ("full_size", full_size)):
             if value is not None and not hasattr(value, "__index__"):
-                raise TypeError(f"Array: {name} must be an integer; got {value!r}.")
+                raise WrongKind(f"Array: {name} must be an integer; got {value!r}.")
         if not 0 <= padding <= rows:
-            raise ValueError(
+            raise InvalidOption(
                 f"Array: padding must be in 0..{rows}, the leading batch dimension; "
                 f"got {padding}. Use less padding or more rows."
             )
         if full_size is None:
             full_size = rows
         if full_size < rows or full_size % rows:
-            raise ValueError(
+            raise InvalidOption(
                 f"Array: full_size must be a positive multiple of {rows}, the leading batch "
                 f"dimension; got {full_size}. "
                 f"The nearest is {max(1, round(full_size / rows)) * rows}."

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.arrays.actions import check_actions
 from plangym_ext.arrays.rewards import reward_of
-from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout, check_actions
+from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.core.drawing import Film, picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
-from plangym_ext.core.masks.method import with_told_masks
+from plangym_ext.core.made_env import close_env, made_env
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
@@ -27,8 +27,7 @@ from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WrongKind, add_note
 from plangym_ext.states.binding import Binding, Exactness
-from plangym_ext.states.codec import StateCodec, layers
-from plangym_ext.states.content_hash import remember_constructor
+from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import HEADER, stacked_rows
 from plangym_ext.states.live_state import LiveState, state_identity
 from plangym_ext.states.part import StateTooWide
@@ -104,8 +103,7 @@ class GymEnv(LocalStepper, PlanEnv):
         spec = self.gym_env.spec
         self.name = name or (spec.id if spec else type(self.gym_env.unwrapped).__name__)
         self._closed = False
-        #: Whether there is a state: the env was reset, or a state was set.
-        self.is_reset = False
+        self.is_reset = False  # whether there is a state
         #: Whether the env was reset without its user's asking, to be brought to a state.
         self._was_begun = False
         try:
@@ -113,7 +111,7 @@ class GymEnv(LocalStepper, PlanEnv):
                 binding = prove(self.gym_env, state, check=check, trusted=trust, make=make)
             self._prepare(binding, audit, trust=trust)
         except BaseException:
-            self.gym_env.close()
+            close_env(self.gym_env)
             raise
 
     def _prepare(self, binding: Binding, audit: str, *, trust: bool) -> None:
@@ -351,50 +349,8 @@ class GymEnv(LocalStepper, PlanEnv):
         if not self._closed:
             self._closed = True
             self.audit.close()
-            self.gym_env.close()
+            close_env(self.gym_env)
 
     def _check_open(self, where: str) -> None:
         if self._closed:
             raise EnvClosed(f"{where}: this {self.name} env is closed. Make a new one.")
-
-
-def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
-    """Return the gymnasium env that a constructor makes.
-
-    Raises:
-        TypeError: it is not callable, or makes something else.
-        WrongKind: its env has gym's old interface.
-    """
-    if not callable(make):
-        raise WrongKind(
-            f"GymEnv: make must be a callable that returns a gymnasium env; got {make!r}. "
-            "Pass a function such as `lambda: gymnasium.make(...)`, so that it can be cloned."
-        )
-    env = make()
-    if not isinstance(env, gym.Env):
-        raise WrongKind(
-            f"GymEnv: make() must return a gymnasium.Env; got {type(env).__module__}."
-            f"{type(env).__qualname__}"
-        )
-    # Not `unwrapped`, which may be no gymnasium env, as robosuite's is not.
-    _check_reset(layers(env)[-1])
-    remember_constructor(env, make)
-    return with_told_masks(env)
-
-
-def _check_reset(env: gym.Env[Any, Any]) -> None:
-    """Refuse an env of gym's old interface, which took no seed."""
-    try:
-        signature = inspect.signature(env.reset)
-    except ValueError:  # of compiled code
-        return
-    try:
-        signature.bind(seed=None, options=None)
-    except TypeError as error:
-        name = f"{type(env).__module__}.{type(env).__qualname__}"
-        raise WrongKind(
-            f"{name}: reset must take the keywords seed and options, as gymnasium's envs do; got "
-            f"reset{signature}. Write reset(self, *, seed=None, options=None) and begin it with "
-            f"super().reset(seed=seed); its step returns obs, reward, terminated, truncated, info. "
-            f"An env of the old gym that you cannot change is wrapped by the package shimmy."
-        ) from error

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.cells import cells_of
 from plangym_ext.core.masks import MASK, flat_mask
+from plangym_ext.errors import NoSuchIndex
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ class InfoBatch(Sequence[dict[str, Any]]):
             return [self._row(i) for i in range(*key.indices(self._size))]
         row = key + self._size if key < 0 else key
         if not 0 <= row < self._size:
-            raise IndexError(f"infos: row {key} of {self._size}")
+            raise NoSuchIndex(f"infos: row {key} of {self._size}")
         return self._row(row)
 
     def _row(self, i: int) -> dict[str, Any]:

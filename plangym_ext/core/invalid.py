@@ -17,7 +17,7 @@ from gymnasium import spaces
 from plangym_ext.arrays.spaces import Leaf, SpaceLayout
 from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.rows import RowBatch
-from plangym_ext.errors import InvalidObservation, UnknownName, suggestion
+from plangym_ext.errors import InvalidObservation, InvalidOption, UnknownName, suggestion
 
 #: Refuse them, name the rows that have them in an info column, do not look, or refuse finite
 #: observations out of their space's bounds as well.
@@ -88,7 +88,7 @@ class ValuePolicy:
         self.columns = columns
         if policy == "mark":
             if any(column.key == MARKS.key for column in columns):
-                raise ValueError(
+                raise InvalidOption(
                     f"invalid='mark': the env has an info field {MARKS.key!r} of its own. Rename "
                     "it with a wrapper, or choose 'raise' or 'off'."
                 )

@@ -1,4 +1,4 @@
-"""Numbers that callers give as options: whole or finite, and within bounds."""
+"""Numbers and flags that callers give as options: whole or finite, and within bounds."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ def at_least(where: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InvalidOption(f"{where} must be an integer >= {least}; got {value!r}.")
     return int(value)
+
+
+def check_flags(where: str, **flags: Any) -> None:
+    """Refuse flags that are neither True nor False: a text that says "no" would be true.
+
+    Raises:
+        InvalidOption: one is.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise InvalidOption(f"{where}: {name} must be True or False; got {value!r:.80}.")
 
 
 def rounding_of(sums: Any) -> float:

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar, cast
 
-from plangym_ext.core.own_process import each_in_child
-from plangym_ext.errors import ConcurrentUse, InheritedEnv
+from plangym_ext.core.own_process import each_in_child, end_copy
+from plangym_ext.errors import ConcurrentUse, InheritedEnv, WrongKind
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -26,6 +26,19 @@ class _Lock(_RLock):  # type: ignore[misc]
     """
 
     __invert__ = _RLock.release
+
+
+class _Left(_Lock):
+    """Of a call in which an env has forked: where the copy of this process returns, it ends."""
+
+    def release(self) -> None:
+        """Release it, or end the process if the call was its parent's."""
+        try:
+            super().release()
+        except RuntimeError:
+            end_copy("a call of an env")
+
+    __invert__ = release
 
 
 class OneCaller:
@@ -69,7 +82,7 @@ class OneCaller:
         self.lock.release()
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError(
+        raise WrongKind(
             f"{self._name}: a handle cannot be pickled or copied, for it belongs to this process. "
             "Pass what makes it, and call that where it is needed."
         )
@@ -117,8 +130,13 @@ class _Inherited(OneCaller):
 
 
 def _renewed(guard: OneCaller) -> None:
-    # A thread of the parent that held the lock does not exist in the child.
-    guard.lock = _Lock()
+    # A thread of the parent that held the lock does not exist in the child; but if it is the one
+    # that has forked, the call would return here too.
+    try:
+        guard.lock.release()
+        guard.lock = _Left()
+    except RuntimeError:
+        guard.lock = _Lock()
     if guard._owner:
         # By its class, so that calls in the parent need not ask in which process they are.
         guard.__class__ = _Inherited

@@ -7,10 +7,11 @@ is no such fork.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 _count = 0
 _handlers: list[Callable[[], None]] = []
@@ -26,6 +27,23 @@ def usable_processors() -> int:
 def fork_count() -> int:
     """Return how many forks lie between the first process and this one; it never falls."""
     return _count
+
+
+def end_copy(where: str) -> NoReturn:
+    """End this process, which has come back from where an env has forked it.
+
+    The program of its parent would run twice, and answer twice.
+
+    Args:
+        where: in what it was forked, for the message.
+    """
+    with contextlib.suppress(OSError):
+        os.write(
+            2,
+            f"plangym-ext: process {os.getpid()} was forked in {where}, came back from there, and "
+            "is ended. A process that an env forks has to end by itself.\n".encode(),
+        )
+    os._exit(1)
 
 
 def in_child(handler: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.arrays.spaces import check_actions
+from plangym_ext.arrays.actions import check_actions
 from plangym_ext.core.continued_rows import ContinuedRows
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.out_fields import OutFields

@@ -22,6 +22,7 @@ from plangym_ext.core.row_request import (
 )
 from plangym_ext.core.row_stepper import RowStepper
 from plangym_ext.core.state_store import StateStore
+from plangym_ext.errors import InvalidOption
 
 
 class SlotStepper(RowStepper):
@@ -120,7 +121,7 @@ class SlotStepper(RowStepper):
         # Distinct: of two rows with one target it would be chance which one stays.
         targets = store.checked(dst, "step_slots: dst", distinct=True)
         if len(targets) != len(sources):
-            raise ValueError(
+            raise InvalidOption(
                 f"step_slots: dst must name as many slots as src, {len(sources)}; "
                 f"got {len(targets)}"
             )

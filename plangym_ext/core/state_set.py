@@ -14,7 +14,7 @@ from plangym_ext.arrays.nested import leaves, num_rows, rows_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.files.state_file import checked_file, read_arrays, write_arrays
 from plangym_ext.core.row_stepper import RowStepper
-from plangym_ext.errors import DamagedState
+from plangym_ext.errors import DamagedState, InvalidOption
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class StateSet:
         # One set for all: the message shows every length that occurs.
         lengths |= {len(one) for one in (self.legal, self.to_go) if one is not None}
         if len(lengths) > 1 or np.ndim(self.states) != 2:
-            raise ValueError(
+            raise InvalidOption(
                 f"StateSet: states must be [N, S] with N observations and masks; got states of "
                 f"shape {np.shape(self.states)} and arrays of lengths {sorted(lengths)}."
             )
@@ -78,7 +78,7 @@ class StateSet:
         layout = SpaceLayout(env.observation_space)
         for leaf, part in zip(layout.leaves, layout.split(self.obs), strict=True):
             if np.shape(part) != (len(self), *leaf.shape):
-                raise ValueError(
+                raise InvalidOption(
                     f"StateSet.save: observations must be {(len(self), *leaf.shape)} here; got "
                     f"{np.shape(part)}."
                 )

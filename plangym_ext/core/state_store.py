@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.buffer import Storage, allocate
 from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.arrays.tensors import as_array
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import OneCaller, one_call
-from plangym_ext.errors import BatchPending
+from plangym_ext.errors import BatchPending, InvalidOption, NoSuchIndex, StateError
 from plangym_ext.states.envelope import as_wide
 
 Slots = npt.NDArray[np.int64]
@@ -159,10 +160,10 @@ class StateStore:
             StateError: a state is damaged or belongs to another env.
         """
         rows = self.checked(slots, "states: slots", distinct=True)
-        given = np.asarray(states)
+        given = as_array(states, "states", StateError)
         checked = self._check(given[None] if given.ndim == 1 else given, "states")
         if len(checked) not in (1, len(rows)):
-            raise ValueError(f"states: expected one state or {len(rows)}; got {len(checked)}")
+            raise InvalidOption(f"states: expected one state or {len(rows)}; got {len(checked)}")
         self.widen(checked.shape[1])
         self._rows[rows] = as_wide(checked, self._rows.shape[1])
 
@@ -173,9 +174,9 @@ class StateStore:
             IndexError: a slot is not in use, or `distinct` ones are wanted and one is
                 named twice.
         """
-        rows = np.atleast_1d(np.asarray(slots))
+        rows = np.atleast_1d(as_array(slots, where, NoSuchIndex))
         if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
-            raise IndexError(
+            raise NoSuchIndex(
                 f"{where} must be [n] ints from allocate; got {rows.shape}, {rows.dtype}"
             )
         rows = rows.astype(np.int64, copy=False)
@@ -183,11 +184,11 @@ class StateStore:
         if not (inside.all() and self._used[rows].all()):
             # A slot outside of the table has no entry there: 0 stands in, and `inside` decides.
             good = inside & self._used[np.where(inside, rows, 0)] if self.capacity else inside
-            raise IndexError(
+            raise NoSuchIndex(
                 f"{where}[{int(np.argmin(good))}] is {rows[np.argmin(good)]}, which is not in "
                 f"use; {len(self)} of {self.capacity} slots are. Take slots with "
                 "env.states.allocate."
             )
         if distinct and len(np.unique(rows)) < len(rows):
-            raise IndexError(f"{where} must be distinct; one of the {len(rows)} is named twice")
+            raise NoSuchIndex(f"{where} must be distinct; one of the {len(rows)} is named twice")
         return rows

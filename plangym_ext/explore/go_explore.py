@@ -285,7 +285,7 @@ class GoExplore:
         """
         found = np.asarray(self.cell(obs, infos))
         if found.shape[:1] != (count,) or found.ndim != 2 or found.dtype.kind not in "iu":
-            raise ValueError(
+            raise InvalidOption(
                 f"GoExplore: cells must be whole numbers [{count}, K], one row for each of the "
                 f"batch; {self.cell!r} returned {found.shape} {found.dtype}."
             )

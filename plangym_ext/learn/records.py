@@ -148,7 +148,7 @@ class EpisodeRecorder:
         """
         plans = self._plans
         if not plans:
-            raise ValueError("EpisodeRecorder: a record needs at least one step; got none.")
+            raise InvalidOption("EpisodeRecorder: a record needs at least one step; got none.")
         return EpisodeRecord(
             seed=self.seed,
             observations=self._stacked_observations(),

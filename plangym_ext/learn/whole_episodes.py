@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.nested import leaves, mapped, rows_of
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.tree import steps_of
@@ -65,7 +66,13 @@ class WholeEpisodes:
         begun = self._begun[row]
         if begun is None:
             return part
-        return {name: mapped(_both, begun[name], rows) for name, rows in part.items()}
+        try:
+            return {name: mapped(_both, begun[name], rows) for name, rows in part.items()}
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidSamples(
+                f"row {row}: its episode goes on with other fields than it was begun with "
+                f"({error}). What was saved of it is of another env or planner."
+            ) from error
 
     def _record(
         self, steps: dict[str, Any], last: Any, attributes: dict[str, Any]
@@ -105,7 +112,7 @@ class WholeEpisodes:
         return list(self._begun)
 
     def load_state_dict(self, state: Sequence[Mapping[str, Any] | None]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned; see `check_begun`."""
         self._begun = [None if begun is None else dict(begun) for begun in state]
 
 
@@ -131,7 +138,34 @@ def _part(steps: dict[str, Any], first: int, end: int, row: int, valid: Any) -> 
 
 
 def _both(first: Any, then: Any) -> Any:
+    if first.dtype != then.dtype:
+        raise ValueError(f"{first.dtype} before, {then.dtype} now")
     return np.concatenate([first, then])
+
+
+def check_begun(where: str, saved: Any) -> None:
+    """Refuse what no `WholeEpisodes.state_dict` returns.
+
+    Raises:
+        InvalidSamples: it is something else.
+    """
+    if not isinstance(saved, list | tuple) or not all(map(_is_begun, saved)):
+        raise InvalidSamples(
+            f"{where}: episodes must be, for each row, None or arrays by name of one number of "
+            f"steps; got {saved!r:.80}. Load what state_dict of such an algorithm returns."
+        )
+
+
+def _is_begun(saved: Any) -> bool:
+    """Return whether it is None, or arrays of the same number of steps."""
+    if saved is None:
+        return True
+    if not isinstance(saved, Mapping) or "reward" not in saved:
+        return False
+    arrays = list(leaves(saved))
+    return all(isinstance(one, np.ndarray) and one.ndim for one in arrays) and (
+        len({len(one) for one in arrays}) == 1
+    )
 
 
 def _unknown(name: str, rows: Any) -> npt.NDArray[np.bool_]:

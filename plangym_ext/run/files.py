@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.core.files.whole_file import replacing
-from plangym_ext.errors import FolderTaken
+from plangym_ext.core.files.whole_file import contents, replacing
+from plangym_ext.errors import FolderTaken, UnreadableFile
 
 #: Where a run writes its settings.
 CONFIG = "config.json"
@@ -96,3 +96,31 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     with replacing(path) as file:
         json.dump(content, file, indent=2)
         file.write("\n")
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """Return the JSON object that a file holds.
+
+    Args:
+        path: of the file.
+        what: it must hold, for messages.
+
+    Raises:
+        OSError: it cannot be read.
+        UnreadableFile: it holds no such object, is too large, or is a pipe or a device.
+    """
+    data = contents(path)
+    try:
+        # A list or an object takes up to 200 bytes of memory, and two of a file.
+        if len(data) > 1 << 20 and data.count(b"[") + data.count(b"{") > len(data) // 20:
+            raise ValueError("it has too many lists and objects")
+        found = json.loads(data.decode())
+        if isinstance(found, dict):
+            return found
+        told = f"it holds a {type(found).__name__}"
+    except (ValueError, RecursionError) as error:
+        told = str(error).partition("\n")[0]
+    raise UnreadableFile(
+        f"{path}: it must hold {what}, a JSON object; it was damaged, or is of another kind "
+        f"({told}). Mend it, or take it away."
+    )

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.core.files.whole_file import HeldFile
+from plangym_ext.core.files.whole_file import HeldFile, contents
 from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption
 from plangym_ext.run.arguments import as_typed
 from plangym_ext.run.files import made_folders, remove_empty
@@ -54,7 +54,7 @@ class OutputFiles(Closing):
                 except InvalidOption as error:
                     raise InvalidOption(f"{option}: {error}") from None
                 # Once it is held: another command may have written it a moment ago.
-                if path.exists() and not (replace or (own and own in path.read_bytes())):
+                if path.exists() and not (replace or (own and own in contents(path, 1 << 30))):
                     raise FolderTaken(
                         f"{path} is there already. Name another place with {option}, or write "
                         f"over it with --overwrite."

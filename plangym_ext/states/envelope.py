@@ -175,7 +175,9 @@ class Envelope:
 
     def shaped(self, states: Any, where: str) -> np.ndarray:
         """Check everything but the rows' content; see `check`."""
-        rows = np.asarray(states)
+        rows = states
+        if type(rows) is not np.ndarray:
+            rows = as_array(states, f"{where}: states", StateError)
         if rows.ndim != 2 or rows.dtype != np.uint8:
             one = ". One state is a batch of one row as state[None]." if rows.ndim == 1 else ""
             raise StateError(

@@ -11,8 +11,18 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 
+from plangym_ext.arrays.actions import check_actions
+from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.arrays.tensors import as_array
-from plangym_ext.errors import InvalidOption, StateError, UnknownName, WrongKind, suggestion
+from plangym_ext.errors import (
+    InvalidAction,
+    InvalidOption,
+    NoSuchIndex,
+    StateError,
+    UnknownName,
+    WrongKind,
+    suggestion,
+)
 
 
 def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
@@ -113,40 +123,57 @@ def checked_rows(env_ids: Any, num_envs: int, where: str = "step: env_ids") -> r
     found: list[int] = rows.tolist()
     for row in found:
         if not 0 <= row < num_envs:
-            raise IndexError(f"{where} must lie in 0..{num_envs - 1}; got {row}")
+            raise NoSuchIndex(f"{where} must lie in 0..{num_envs - 1}; got {row}")
     if len(set(found)) < len(found):
-        raise IndexError(f"{where} must be distinct; got {found}")
+        raise NoSuchIndex(f"{where} must be distinct; got {found}")
     return found
 
 
-def checked_actions(actions: Any, space: spaces.Space[Any], num_rows: int, *, arrays: bool) -> Any:
-    """Return actions one by one, as gymnasium hands them out; `[k, *act]` arrays as they are.
+def checked_actions(
+    actions: Any, space: spaces.Space[Any], num_rows: int, layout: SpaceLayout | None
+) -> Any:
+    """Return actions that an env can be stepped with, row by row.
 
     Args:
         actions: for k sub-envs.
         space: of all of them together.
         num_rows: k.
-        arrays: whether the space's elements are arrays.
+        layout: of a single action; None if it has no form of arrays.
+
+    Returns:
+        A `[k, *act]` array where a single action is one: the caller's own, if it is one. Else the
+        actions one by one, as gymnasium hands them out.
 
     Raises:
-        TypeError: they cannot be told apart.
-        ValueError: another number of actions.
+        InvalidAction: another shape, nesting or dtype, or they cannot be told apart. Whether they
+            are in the space is for the env to say.
     """
-    # Arrays are cut up where they are stepped; anything else is taken apart here, once.
-    if not (arrays and isinstance(actions, np.ndarray) and actions.ndim):
-        try:
-            # A copy: what is cut out of it may be played again when the caller has written to its
-            # own.
-            actions = list(iterate(space, copy.deepcopy(actions)))
-        except TypeError as error:
-            raise WrongKind(
-                f"step: actions must hold one action for each of {num_rows} sub-envs, as "
-                f"{space}; got {type(actions).__name__}"
-            ) from error
+    if layout is not None and layout.is_flat:
+        leaf = layout.leaves[0]
+        # Arrays of the space's own form are what a training loop gives.
+        shape = (num_rows, *leaf.shape)
+        if type(actions) is np.ndarray and actions.dtype == leaf.dtype and actions.shape == shape:
+            return actions
+        found = check_actions(layout, actions, (num_rows,), "step", as_given=True)[0]
+        # A list may be written to while its actions are kept to be played again.
+        return found if isinstance(actions, np.ndarray) else found.copy()
+    try:
+        if layout is not None:
+            leaves = check_actions(layout, actions, (num_rows,), "step", as_given=True)
+            actions = layout.join(leaves)
+        # A copy: what is cut out of it may be played again when the caller has written to its own.
+        actions = list(iterate(space, copy.deepcopy(actions)))
+    except InvalidAction:
+        raise
+    except Exception as error:  # of a space, or of an object of the caller's
+        raise InvalidAction(
+            f"step: actions must hold one action for each of {num_rows} sub-envs, as {space}; got "
+            f"{type(actions).__name__}"
+        ) from error
     if len(actions) != num_rows:
-        raise InvalidOption(
-            f"step: actions must hold one action for each of {num_rows} sub-envs; "
-            f"got {len(actions)}"
+        raise InvalidAction(
+            f"step: actions must hold one action for each of {num_rows} sub-envs; got "
+            f"{len(actions)}"
         )
     return actions
 

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
-from plangym_ext.errors import InvalidObservation
+from plangym_ext.errors import InvalidObservation, WrongKind
 from plangym_ext.vector.infos import GroupedInfos
 from plangym_ext.vector.nested_values import is_nested
 from plangym_ext.vector.results import StepResults
@@ -144,7 +144,7 @@ class ObsBuffer:
     def put_batch(self, rows: Any, obs: Any) -> None:
         """Keep a batch of observations, nested as the space: what `rows` show, an index."""
         if self.layout is None:
-            raise TypeError(f"put_batch: {self.space} has no array form")
+            raise WrongKind(f"put_batch: {self.space} has no array form")
         if self.layout.is_flat:
             self._leaves[0][rows] = obs
             return

@@ -9,6 +9,8 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import is_space_dtype_shape_equiv
 from gymnasium.vector.utils import batch_differing_spaces, batch_space
 
+from plangym_ext.errors import InvalidOption, WrongKind
+
 if TYPE_CHECKING:
     from plangym_ext.vector.backend import RowsDescription
 
@@ -36,7 +38,7 @@ def observation_spaces(
         mode = "same"  # they have no bounds, and gymnasium cannot compare them
     if isinstance(mode, tuple) and len(mode) == 2:
         if not all(isinstance(space, spaces.Space) for space in mode):
-            raise TypeError(
+            raise WrongKind(
                 "Expected both elements of observation_mode to be Spaces, "
                 f"got {type(mode[0])} and {type(mode[1])}"
             )
@@ -46,7 +48,7 @@ def observation_spaces(
     elif mode == "different":
         batched = batch_differing_spaces(singles)
     else:
-        raise ValueError(
+        raise InvalidOption(
             "observation_mode must be 'same', 'different' or a tuple of batched and single "
             f"space; got {mode!r}"
         )

@@ -13,6 +13,7 @@ from gymnasium.vector.utils import batch_space
 from plangym_ext.core.numbers import wait_or_none
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.short_text import html_table, one_line
+from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
     checked_actions,
@@ -105,7 +106,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self.observation_space, self.single_observation_space = observation_spaces(
             found, observation_mode
         )
-        self._flat_actions = getattr(layout_of(self.single_action_space), "is_flat", False)
+        self._action_layout = layout_of(self.single_action_space)
         self.list_infos = False
         #: Why `make_vec` chose workers, if they were not asked for.
         self.choice_note = ""
@@ -337,7 +338,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         space = self.action_space
         if len(rows) != self.num_envs:
             space = batch_space(self.single_action_space, len(rows))
-        actions = checked_actions(actions, space, len(rows), arrays=self._flat_actions)
+        actions = checked_actions(actions, space, len(rows), self._action_layout)
         # Ahead of others it cannot be known yet: theirs are the states that this begins from.
         if not ahead and self._backend.lost:
             raise self._lost("step")
@@ -552,8 +553,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         self._pending.check_idle("call")
+        if not isinstance(name, str) and not callable(name):
+            raise WrongKind(
+                f"call: name must be a str or a function of a sub-env; got {name!r:.80}"
+            )
         if name in OWN_CALLS:
-            raise ValueError(
+            raise InvalidOption(
                 f"call: {name!r} of single sub-envs would be hidden from the vector env. "
                 "Use its own method of that name."
             )

@@ -10,7 +10,7 @@ import numpy as np
 
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.numbers import at_least, seconds_or_none
+from plangym_ext.core.numbers import at_least, check_flags, seconds_or_none
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.states.binding import Binding
 from plangym_ext.states.envelope import fingerprint
@@ -79,6 +79,8 @@ class ParallelEnv(WorkerStepper, BackendEnv):
                 f"{env_class!r}. For a name use plangym_ext.make({env_class!r}, n_workers=...), or "
                 f"ParallelEnv(gymnasium.make, {env_class!r})."
             )
+        flags = {"autoreset": autoreset, "delay_setup": delay_setup, "blocking": blocking}
+        check_flags("ParallelEnv", trust=trust, **flags)
         if n_workers is None:
             n_workers = default_n_workers()
         n_workers = at_least("ParallelEnv: n_workers", n_workers, 1)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import select
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.own_process import end_copy, in_child
 from plangym_ext.core.row_loop import RowError, RowLoop, row_error
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.states.part import StateTooWide
@@ -62,10 +64,21 @@ class Worker:
         self._spin = SpinWait(self._poller)
         self._woke = time.monotonic()
         self._inbox: list[Message] = []
+        in_child(self._leave)
         #: The last descriptor that was read from.
         self._served = -1
         #: Whether something was done that may be asked for again at once.
         self._busy = False
+
+    def _leave(self) -> None:
+        """Let go of the parent, in a copy of this process: it would take and answer its calls."""
+        for name in ("send", "receive", "has_come"):
+            setattr(self._channel, name, _come_back)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for queue in self._numbered.values():
+            os.dup2(nothing, queue.claim_fd)
+            os.dup2(nothing, queue.report_fd)
+        os.close(nothing)
 
     def description(self) -> dict[str, Any]:
         """Return what the parent has to know of the env."""
@@ -214,6 +227,10 @@ class Worker:
         except BaseException as error:  # any error of the env belongs to the caller
             answer = _problem(request, error)
         self._channel.send(answer)
+
+
+def _come_back(*_: Any, **__: Any) -> NoReturn:
+    end_copy("an env of a worker")
 
 
 def _of_row(loop: RowLoop | None, error: BaseException) -> BaseException:

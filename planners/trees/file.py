@@ -9,8 +9,8 @@ from typing import IO, Any
 import numpy as np
 
 from plangym_ext.core.files import array_file
-from plangym_ext.core.files.whole_file import replacing
-from plangym_ext.errors import WrongKind
+from plangym_ext.core.files.whole_file import opened, replacing
+from plangym_ext.errors import UnreadableFile, WrongKind
 from plangym_ext.planners.plans import SearchTree
 
 #: Version of the layout; written as column `format`.
@@ -52,19 +52,19 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
     """Read a tree that `write_tree` wrote.
 
     Raises:
-        ValueError: the file is no such tree, or it is damaged.
+        UnreadableFile: the file is no such tree, or it is damaged.
     """
     try:
         # A tree is numbers: a file that holds pickled objects would run code as it is read.
-        with open(path, "rb") as file:
+        with opened(Path(path)) as file:
             columns = _read(file)
     except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:  # zipfile and zlib raise what they please for damaged files
-        raise ValueError(f"read_tree: {path} is no tree of write_tree: {error}") from error
+        raise UnreadableFile(f"read_tree: {path} is no tree of write_tree: {error}") from error
     missing = {"format", *_DTYPES} - columns.keys()
     if missing or columns["format"].shape != () or columns["format"] != FORMAT:
-        raise ValueError(
+        raise UnreadableFile(
             f"read_tree: {path} must have format {FORMAT} and the columns {', '.join(_DTYPES)}; "
             f"got {', '.join(sorted(columns)) or 'none'}."
         )
@@ -72,7 +72,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
     for name, dtype in _DTYPES.items():
         column = columns[name]
         if column.dtype != dtype or column.shape != (count,):
-            raise ValueError(
+            raise UnreadableFile(
                 f"read_tree: column {name} of {path} must be ({count},) {np.dtype(dtype)}; got "
                 f"{column.shape} {column.dtype}."
             )
@@ -83,7 +83,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
         or (parent[1:] < 0).any()
         or (parent[1:] >= np.arange(1, count)).any()
     ):
-        raise ValueError(f"read_tree: in {path} parents must come before their children.")
+        raise UnreadableFile(f"read_tree: in {path} parents must come before their children.")
     _check_numbers(path, columns)
     return SearchTree(**{name: columns[name] for name in _DTYPES})
 
@@ -105,7 +105,7 @@ def _check_numbers(path: Any, columns: dict[str, Any]) -> None:
     if (columns["visits"] < 0).any():
         wrong.append("visits")
     if wrong:
-        raise ValueError(
+        raise UnreadableFile(
             f"read_tree: {path} is damaged: numbers of {', '.join(wrong)} are none of a search."
         )
 

@@ -5,7 +5,8 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space, iterate
 
-from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout, check_actions
+from plangym_ext.arrays.actions import check_actions
+from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.errors import InvalidAction, InvalidObservation
 
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)

@@ -1,17 +1,33 @@
-"""A pipe in the place of a file keeps no reader waiting."""
+"""A pipe in the place of a file keeps no reader waiting, and no file fills the memory."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.errors import DamagedState
-from plangym_ext.learn import tensor_file
+from plangym_ext.errors import DamagedState, InvalidOption, UnreadableFile
+from plangym_ext.planners import read_tree
+from plangym_ext.run.cli import main
+from plangym_ext.run.files import read_json
 from plangym_ext.run.logs.appended import AppendedFile
+from plangym_ext.run.logs.csv_file import CsvFile
+from plangym_ext.run.logs.logger import JsonlFile
 from plangym_ext.run.logs.runs import read_params
+from plangym_ext.run.settings.compose import compose
+
+EXPLORE = ["explore", "CartPole-v1", "--rows", "2", "--max-steps", "20"]
+#: What a command finds in its folder -> the command, which reads it before it begins.
+COMMANDS = {
+    "compare.json": ["compare", "CartPole-v1", "--planners", "random-shooting", "--seeds", "1"],
+    "sweep.json": ["sweep", "ppo_cartpole", "--over", "seed=1,2", "--resume"],
+    "explore.json": [*EXPLORE, "--resume"],
+    "log.csv": [*EXPLORE, "--max-steps", "40", "--resume"],
+    "config.json": ["train", "ppo_cartpole", "--rounds", "1"],
+}
 
 
 def test_pipes_are_refused_at_once(tmp_path):
@@ -23,10 +39,80 @@ def test_pipes_are_refused_at_once(tmp_path):
     ):
         plangym_ext.load_states(pipe, env)
     for read in (read_params, lambda path: AppendedFile(path).whole_lines()):
-        with pytest.raises(OSError, match="pipe or a device, no file"):
+        with pytest.raises(UnreadableFile, match="pipe or a device, no file"):
             read(pipe)
+    with pytest.raises(ValueError, match="pipe or a device, no file"):
+        read_tree(pipe)
+    tensor_file = pytest.importorskip("plangym_ext.learn.tensor_file")
     with pytest.raises(Exception, match="pipe or a device, no file"):
         tensor_file.load(pipe)
+
+
+@pytest.mark.parametrize("ending", ["toml", "yaml", "json"])
+def test_settings_are_read_from_files_alone(ending, tmp_path):
+    path = tmp_path / f"settings.{ending}"
+    os.mkfifo(path)
+    with pytest.raises(InvalidOption, match=r"settings: .*pipe or a device, no file"):
+        compose([path])
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(InvalidOption, match="pipe or a device, no file"):
+        compose([path])
+
+
+NO_JSON = (b"{", b"[1]", b"\xff\xfe", b"\x00", b"[" * 99_999, b'"runs"')
+NO_TABLE = (b"steps\nx\n", b"other\n1\n", b"\xff\n1\n", b'steps\n"' + b"1" * 200_000)
+
+
+def odd_files(path):
+    """Put what is no file of a command in its place, one after another; yield what it is."""
+    os.mkfifo(path)
+    yield "a pipe"
+    path.unlink()
+    path.touch()
+    os.truncate(path, 1 << 40)
+    yield "a tebibyte"
+    for text in NO_JSON if path.suffix == ".json" else NO_TABLE:
+        path.write_bytes(text)
+        yield text[:9]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_refuse_what_is_no_file_of_theirs(name, tmp_path, capsys):
+    command = [*COMMANDS[name], "--out", str(tmp_path / "out")]
+    (tmp_path / "out").mkdir()
+    if name in ("explore.json", "log.csv"):
+        assert main([*EXPLORE, "--out", str(tmp_path / "out")]) == 0
+        (tmp_path / "out" / name).unlink()
+    for what in odd_files(tmp_path / "out" / name):
+        capsys.readouterr()
+        assert main(command) == 2, what
+        told = capsys.readouterr().err
+        assert name in told, what
+        assert "Traceback" not in told, what
+
+
+@pytest.mark.parametrize("text", ["x\n\n", "step\n1,2\n", "step,b\n1\n", "step\nx\n", "\0\n1\n"])
+def test_a_damaged_log_is_told(text, tmp_path):
+    path = tmp_path / "progress.csv"
+    path.write_text(f"{text}\n")
+    with pytest.raises(UnreadableFile, match=r"progress\.csv: it must hold the log of a run"):
+        CsvFile(path).truncate_after(5)
+    for line in ("{", "{}", "3", '{"step": "x"}'):
+        path.write_text(f"{line}\n")
+        with pytest.raises(UnreadableFile, match=r"progress\.csv: it must hold the log of a run"):
+            JsonlFile(path).truncate_after(5)
+
+
+@pytest.mark.parametrize("size", [1000, 3_000_000])
+def test_json_takes_a_bounded_memory(size, tmp_path):
+    path = tmp_path / "found.json"
+    path.write_text('{"a": [' + ",".join(["[]"] * size) + "]}")
+    if size < 10_000:
+        assert len(read_json(path, "lists")["a"]) == size
+        return
+    with pytest.raises(UnreadableFile, match=r"must hold lists, a JSON object.*too many lists"):
+        read_json(path, "lists")
 
 
 def test_files_are_read_as_before(tmp_path):
@@ -34,3 +120,6 @@ def test_files_are_read_as_before(tmp_path):
         state = env.reset(seed=0)[0]
         plangym_ext.save_states(tmp_path / "s.npz", state, env)
         assert np.array_equal(plangym_ext.load_states(tmp_path / "s.npz", env), state[None])
+    with contextlib.suppress(FileNotFoundError):
+        read_json(tmp_path / "none.json", "nothing")
+        raise AssertionError("a file that is not there was read")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.workers.processes import orphans
+from plangym_ext.core.own_children import children_of
 
 HERE = str(Path(__file__).parent)
 
@@ -48,7 +48,7 @@ class Starts(gym.Env):
                 [sys.executable, "-c", text], stdout=subprocess.PIPE, text=True, check=True
             )
             pids = [int(done.stdout)]
-        pids += [child for parent in pids for child in orphans._children(parent)]
+        pids += [child for parent in pids for child in children_of(parent)]
         for pid in pids:
             (folder / f"{pid}").touch()
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.nested import content
-from plangym_ext.core.files.whole_file import replacing
+from plangym_ext.core.files.whole_file import opened, replacing
 
 #: Packages whose functions are identified by version, not by source.
 _COMPILER = ("numba", "llvmlite", "numpy")
@@ -118,7 +118,7 @@ def _read(path: Path) -> bytes:
         ValueError: a bit is not as it was written, or another user may have written it: machine
             code that is damaged would run all the same.
     """
-    with path.open("rb") as file:
+    with opened(path) as file:
         about = os.fstat(file.fileno())
         if about.st_uid not in (os.getuid(), 0) or about.st_mode & stat.S_IWOTH:
             raise ValueError("it is another user's")

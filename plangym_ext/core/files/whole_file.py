@@ -12,21 +12,23 @@ import stat
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.own_process import each_in_child, fork_count, in_child
-from plangym_ext.errors import FolderBusy, InvalidOption
+from plangym_ext.errors import FolderBusy, InvalidOption, UnreadableFile
 
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
-def opened(path: Path) -> IO[bytes]:
+def opened(path: Path) -> BufferedReader:
     """Open a file to read; refuse what would keep its reader waiting.
 
     Raises:
-        OSError: it cannot be opened, or is a folder, a pipe or a device.
+        OSError: it cannot be opened, or is a folder.
+        UnreadableFile: it is a pipe or a device.
     """
     # Not waiting: a pipe without a writer would not even open.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -35,8 +37,26 @@ def opened(path: Path) -> IO[bytes]:
         os.close(descriptor)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise OSError(errno.EINVAL, "it is a pipe or a device, no file", str(path))
+        raise UnreadableFile(f"{path}: it is a pipe or a device, no file.")
     return os.fdopen(descriptor, "rb")
+
+
+def contents(path: Path, most: int = 64 << 20) -> bytes:
+    """Return the bytes of a file; refuse what would keep its reader waiting or fill the memory.
+
+    Args:
+        path: of the file.
+        most: bytes that it may have.
+
+    Raises:
+        OSError: it cannot be read, or is a folder.
+        UnreadableFile: it is a pipe or a device, or has more bytes.
+    """
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise UnreadableFile(f"{path}: it must have at most {most:,} bytes; it has {size:,}.")
+        return file.read()
 
 
 class PathLock(Closing):

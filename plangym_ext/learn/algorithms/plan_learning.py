@@ -28,7 +28,7 @@ from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
-from plangym_ext.learn.whole_episodes import WholeEpisodes
+from plangym_ext.learn.whole_episodes import WholeEpisodes, check_begun
 
 
 class Part(NamedTuple):
@@ -249,6 +249,9 @@ class PlanLearning(TaughtAlgorithm):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a `state_dict`, bit for bit; see `AgentAlgorithm.load_state_dict`."""
+        # Before the first change.
+        episodes = state.get("episodes") if isinstance(state, Mapping) else None
+        check_begun(f"{type(self).__name__}.load_state_dict", episodes)
         super().load_state_dict(state)
         self._episodes.load_state_dict(state["episodes"])
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays import Array
 from plangym_ext.core.compiling.jit import kernel, kernel_inline
+from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.replay.kept_rows import KeptRows
 from plangym_ext.learn.replay.step_form import Part
 
@@ -104,6 +105,8 @@ class FrameObs:
         self._frames[: len(state["frames"])] = state["frames"]
         self._serials[: len(state["serials"])] = state["serials"]
         self._whole.load_state_dict(state["whole"])
+        if int(self._serials.max(initial=-1)) >= self._whole.added:
+            raise InvalidSamples("of some steps the stack of frames was not saved.")
         self._written = bool(state["written"])
 
 

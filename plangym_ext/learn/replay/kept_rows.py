@@ -8,6 +8,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.errors import InvalidSamples
+
 Serials = npt.NDArray[np.int64]
 
 
@@ -20,9 +22,14 @@ class KeptRows:
     """
 
     def __init__(self, parts: Sequence[tuple[tuple[int, ...], Any]]) -> None:
-        self._parts = list(parts)
+        self._parts = [(tuple(shape), np.dtype(dtype)) for shape, dtype in parts]
         self._arrays = [np.zeros((1, *shape), dtype) for shape, dtype in self._parts]
         self._dropped = self._added = 0
+
+    @property
+    def added(self) -> int:
+        """Rows that were ever added: all serial numbers are below it."""
+        return self._added
 
     @property
     def arrays(self) -> list[npt.NDArray[Any]]:
@@ -69,6 +76,17 @@ class KeptRows:
         return {"rows": dict(enumerate(rows)), "dropped": self._dropped}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved."""
-        self._dropped = self._added = int(state["dropped"])
-        self.add([np.asarray(state["rows"][number]) for number in range(len(self._parts))])
+        """Become what was saved.
+
+        Raises:
+            InvalidSamples: its rows are of other shapes or types, or of another number.
+        """
+        rows = [np.asarray(state["rows"][number]) for number in range(len(self._parts))]
+        dropped, forms = int(state["dropped"]), [(row.shape[1:], row.dtype) for row in rows]
+        if not 0 <= dropped < 1 << 62 or forms != self._parts or len({*map(len, rows)}) > 1:
+            raise InvalidSamples(
+                f"the rows that were saved must be {self._parts}, of one number, and come after "
+                f"none or more; got {forms} after {dropped}."
+            )
+        self._dropped = self._added = dropped
+        self.add(rows)

@@ -114,8 +114,19 @@ class Priorities:
         return {"masses": self.masses, "highest": self.highest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned.
+
+        Raises:
+            InvalidSamples: it has another number of masses, or some that cannot be.
+        """
+        masses, highest = np.ascontiguousarray(state["masses"], np.float64), float(state["highest"])
+        # Compiled code writes them, and looks at no bounds.
+        numbers = np.append(masses, highest)
+        if masses.shape != (self.count,) or not ((numbers >= 0) & np.isfinite(numbers)).all():
+            raise InvalidSamples(
+                f"{self._where}: the priorities that were saved must be {self.count} finite "
+                f"numbers >= 0, and the highest; got shape {masses.shape}, {highest}."
+            )
         self._tree = new_sum_tree(self.count)
-        masses = np.ascontiguousarray(state["masses"], np.float64)
         assign(self._tree, np.arange(self.count), masses)
-        self.highest = float(state["highest"])
+        self.highest = highest

@@ -293,11 +293,9 @@ class StepRing:
 
     # Saving ---------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return views of what there is, by slot; they hold until the next `add`."""
-        # With the slot at the cursor, whose observation belongs to the newest step.
-        used = min(self.count + 1, self.slots)
-        rings = {
+    def _rings(self) -> dict[str, Ndarray]:
+        """Return what is saved of every slot, by name."""
+        return {
             "reward": self._reward,
             "terminated": self._terminated,
             "truncated": self._truncated,
@@ -306,31 +304,44 @@ class StepRing:
             "final": self._final,
             **{f"action.{number}": ring for number, ring in enumerate(self._actions)},
         }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return views of what there is, by slot; they hold until the next `add`."""
+        # With the slot at the cursor, whose observation belongs to the newest step.
+        used = min(self.count + 1, self.slots)
         return {
             "count": self.count,
-            "rings": {name: ring[:used] for name, ring in rings.items()},
+            "rings": {name: ring[:used] for name, ring in self._rings().items()},
             "obs": {str(i): store.state_dict(used) for i, store in enumerate(self._obs)},
             "finals": self._finals.state_dict(),
             **({} if self._legal is None else {"legal": self._legal.state_dict(used)}),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved."""
-        saved = state["rings"]
-        for name in ("reward", "terminated", "truncated", "valid", "first", "final"):
-            ring = getattr(self, f"_{name}")
-            ring[: len(saved[name])] = saved[name]
-        for number, ring in enumerate(self._actions):
-            rows = saved[f"action.{number}"]
-            ring[: len(rows)] = rows
+        """Become what was saved.
+
+        Raises:
+            InvalidSamples: it is not what `state_dict` returns of such a ring.
+        """
+        saved, self.count = state["rings"], int(state["count"])
+        used = min(self.count + 1, self.slots)
+        for name, ring in self._rings().items():
+            rows = np.asarray(saved[name])
+            if rows.shape != (used, *ring.shape[1:]) or rows.dtype != ring.dtype:
+                raise InvalidSamples(
+                    f"{self._where}: {name} that was saved must be {(used, *ring.shape[1:])} "
+                    f"{ring.dtype}; got {rows.shape} {rows.dtype}."
+                )
+            ring[:used] = rows
         for i, store in enumerate(self._obs):
             store.load_state_dict(state["obs"][str(i)])
         self._finals.load_state_dict(state["finals"])
+        if int(self._final.max(initial=-1)) >= self._finals.added:
+            raise InvalidSamples(f"{self._where}: of some ends the observation was not saved.")
         self._legal = None
         if "legal" in state:
             self._legal = self._new_legal(state["legal"]["ring"].shape[2])
             self._legal.load_state_dict(state["legal"])
-        self.count = int(state["count"])
         # Counted again: it follows from the flags, and cannot disagree with them.
         self.num_valid = int(np.count_nonzero(self._valid[: len(saved["valid"])]))
 

@@ -12,7 +12,7 @@ from gymnasium import spaces, wrappers
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.invalid import MARKS
-from plangym_ext.errors import NoKernel
+from plangym_ext.errors import NoKernel, WrongKind
 from plangym_ext.native.kernel.kernel import Kernel
 from plangym_ext.states.codec import layers
 from plangym_ext.states.families import family_of, load_named
@@ -38,7 +38,7 @@ def register_kernel(env_class: type | str, kernel: str | Callable[[Any], Kernel]
     """
     if isinstance(env_class, type):
         if not issubclass(env_class, gym.Env):
-            raise TypeError(f"register_kernel: expected a gymnasium.Env class; got {env_class!r}")
+            raise WrongKind(f"register_kernel: expected a gymnasium.Env class; got {env_class!r}")
         env_class = f"{env_class.__module__}:{env_class.__qualname__}"
     _registered[env_class] = kernel
 
@@ -75,7 +75,7 @@ def find_kernel(env: GymEnv, kernel: Kernel | None = None) -> Kernel:
 def _kernel_for(base: Any) -> Kernel:
     kernel = _factory(base)(base)
     if not isinstance(kernel, Kernel):
-        raise TypeError(
+        raise WrongKind(
             f"{type(base).__qualname__}: what is registered as its kernel must return a Kernel; "
             f"got {kernel!r}"
         )

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import time
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,9 @@ from plangym_ext.run.certificates.venvs import (
     own_copy,
     versions,
 )
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import read_json, write_json
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.settings.compose import read_file
 from plangym_ext.run.training.interrupts import interrupts_held
 
 #: The list that comes with the library.
@@ -43,7 +43,7 @@ def read_list(path: Path, names: Sequence[str]) -> Groups:
     Raises:
         UnknownName: the list has no such group, package or env.
     """
-    groups: Groups = tomllib.loads(path.read_text())
+    groups: Groups = read_file(path)
     known: set[str] = set()
     for group, content in groups.items():
         for package, one in list(content["packages"].items()):
@@ -72,7 +72,7 @@ class Collection:
         self._out, self._steps, self._deadline = out, steps, deadline
         path = out / RESULTS
         self.results: dict[str, Any] = (
-            json.loads(path.read_text()) if path.exists() else {"groups": {}, "envs": {}}
+            read_json(path, "certificates") if path.exists() else {"groups": {}, "envs": {}}
         )
         self._own = own_copy(out / "own")
         self._line = ProgressLine()
@@ -166,8 +166,7 @@ class Collection:
                         os.killpg(child.pid, signal.SIGKILL)
                     child.wait()
         if file.exists():
-            found: dict[str, Any] = json.loads(file.read_text())
-            return found
+            return read_json(file, "a certificate")
         ended = f"signal {-status}" if status < 0 else f"exit status {status}"
         return {"outcome": "died", "reason": f"{ended}: {_last_line(log)}"}
 

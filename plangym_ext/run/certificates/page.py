@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.core.files.whole_file import replacing
+from plangym_ext.core.files.whole_file import contents, replacing
 
 _BEGIN = "<!-- begin certificates: written by plangym-ext doctor --all -->\n"
 _END = "<!-- end certificates -->\n"
@@ -25,7 +25,7 @@ _WHERE = {
 
 def write_page(page: Path, results: dict[str, Any]) -> None:
     """Put the certificates in their place on a page, or at its end; the rest stays."""
-    old = page.read_text() if page.exists() else ""
+    old = contents(page).decode() if page.exists() else ""
     before, found, rest = old.partition(_BEGIN)
     after = rest.partition(_END)[2] if found else ""
     with replacing(page) as file:

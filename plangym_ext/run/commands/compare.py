@@ -8,7 +8,6 @@ episodes are kept in DIR/compare.json; the same command again goes on after an i
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.figures import load_pyplot, save, styled
-from plangym_ext.run.files import check_kind, write_json
+from plangym_ext.run.files import check_kind, read_json, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.named_player import NamedPlayer
 from plangym_ext.run.progress import ProgressLine
@@ -154,7 +153,7 @@ class _Results:
         if not self.path.exists():
             return {}
         try:
-            kept = json.loads(self.path.read_text())
+            kept = read_json(self.path, "finished episodes")
             episodes, there = dict(kept["episodes"]), dict(kept["settings"])
         # Refused and not begun anew: it may be a file of the user's with the same name.
         except (ValueError, KeyError, TypeError) as error:

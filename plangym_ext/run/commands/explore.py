@@ -9,17 +9,17 @@ from __future__ import annotations
 import argparse
 import collections
 import csv
-import json
+import io
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from plangym_ext.core.files.whole_file import replacing
-from plangym_ext.errors import InvalidOption
+from plangym_ext.core.files.whole_file import contents, replacing
+from plangym_ext.errors import InvalidOption, UnreadableFile
 from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
-from plangym_ext.run.files import check_vacant, remove_stale, write_json
+from plangym_ext.run.files import check_vacant, read_json, remove_stale, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
@@ -261,7 +261,9 @@ def _take_frameskip(options: argparse.Namespace) -> None:
     path = options.out / "explore.json"
     if not path.exists():
         return
-    there = json.loads(path.read_text()).get("frameskip")
+    there = read_json(path, "the summary of an exploration").get("frameskip")
+    if there is not None and (type(there) is not int or there < 1):
+        raise UnreadableFile(f"{path}: frameskip must be a positive int or null; got {there!r}.")
     if options.frameskip not in (None, there):
         _refuse(options, "frameskip", options.frameskip, there)
     options.frameskip = there
@@ -279,9 +281,16 @@ def _logged(path: Path, steps: int) -> list[dict[str, Any]]:
     """Return the lines of a log up to so many steps; rounds after these were lost."""
     if not path.exists() or not steps:
         return []
-    with path.open(newline="") as file:
+    data = contents(path)
+    try:
+        lines = csv.DictReader(io.StringIO(data.decode(), newline=""))
         # Texts, which are written again as they are: lines of before do not change by resuming.
-        return [row for row in csv.DictReader(file) if int(row["steps"]) <= steps]
+        return [row for row in lines if int(row["steps"]) <= steps]
+    except (ValueError, LookupError, TypeError, csv.Error) as error:
+        raise UnreadableFile(
+            f"{path}: it must hold the log of an exploration; it was damaged ({error}). Take it "
+            "away: the exploration goes on without."
+        ) from None
 
 
 def _write_summary(options: argparse.Namespace, kept: _Kept) -> None:

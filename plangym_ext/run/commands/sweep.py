@@ -10,7 +10,6 @@ interrupt or a crash; `plangym-ext plot DIR` draws the curves.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -22,11 +21,12 @@ from plangym_ext.errors import (
     ForeignCheckpoint,
     InvalidOption,
     MissingExtra,
+    UnreadableFile,
     installing,
 )
 from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import check_kind, write_json
+from plangym_ext.run.files import check_kind, read_json, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.setting_options import (
@@ -194,7 +194,9 @@ def _keep_plan(jobs: Sequence[Job], options: argparse.Namespace) -> None:
                 f"there is a sweep in {options.out}: go on with it by --resume, or name another "
                 f"folder with --out"
             )
-        kept = json.loads(path.read_text())["runs"]
+        kept = read_json(path, "the runs of a sweep").get("runs")
+        if not isinstance(kept, dict):
+            raise UnreadableFile(f"{path}: it must hold the runs of a sweep; got {kept!r:.50}.")
         # Runs that are there and not asked for now stay in the plan: a sweep may be extended.
         # Settings of both are lists, dicts and plain values (`plain`), so that JSON has not changed
         # them.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import read_json, write_json
 
 DONE, FAILED = "done", "failed"
 _FILE = "outcome.json"
@@ -17,8 +16,8 @@ def outcome(folder: Path) -> str:
     A file that says neither is passed over: the run goes on from its last checkpoint.
     """
     try:
-        found = json.loads((folder / _FILE).read_text(encoding="utf-8"))["status"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        found = read_json(folder / _FILE, "how a run has ended")["status"]
+    except (OSError, LookupError):
         return ""
     return found if found in (DONE, FAILED) else ""
 

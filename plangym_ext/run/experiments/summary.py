@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from plangym_ext.core.files.whole_file import opened
 from plangym_ext.run.bootstrap import known_interval
 from plangym_ext.run.experiments.outcome import DONE, outcome
 from plangym_ext.run.experiments.plan import Job
@@ -60,7 +61,7 @@ def share_done(job: Job, folder: Path) -> float:
     path = folder / job.name / "progress.csv"
     if not path.exists():
         return 0.0
-    with path.open("rb") as file:
+    with opened(path) as file:
         names = file.readline().strip().split(b",")
         # One row is shorter than this.
         file.seek(max(file.tell(), path.stat().st_size - _TAIL))

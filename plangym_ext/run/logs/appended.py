@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
+import csv
+from collections.abc import Iterator
 from pathlib import Path
 
-from plangym_ext.core.files.whole_file import opened, replacing
-from plangym_ext.errors import InvalidAnswer
+from plangym_ext.core.files.whole_file import contents, replacing
+from plangym_ext.errors import UnreadableFile
 from plangym_ext.run.logs.late_file import LateFile
+
+_MOST_BYTES = 1 << 30
 
 
 class AppendedFile:
@@ -42,19 +46,31 @@ class AppendedFile:
             errors: what becomes of bytes that are no UTF-8, as for `bytes.decode`.
 
         Raises:
-            InvalidAnswer: there are such, and `errors` is "strict".
+            UnreadableFile: there are such, and `errors` is "strict"; or it is a pipe or too large.
+        """
+        text = ""
+        if self._path.exists():
+            data = contents(self._path, _MOST_BYTES)
+            with self.reading():
+                text = data.decode("utf-8", errors)
+        return text[: text.rfind("\n") + 1]
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Say of the file what is wrong with what is read in it.
+
+        Raises:
+            UnreadableFile: the block has raised an error of its content.
         """
         try:
-            text = ""
-            if self._path.exists():
-                with io.TextIOWrapper(opened(self._path), "utf-8", errors) as file:
-                    text = file.read()
-        except UnicodeDecodeError as error:
-            raise InvalidAnswer(
-                f"{self._path}: it must be a text in UTF-8, and was damaged ({error}). Mend it, or "
-                f"begin in another folder."
+            yield
+        except OSError:  # which names the file
+            raise
+        except (ValueError, LookupError, TypeError, RecursionError, csv.Error) as error:
+            raise UnreadableFile(
+                f"{self._path}: it must hold the log of a run, and was damaged ({error}). Mend it, "
+                "or begin in another folder."
             ) from None
-        return text[: text.rfind("\n") + 1]
 
     def sync(self) -> None:
         """Bring the file to the disk."""

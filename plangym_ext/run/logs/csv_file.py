@@ -28,8 +28,9 @@ class CsvFile(AppendedFile):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._columns, rows = self._table()
-        self.last = _numbers(self._columns, rows)
+        with self.reading():
+            self._columns, rows = self._table()
+            self.last = _numbers(self._columns, rows)
 
     def add(self, row: Mapping[str, Number]) -> None:
         """Append a row; it is in the file when this returns.
@@ -53,10 +54,11 @@ class CsvFile(AppendedFile):
         columns, rows = self._table()
         if not columns:
             return
-        rows = [row for row in rows if int(row[0]) <= step]
-        # A run that is resumed names a column when it first has one, as one that was not
-        # interrupted.
-        filled = [any(row[i] for row in rows) or not i for i in range(len(columns))]
+        with self.reading():
+            rows = [row for row in rows if int(row[0]) <= step]
+            # A run that is resumed names a column when it first has one, as one that was not
+            # interrupted.
+            filled = [any(row[i] for row in rows) or not i for i in range(len(columns))]
         # The first column, the steps, stays even if no row does.
         self._columns = _chosen(columns, filled)
         rows = [_chosen(row, filled) for row in rows]

@@ -33,7 +33,9 @@ class JsonlFile(AppendedFile):
     def truncate_after(self, step: int) -> None:
         """Drop rows after `step`, and half a row at the end."""
         lines = self.whole_lines().splitlines(keepends=True)
-        self.replace("".join(line for line in lines if json.loads(line)[STEP] <= step))
+        with self.reading():
+            kept = [line for line in lines if json.loads(line)[STEP] <= step]
+        self.replace("".join(kept))
 
 
 PROGRESS = "progress.csv"

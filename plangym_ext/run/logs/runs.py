@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.files.whole_file import opened
-from plangym_ext.errors import InvalidAnswer, UnknownName
+from plangym_ext.errors import UnknownName, UnreadableFile
+from plangym_ext.run.files import read_json
 from plangym_ext.run.logs.appended import AppendedFile
 from plangym_ext.run.logs.csv_file import parse_table
 
@@ -66,7 +65,7 @@ def read_run(folder: Path) -> Run:
     """Read a run, also while it is going on.
 
     Raises:
-        InvalidAnswer: its `params.json` holds no params.
+        UnreadableFile: its `params.json` holds no params, or its log no table.
     """
     return Run(folder, read_params(folder / PARAMS), read_columns(folder / PROGRESS))
 
@@ -75,21 +74,12 @@ def read_params(path: Path) -> dict[str, Any]:
     """Return the params of a run, "a.b" for nested ones; none of a file that is not there.
 
     Raises:
-        InvalidAnswer: it holds no params.
+        UnreadableFile: it holds no params.
     """
     try:
-        with opened(path) as file:
-            found = json.loads(file.read().decode())
+        return dict(_flat(read_json(path, "the params of a run")))
     except FileNotFoundError:
         return {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise InvalidAnswer(
-            f"{path}: it must hold the params of a run, a JSON object; it was damaged, or is of "
-            f"another kind. Mend it, or take it away: a run can be read without."
-        )
-    return dict(_flat(found))
 
 
 def read_columns(path: Path) -> dict[str, Floats]:
@@ -98,7 +88,7 @@ def read_columns(path: Path) -> dict[str, Floats]:
     Rows that are being written are left out.
 
     Raises:
-        InvalidAnswer: it is no table.
+        UnreadableFile: it is no table.
     """
     if not path.exists():
         return {}
@@ -106,7 +96,7 @@ def read_columns(path: Path) -> dict[str, Floats]:
         # Bytes that are no text are no numbers either, and cost their cells alone.
         names, rows = parse_table(AppendedFile(path).whole_lines(errors="replace"))
     except csv.Error as error:
-        raise InvalidAnswer(
+        raise UnreadableFile(
             f"{path}: it must hold a table, and was damaged, or is of another kind ({error})."
         ) from None
     # A row of another length was written while the columns were rewritten, by a run that goes on.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from plangym_ext.errors import MissingExtra, installing
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import read_json, write_json
 
 
 class WandbRun:
@@ -77,4 +76,4 @@ class WandbRun:
         path = self._folder / "wandb.json"
         if not path.exists():
             write_json(path, {"id": secrets.token_hex(8), "project": self._project})
-        return str(json.loads(path.read_text())["id"])
+        return str(read_json(path, "the id of a run")["id"])

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from plangym_ext.core.files.whole_file import opened
 from plangym_ext.run.experiments.outcome import outcome
+from plangym_ext.run.files import read_json
 from plangym_ext.run.logs.runs import (
     PARAMS,
     PROGRESS,
@@ -197,8 +197,7 @@ def _evaluation(path: Path) -> dict[str, Any] | None:
     """Return what `plangym-ext eval` found; None if it was not run."""
     if not path.exists():
         return None
-    with opened(path) as file:
-        found = json.loads(file.read().decode())
+    found = read_json(path, "what `plangym-ext eval` found")
     named = {
         "checkpoint": "checkpoint",
         "mean return": "eval/return",

@@ -25,6 +25,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import IO, Any
 
+from plangym_ext.core.files.whole_file import opened
 from plangym_ext.errors import InvalidOption, PlangymExtError
 from plangym_ext.run.run_page.content import EPISODES, content, page, signature
 
@@ -230,7 +231,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if path is None:
             self.send_error(HTTPStatus.NOT_FOUND)
             return
-        with path.open("rb") as file:
+        with opened(path) as file:
             self._begin(os.fstat(file.fileno()).st_size, _KINDS[path.suffix], _SANDBOX)
             self._send(file)
 

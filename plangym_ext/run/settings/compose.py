@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.errors import InvalidOption, MissingExtra
+from plangym_ext.core.files.whole_file import contents
+from plangym_ext.errors import InvalidOption, MissingExtra, UnreadableFile
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.presets import preset
 from plangym_ext.run.settings.settings import build, merged
@@ -75,17 +76,14 @@ def named(source: str | Path) -> dict[str, Any]:
 def read_file(path: Path) -> dict[str, Any]:
     """Return the settings in a file, by its ending; see `compose` for the errors."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise InvalidOption(
-                f"settings: {path} must have at most {_MOST_BYTES:,} bytes; it is no file of "
-                "settings."
-            )
-        text = path.read_text(encoding="utf-8")
+        text = contents(path, _MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidOption(
             f"settings: {path} is no text in UTF-8 (byte {error.start}: {error.reason}). Save it "
             f"as UTF-8."
         ) from None
+    except UnreadableFile as error:
+        raise InvalidOption(f"settings: {error}") from None
     except OSError as error:
         raise InvalidOption(f"settings: {path} cannot be read: {error.strerror}.") from None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping
 from io import BufferedReader
@@ -12,8 +13,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.files.whole_file import replacing
-from plangym_ext.errors import DamagedCheckpoint
+from plangym_ext.core.files.whole_file import opened, replacing
+from plangym_ext.errors import DamagedCheckpoint, UnreadableFile
 
 #: Bytes of a block: more is saved anew of large ones, and small ones are more to list.
 BLOCK_BYTES = 1 << 18
@@ -24,6 +25,7 @@ LEAST_BYTES = 1 << 20
 #: Marks what stands for an array.
 _BLOCKS = "__blocks__"
 _DIGEST_BYTES = 32
+_MOST_BLOCK = 1 << 30
 _NAME = re.compile(r"blocks-(\d{8})\.bin")
 
 
@@ -78,12 +80,20 @@ class BlockFiles:
         Raises:
             DamagedCheckpoint: a file is not there, or its bytes are others.
         """
-        opened: dict[int, BufferedReader] = {}
+        files: dict[int, BufferedReader] = {}
+        # Each block that is written is of one array: a table that says more was forged.
+        room = sum(self._sizes().values())
+        wanted = sum(_nbytes(described) for _, described in _described(content))
+        if wanted > room:
+            raise DamagedCheckpoint(
+                f"{self.folder}: the blocks of a checkpoint would take {wanted:,} bytes; their "
+                f"files have {room:,}. Take an older checkpoint."
+            )
         try:
-            found: dict[str, Any] = self._with_arrays(content, opened)
+            found: dict[str, Any] = self._with_arrays(content, files)
             return found
         finally:
-            for file in opened.values():
+            for file in files.values():
                 file.close()
 
     def go_on_from(self, content: Mapping[str, Any]) -> None:
@@ -140,17 +150,19 @@ class BlockFiles:
                     file.write(parts[i])
             number += 1
 
-    def _with_arrays(self, value: Any, opened: dict[int, BufferedReader]) -> Any:
+    def _with_arrays(self, value: Any, files: dict[int, BufferedReader]) -> Any:
         if not isinstance(value, Mapping):
             return value
         if value.keys() != {_BLOCKS}:
-            return {key: self._with_arrays(one, opened) for key, one in value.items()}
+            return {key: self._with_arrays(one, files) for key, one in value.items()}
         described = value[_BLOCKS]
         array = np.empty(described["shape"], described["dtype"])
         table = _table(described)
-        for i, block in enumerate(_blocks_of(array, table.size)):
+        blocks = _blocks_of(array, table.size)
+        _check(len(blocks) == len(table.files), described)
+        for i, block in enumerate(blocks):
             number = int(table.files[i])
-            file = opened.get(number) or opened.setdefault(number, self._opened(number))
+            file = files.get(number) or files.setdefault(number, self._opened(number))
             file.seek(int(table.offsets[i]))
             file.readinto(block)
             if _digest(block) != table.digests[i].tobytes():
@@ -162,17 +174,17 @@ class BlockFiles:
 
     def _opened(self, number: int) -> BufferedReader:
         try:
-            return self._path(number).open("rb")
-        except FileNotFoundError:
+            return opened(self._path(number))
+        except (FileNotFoundError, IsADirectoryError, UnreadableFile):
             raise DamagedCheckpoint(
-                f"{self._path(number)}: it is not there, and the checkpoint needs it. Keep files "
-                f"of blocks beside the checkpoints."
+                f"{self._path(number)}: it is not there, or is no file, and the checkpoint needs "
+                f"it. Keep files of blocks beside the checkpoints."
             ) from None
 
 
 def files_of(content: Mapping[str, Any]) -> set[int]:
     """Return the numbers of the files that something needs which `BlockFiles.save` returned."""
-    found = (np.unique(described["files"]).tolist() for _, described in _described(content))
+    found = (np.unique(_table(described).files).tolist() for _, described in _described(content))
     return set().union(*found)
 
 
@@ -235,4 +247,39 @@ def _described(value: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, 
 
 
 def _table(described: Mapping[str, Any]) -> _Table:
-    return _Table(*(described[name] for name in _Table._fields))
+    """Return where the blocks of an array are.
+
+    Raises:
+        DamagedCheckpoint: it is not as `save` says it.
+    """
+    found: Any = [described.get(name) for name in _Table._fields]
+    *arrays, size = found
+    _check(all(isinstance(array, np.ndarray) for array in arrays), described)
+    forms = [(array.shape[1:], array.dtype, len(array)) for array in arrays if array.ndim]
+    kinds = [((_DIGEST_BYTES,), np.uint8), ((), np.int64), ((), np.int64)]
+    _check(forms == [(*kind, len(arrays[1])) for kind in kinds], described)
+    _check(type(size) is int and 0 < size <= _MOST_BLOCK, described)
+    _check(all((array >= 0).all() for array in arrays[1:]), described)
+    return _Table(*found)
+
+
+def _nbytes(described: Any) -> int:
+    """Return the bytes of an array; see `_table` for the errors."""
+    _check(isinstance(described, Mapping), described)
+    shape, name = described.get("shape"), described.get("dtype")
+    _check(isinstance(shape, list) and isinstance(name, str), described)
+    _check(all(type(length) is int and length >= 0 for length in shape), described)
+    _check(re.fullmatch(r"[<>|]?[biufc][0-9]{1,2}", name) is not None, described)
+    try:
+        return math.prod(shape) * np.dtype(name).itemsize
+    except TypeError:  # a number of bytes that numpy does not have
+        _check(False, described)
+        raise
+
+
+def _check(right: bool, described: Any) -> None:
+    if not right:
+        raise DamagedCheckpoint(
+            f"{_BLOCKS}: a table of blocks must say where an array is; got {described!r:.200}. "
+            "Take an older checkpoint."
+        )

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.nested import content as nested_content
-from plangym_ext.errors import (
-    DamagedCheckpoint,
-    FolderTaken,
-    ForeignCheckpoint,
-    PlangymExtError,
-)
-from plangym_ext.run.files import CONFIG, check_kind
+from plangym_ext.errors import DamagedCheckpoint, FolderTaken, ForeignCheckpoint, PlangymExtError
+from plangym_ext.run.files import CONFIG, check_kind, read_json
 from plangym_ext.run.logs.logger import PROGRESS
 from plangym_ext.run.logs.runs import read_columns
 from plangym_ext.run.settings.config import RunConfig
@@ -178,10 +172,10 @@ class Checkpoints:
         for path in self.paths():
             try:
                 replay = read_checkpoint(path, replay=False).get(_REPLAY, {})
+                found[path.name] = files_of(replay)
             except DamagedCheckpoint:
                 # Nothing is kept for it; if it is the newest, the next save writes all blocks anew.
-                replay = {}
-            found[path.name] = files_of(replay)
+                replay, found[path.name] = {}, set()
             # The newest comes last, and each call forgets the one before.
             self._blocks.go_on_from(replay)
         return found
@@ -190,7 +184,7 @@ class Checkpoints:
 def _is_run(config: Path) -> bool:
     """Return whether a file has the settings of a run."""
     try:
-        build(RunConfig, json.loads(config.read_bytes()))
+        build(RunConfig, read_json(config, "settings"))
     except (OSError, ValueError, PlangymExtError):
         return False
     return True

@@ -116,6 +116,8 @@ def prove(
     check_way(state)
     if not isinstance(check, bool | int | float) or not 0 <= check < math.inf:
         raise InvalidOption(f"check must be True, False or a number of seconds; got {check!r}.")
+    if not isinstance(trusted, bool):
+        raise InvalidOption(f"trust must be True or False; got {trusted!r}.")
     stack = (str(env.spec), *map(_class_name, layers(env)), state, check, trusted)
     kind = (*stack, *(digest(vars(layer)) for layer in layers(env)))
     if kind not in _proved:

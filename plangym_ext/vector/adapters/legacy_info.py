@@ -8,6 +8,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from plangym_ext.errors import InvalidOption
+
 
 # Without type arguments: of gymnasium 1.2 the class takes none.
 class LegacyInfo(gym.vector.VectorWrapper):
@@ -28,7 +30,7 @@ class LegacyInfo(gym.vector.VectorWrapper):
         super().__init__(env)
         mode = env.metadata.get("autoreset_mode")
         if mode != AutoresetMode.SAME_STEP:
-            raise ValueError(
+            raise InvalidOption(
                 "LegacyInfo: gymnasium 0.29 reset an env in the step that ended it; got "
                 f"autoreset_mode {mode}. Use make_vec(..., autoreset_mode='same_step')."
             )

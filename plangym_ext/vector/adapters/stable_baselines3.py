@@ -13,6 +13,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 from stable_baselines3.common.vec_env import VecEnv
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.adapters.in_workers import attribute, has_layer
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
@@ -34,7 +35,7 @@ class StableBaselines3VecEnv(VecEnv):
 
     def __init__(self, venv: PlanVectorEnv) -> None:
         if venv.autoreset_mode != AutoresetMode.SAME_STEP:
-            raise ValueError(
+            raise InvalidOption(
                 "StableBaselines3VecEnv: SB3 resets an env in the step that ends it; got "
                 f"autoreset_mode {venv.autoreset_mode.value}. Use "
                 "make_vec(..., autoreset_mode='same_step')."

@@ -14,6 +14,7 @@ from gymnasium.vector.utils import iterate
 from tianshou.env import BaseVectorEnv
 from tianshou.env.worker import DummyEnvWorker
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.adapters.in_workers import base_attribute, seed_as_tianshou
 from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -49,7 +50,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         self, venv: PlanVectorEnv, wait_num: int | None = None, timeout: float | None = None
     ) -> None:
         if venv.autoreset_mode != AutoresetMode.DISABLED:
-            raise ValueError(
+            raise InvalidOption(
                 "TianshouVectorEnv: Tianshou resets envs itself; got autoreset_mode "
                 f"{venv.autoreset_mode.value}. Use make_vec(..., autoreset_mode='disabled')."
             )
@@ -77,7 +78,7 @@ class TianshouVectorEnv(BaseVectorEnv):
         """Step envs; obs, rewards, terminated, truncated and infos, `[k]` of each."""
         numbers = self._numbers(id)
         if action is None:
-            raise ValueError(
+            raise InvalidOption(
                 "TianshouVectorEnv: step: action must be one for each env; got None. No env is "
                 "still stepping: each step returns what all envs of it gave."
             )

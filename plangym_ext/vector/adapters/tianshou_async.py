@@ -11,6 +11,7 @@ from gymnasium.vector.utils import iterate
 from tianshou.env import BaseVectorEnv
 from tianshou.env.worker import EnvWorker
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.adapters.in_workers import own_attribute, seed_as_tianshou
 from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -43,7 +44,7 @@ class TianshouAsyncVectorEnv(BaseVectorEnv):
         for venv in venvs:
             given = venv.num_envs, len(venv.worker_pids), venv.autoreset_mode
             if given != (1, 1, AutoresetMode.DISABLED):
-                raise ValueError(
+                raise InvalidOption(
                     "TianshouAsyncVectorEnv: expected vector envs of one env in one worker, with "
                     f"autoreset_mode disabled; got {given[0]} in {given[1]}, {given[2].value}. Use "
                     "make_vec(..., 1, n_workers=1, autoreset_mode='disabled') for each."

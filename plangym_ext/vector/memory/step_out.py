@@ -18,7 +18,7 @@ from plangym_ext.core.out_fields import (
     view_of,
 )
 from plangym_ext.core.results import REWARDS
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.vector.infos import GroupedInfos, only_infos, only_named
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.shown import ObsBuffer
@@ -271,7 +271,7 @@ def checked_out(
     """
     given = parts(out)
     if given is None:
-        raise TypeError(f"{where}: out must map names of results to arrays; got {out!r}")
+        raise WrongKind(f"{where}: out must map names of results to arrays; got {out!r}")
     given = {name: value for name, value in given.items() if value is not None}
     fields: dict[str, np.ndarray] = {}
     for name, value in given.items():
@@ -316,13 +316,15 @@ def _obs_fields(
 def _info_fields(value: Any, num_rows: int, where: str) -> dict[str, np.ndarray]:
     named = parts(value)
     if named is None:
-        raise ValueError(f"{where} must map names of infos to arrays; got {type(value).__name__}")
+        raise InvalidOption(
+            f"{where} must map names of infos to arrays; got {type(value).__name__}"
+        )
     found = {}
     for key, part in named.items():
         place = f"{where}[{key!r}]"
         array = ndarray_of(part, place)
         if array.ndim < 1 or len(array) != num_rows or array.dtype.kind not in "biuf":
-            raise ValueError(
+            raise InvalidOption(
                 f"{place} must be an array of numbers for {num_rows} sub-envs; got "
                 f"{array.shape} {array.dtype}"
             )
@@ -344,7 +346,7 @@ def _with_memory(array: np.ndarray, where: str) -> np.ndarray:
     """Return an array of which every row has memory, as a broadcast one has not."""
     # A stride of 0 alone is fine: an axis of length 1 may have any.
     if 0 in array.strides and len(np.unique(_addresses(array))) < array.size:
-        raise ValueError(f"{where} must have memory for every row; got strides {array.strides}")
+        raise InvalidOption(f"{where} must have memory for every row; got strides {array.strides}")
     return array
 
 
@@ -361,6 +363,6 @@ def _check_apart(fields: Mapping[str, np.ndarray], where: str) -> None:
     for (one, first), (other, second) in itertools.combinations(fields.items(), 2):
         # Bounds are compared first: that is quick, and mostly settles it.
         if np.may_share_memory(first, second) and np.shares_memory(first, second):
-            raise ValueError(
+            raise InvalidOption(
                 f"{where}: the arrays of out must not overlap; {one!r} and {other!r} share memory"
             )

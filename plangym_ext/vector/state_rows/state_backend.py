@@ -14,7 +14,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.results import RowResets, RowResults
-from plangym_ext.errors import InvalidObservation, ResetNeeded
+from plangym_ext.errors import InvalidObservation, InvalidOption, ResetNeeded
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import GroupedInfos
@@ -417,7 +417,7 @@ class StateBackend(VectorBackend):
             setattr(env.unwrapped, name, before[name])
         lost |= unheld.keys()
         if state is None or lost:
-            raise ValueError(
+            raise InvalidOption(
                 f"call: it has set {', '.join(sorted(lost))}, which is not part of a state, and "
                 f"the {self._env.backend} backend keeps nothing else for each row. Use "
                 f"backend='serial' or 'process'."
@@ -456,7 +456,7 @@ class StateBackend(VectorBackend):
             same = state is not None and np.array_equal(state, self._sealed([row])[0])
             if state is None or (same and not _equal(before, value)):
                 self._gym_env.set_wrapper_attr(name, before)
-                raise ValueError(
+                raise InvalidOption(
                     f"set_attr: {name!r} is not part of a state, and the {self._env.backend} "
                     "backend keeps nothing else for each row. Use backend='serial' or 'process'."
                 )

@@ -17,7 +17,7 @@ import numpy as np
 
 from plangym_ext.arrays.rewards import reward_of
 from plangym_ext.arrays.spaces import SpaceLayout, own_copy
-from plangym_ext.core.gym_env import made_env
+from plangym_ext.core.made_env import close_env, made_env
 from plangym_ext.errors import IncompleteState, ResetNeeded, add_note
 from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.live_state import LiveState
@@ -578,7 +578,7 @@ class EnvRows:
         self._audit.close()
         for row, env in enumerate(self.envs, self._first):
             try:
-                env.close()
+                close_env(env)
             except (Exception, SystemExit) as error:
                 add_note(error, f"while sub-env {row} was closed")
                 first = first or error

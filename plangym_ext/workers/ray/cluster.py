@@ -8,7 +8,7 @@ import threading
 import warnings
 from typing import Any
 
-from plangym_ext.errors import MissingExtra, installing
+from plangym_ext.errors import InvalidOption, MissingExtra, installing
 
 #: Bytes of the object store of a cluster that is started here: what travels between processes
 #: of one machine lies in memory of the library's own.
@@ -114,7 +114,7 @@ def actor_sizes(n_workers: int, workers_per_actor: int | None, nodes: list[int])
         ValueError: there are not so many processors.
     """
     if n_workers > sum(nodes):
-        raise ValueError(
+        raise InvalidOption(
             f"backend='ray': n_workers={n_workers} needs as many processors; the cluster has "
             f"{sum(nodes)}, on {len(nodes)} nodes. Add nodes, or ask for fewer workers."
         )

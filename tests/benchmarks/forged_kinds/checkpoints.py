@@ -24,6 +24,8 @@ _SMALL = {"collector": {"num_envs": 2, "moves": 8}}
 TARGETS: dict[str, dict[str, Any]] = {
     "ppo_cartpole": _SMALL,
     "dqn_cartpole": _SMALL,
+    # Whose replay has arrays that are kept beside the checkpoint.
+    "r2d1_cartpole_no_velocity": {"collector": {"num_envs": 2}},
     "narrow_path": {"collector": {"num_envs": 2}, "env": {"kwargs": {"n": 5}}},
 }
 _NOT_CHANGED = ("format", "config", "versions", "spaces")
