@@ -116,8 +116,7 @@ def make(
     from plangym_ext.core.numbers import check_flags, seconds_or_none
     from plangym_ext.states.trials.audit import checked_audit
 
-    # On all backends alike, also where there is nothing that could hang.
-    seconds_or_none("make: timeout", timeout)
+    seconds_or_none("make: timeout", timeout)  # also where there is nothing that could hang
     check_flags("make", trust=trust, autoreset=autoreset, ray=ray)
     backend = "ray" if ray and backend == "auto" else backend
     _check_choice(backend, n_workers, threads)

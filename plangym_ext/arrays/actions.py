@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import Leaf, SpaceLayout
-from plangym_ext.arrays.tensors import as_array
 from plangym_ext.errors import InvalidAction
 
 
@@ -71,9 +70,17 @@ def _nested_alike(space: spaces.Space[Any], value: Any) -> bool:
 def _checked_actions(
     leaf: Leaf, part: Any, batch_shape: tuple[int, ...], where: str, as_given: bool
 ) -> np.ndarray:
-    values = as_array(part, f"{where}: actions{leaf.name}", InvalidAction)
+    try:
+        values = np.asarray(part)
+    except Exception as error:  # whatever `__array__` of an object raises
+        raise InvalidAction(
+            f"{where}: actions{leaf.name} must be one array; rows differ in shape, or are no "
+            f"numbers ({error})"
+        ) from error
     if not (values.shape == (*batch_shape, *leaf.shape) and values.dtype == leaf.dtype):
-        _check_form(leaf, values, batch_shape, where)
+        # Flags are taken for 0 and 1 where the env is given what its caller has.
+        numbers = values.view(np.uint8) if as_given and values.dtype == np.bool_ else values
+        _check_form(leaf, numbers, batch_shape, where)
     if as_given:
         return values
     _check_range(leaf, values, where)
@@ -90,7 +97,7 @@ def _check_form(leaf: Leaf, values: np.ndarray, batch_shape: tuple[int, ...], wh
     )
     # Whole numbers may become floats; floats cast to indices would silently lose their fractions.
     is_integer = leaf.dtype.kind in "iu"
-    kind_fits = values.dtype.kind in ("biu" if is_integer else "biuf")
+    kind_fits = values.dtype.kind in ("iu" if is_integer else "iuf" + leaf.dtype.kind)
     if shape_fits and is_integer and values.dtype.kind == "f":
         raise InvalidAction(
             f"{where}: actions{leaf.name} must be whole numbers of an integer dtype, such as "

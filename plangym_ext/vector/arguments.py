@@ -178,6 +178,26 @@ def checked_actions(
     return actions
 
 
+def check_call(name: Any, own: Sequence[str]) -> None:
+    """Refuse what cannot be called of sub-envs.
+
+    Args:
+        name: of a method or attribute, or a function.
+        own: names of methods that the vector env itself has to know of.
+
+    Raises:
+        WrongKind: it is neither.
+        InvalidOption: it is one of `own`.
+    """
+    if not isinstance(name, str) and not callable(name):
+        raise WrongKind(f"call: name must be a str or a function of a sub-env; got {name!r:.80}")
+    if name in own:
+        raise InvalidOption(
+            f"call: {name!r} of single sub-envs would be hidden from the vector env. Use its own "
+            "method of that name."
+        )
+
+
 def per_row(values: Any, num_rows: int) -> Sequence[Any]:
     """Return one value for each of some sub-envs: a list or tuple as it is, anything else for all.
 

@@ -13,9 +13,9 @@ from gymnasium.vector.utils import batch_space
 from plangym_ext.core.numbers import wait_or_none
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.short_text import html_table, one_line
-from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
+    check_call,
     checked_actions,
     checked_autoreset,
     checked_mask,
@@ -553,15 +553,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         self._pending.check_idle("call")
-        if not isinstance(name, str) and not callable(name):
-            raise WrongKind(
-                f"call: name must be a str or a function of a sub-env; got {name!r:.80}"
-            )
-        if name in OWN_CALLS:
-            raise InvalidOption(
-                f"call: {name!r} of single sub-envs would be hidden from the vector env. "
-                "Use its own method of that name."
-            )
+        check_call(name, OWN_CALLS)
         return self._backend.begin_call(rows, name, args, kwargs)
 
     def _called(self, call: Any, timeout: float | None) -> tuple[tuple[Any, ...], Episodes]:

@@ -26,6 +26,7 @@ LEAST_BYTES = 1 << 20
 _BLOCKS = "__blocks__"
 _DIGEST_BYTES = 32
 _MOST_BLOCK = 1 << 30
+_FLOOR = 16 << 20  # bytes that a file which is not there any more may leave
 _NAME = re.compile(r"blocks-(\d{8})\.bin")
 
 
@@ -84,7 +85,7 @@ class BlockFiles:
         # Each block that is written is of one array: a table that says more was forged.
         room = sum(self._sizes().values())
         wanted = sum(_nbytes(described) for _, described in _described(content))
-        if wanted > room:
+        if wanted > room + _FLOOR:
             raise DamagedCheckpoint(
                 f"{self.folder}: the blocks of a checkpoint would take {wanted:,} bytes; their "
                 f"files have {room:,}. Take an older checkpoint."

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import plangym_ext
+from plangym_ext.core.numbers import check_flags
 from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, WrongKind
 from plangym_ext.learn.algorithm import Algorithm
@@ -51,6 +52,9 @@ class Parts:
     learner: int = 0
     trust: bool = False
     folder: str = dataclasses.field(default_factory=os.getcwd)
+
+    def __post_init__(self) -> None:
+        check_flags("Runner", trust=self.trust)
 
     @property
     def starts(self) -> StartsSettings:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.core.numbers import check_flags
 from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten, PlangymExtError
 from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.sampling.collected import Sampler
@@ -115,7 +114,6 @@ class Runner(Closing):
         from plangym_ext.learn.freed_memory import keep_freed_memory
         from plangym_ext.learn.repeatable import THREADS
 
-        check_flags("Runner", resume=resume, trust=trust, show=show)
         # At once: the env may work in a folder of its own (`os.chdir`).
         config.check_discounts()
         self.config, self.folder = config, Path(folder).absolute()

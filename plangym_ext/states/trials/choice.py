@@ -10,16 +10,16 @@ import dataclasses
 import errno
 import math
 import os
-import pickle
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, add_note, suggestion
+from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, suggestion
 from plangym_ext.states.binding import Binding, Exactness
 from plangym_ext.states.codec import METHODS, StateCodec, candidate_methods, layers, with_recorder
 from plangym_ext.states.costs import cost_note
@@ -34,6 +34,7 @@ from plangym_ext.states.trials.fresh import FreshFailed, tried_elsewhere
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
 from plangym_ext.states.trials.sampling import step_info
 from plangym_ext.states.trials.sandbox import LIMITS, OutsideReached
+from plangym_ext.states.trials.sendable import sendable
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
 from plangym_ext.states.trials.surroundings import running_threads
 from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
@@ -50,6 +51,8 @@ _PATIENCE = 90.0
 #: What calls on descriptors raise that a fork has closed or replaced; the last is of `epoll`.
 _OF_DESCRIPTORS = (errno.EBADF, errno.ENOTSOCK, errno.EPIPE, errno.EINVAL)
 
+#: Modules that read and write states: an error that they raise is theirs, not the env's.
+_OURS = "plangym_ext.states."
 _OF_TEXTS = (
     "its futures depend on the hashes of texts, or on the order of a set of texts, which differ "
     "from process to process: its states hold in processes with this one's hashes alone. Set the "
@@ -154,7 +157,7 @@ def prove_unbuilt(
             # For the env proper, when that is constructed.
             found = next((kind, one) for kind, one in _proved.items() if one is found)
         except (Exception, SystemExit) as error:
-            found = _sendable(error)
+            found = sendable(error)
         line.send(found)
 
     with Fork(run) as fork:
@@ -187,15 +190,21 @@ def is_certified(env: gym.Env[Any, Any]) -> bool:
 def _first_way(trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | None) -> Binding:
     failures: list[str] = []
     raised: list[BaseException] = []
+    faults: list[str] = []
     if trial.state in ("auto", "simulator"):
         remember(layers(env))  # by which a simulator is known that the env holds
     for method in candidate_methods(env) if trial.state == "auto" else (trial.state,):
         found = _outcome(dataclasses.replace(trial, method=method), env, make)
         if isinstance(found, Binding):
+            # Another way works, which is slower or holds more: nobody would look for the cause.
+            for fault in faults:
+                warnings.warn(f"{fault}. The way {method!r} is taken instead.", stacklevel=2)
             return found
         failures.append(f"{method}: {found}")
         if isinstance(found, _Raised):
             raised.append(found.error)
+            if found.place:
+                faults.append(f"{method}: a fault of plangym_ext, please report it: {found}")
     if len(raised) == len(failures):
         # The same with each way: it is the env that cannot be stepped.
         raise raised[0]
@@ -250,27 +259,24 @@ class _Failed:
 
 @dataclass
 class _Raised(_Failed):
-    """An error that is not about states: of the env."""
+    """An error that is not about states: of the env, or a fault of ours.
+
+    Attributes:
+        place: in the code of this library; empty if code of others has raised it.
+    """
 
     error: BaseException
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.place})" if self.place else self.reason
 
 
-def _sendable(error: BaseException) -> BaseException:
-    """Return an error, or the nearest one that can be sent, with the traceback as a note."""
-    add_note(error, "".join(traceback.format_tb(error.__traceback__)))
-    for kind in type(error).__mro__:
-        found: Any = error
-        if kind is not type(error):
-            found = kind(f"{type(error).__qualname__}: {error}")
-            for note in getattr(error, "__notes__", ()):
-                add_note(found, note)
-        try:
-            pickle.loads(pickle.dumps(found))
-        except Exception:  # whatever its own reduction raises
-            continue
-        sendable: BaseException = found
-        return sendable
-    raise AssertionError("BaseException itself can be sent")
+def _raised(error: BaseException) -> _Raised:
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    module = frame.f_globals.get("__name__", "")
+    place = f"{module}:{line}" if module.startswith(_OURS) else ""
+    return _Raised(f"{type(error).__name__}: {error}", sendable(error), place)
 
 
 @dataclass(frozen=True)
@@ -305,13 +311,13 @@ class _Trial:
         # An env that was restored wrongly may not be able to step on.
         except OSError as error:
             if error.errno not in _OF_DESCRIPTORS:
-                return _Raised(f"{type(error).__name__}: {error}", _sendable(error))
+                return _raised(error)
             return _Failed(
                 "it reads a pipe, a socket or an event loop, which no state holds, or talks to "
                 f"another process through it ({error})"
             )
         except (Exception, SystemExit) as error:
-            return _Raised(f"{type(error).__name__}: {error}", _sendable(error))
+            return _raised(error)
 
     def _tried(self, env: gym.Env[Any, Any], line: Line | None) -> Binding | _Failed:
         begun = time.monotonic()

@@ -17,7 +17,7 @@ import numpy as np
 
 from plangym_ext.arrays.rewards import reward_of
 from plangym_ext.arrays.spaces import SpaceLayout, own_copy
-from plangym_ext.core.made_env import close_env, made_env
+from plangym_ext.core.construction.made_env import close_env, made_env
 from plangym_ext.errors import IncompleteState, ResetNeeded, add_note
 from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.live_state import LiveState

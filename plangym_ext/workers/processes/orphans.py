@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Collection
 
-from plangym_ext.core.own_children import PATIENCE, children_of, end_trees, is_reaped
+from plangym_ext.core.construction.own_children import PATIENCE, children_of, end_trees, is_reaped
 
 _PR_SET_CHILD_SUBREAPER = 36
 

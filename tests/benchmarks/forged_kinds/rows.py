@@ -32,7 +32,7 @@ TARGETS: dict[str, Any] = {
     "Blackjack-v1": "serial",
     "plangym_ext/NarrowPath-v0": "kernel",
     "plangym_ext/TMaze-v0": "serial",
-    "plangym_ext/Slide2048-v0": "serial",
+    "plangym_ext/2048-v0": "serial",
     "HalfCheetah-v5": "serial",
     "Reacher-v5": "serial",
     "ALE/Pong-v5": "serial",

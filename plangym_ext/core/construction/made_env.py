@@ -8,8 +8,8 @@ from typing import Any
 
 import gymnasium as gym
 
+from plangym_ext.core.construction.own_children import constructed, end_copies, ends_with
 from plangym_ext.core.masks.method import with_told_masks
-from plangym_ext.core.own_children import constructed, end_copies, ends_with
 from plangym_ext.errors import WrongKind
 from plangym_ext.states.codec import layers
 from plangym_ext.states.content_hash import remember_constructor

@@ -1,0 +1,1 @@
+"""Envs of callers, constructed in this process, and what their constructors start."""
