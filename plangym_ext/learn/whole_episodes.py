@@ -48,6 +48,11 @@ class WholeEpisodes:
         ended = (steps["terminated"] | steps["truncated"]) & valid
         num_rows = valid.shape[1]
         self._begun = self._begun or [None] * num_rows
+        if len(self._begun) != num_rows:
+            raise InvalidSamples(
+                f"the episodes in progress that were saved must be of {num_rows} rows; they are of "
+                f"{len(self._begun)}."
+            )
         attributes = _attributes(collected.episodes)
         found, first = [], [0] * num_rows
         for t, row in np.argwhere(ended).tolist():

@@ -8,7 +8,13 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, UnknownName
+from plangym_ext.errors import (
+    ForeignNetwork,
+    InvalidOption,
+    InvalidSamples,
+    LossNotFinite,
+    UnknownName,
+)
 from plangym_ext.learn import (
     AlphaZeroConfig,
     EpisodeRecord,
@@ -406,6 +412,22 @@ def test_states_of_others_are_refused_and_nothing_changes():
         learner.load_state_dict(state)
     assert same(weights_of(learner.network), before)
     assert learner.updates == 1
+
+
+@pytest.mark.parametrize(
+    "episodes",
+    [..., None, 3, {}, [1], [{}], [{"reward": 1.0}], [{"reward": np.zeros(2), "obs": np.zeros(3)}]],
+    ids=repr,
+)
+def test_episodes_in_progress_that_are_none_are_refused_and_nothing_changes(episodes):
+    learner, other = alphazero(network()), alphazero(network(seed=1))
+    before, state = weights_of(learner.network), dict(other.state_dict())
+    del state["episodes"]
+    if episodes is not ...:
+        state["episodes"] = episodes
+    with pytest.raises(InvalidSamples, match="load_state_dict: episodes must be"):
+        learner.load_state_dict(state)
+    assert same(before, weights_of(learner.network))
 
 
 # Temporal differences ---------------------------------------------------------------

@@ -17,6 +17,7 @@ from plangym_ext.errors import (
     IncompleteState,
     InvalidAnswer,
     InvalidObservation,
+    InvalidSamples,
 )
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
@@ -316,8 +317,14 @@ class Actor:
         legal = state.get("legal") if self._options.action_mask else None
         self._first_legal = None if legal is None else np.array(legal, bool)
         self._show_first_legal()
-        form = Nest(self._agent.initial_carry(len(self._rows)))
-        self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
+        first = self._agent.initial_carry(len(self._rows))
+        form, saved = Nest(first), [np.array(leaf) for leaf in state["carry"]]
+        wanted, found = (
+            [(leaf.shape, leaf.dtype) for leaf in parts] for parts in (form.split(first), saved)
+        )
+        if found != wanted:
+            raise InvalidSamples(f"the carry that was saved must be {wanted}; got {found}.")
+        self._carry = form.join(saved)
         self._sums.sums[:] = np.asarray(state["sums"]).T
         self._restarts.load_state_dict(state)
         self._begun = True
