@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 
 import gymnasium as gym
@@ -59,3 +62,51 @@ def test_an_error_of_the_env_is_none_of_the_library():
         warnings.simplefilter("error")
         with plangym_ext.make(Holds, n_workers=0) as env:
             assert env.exactness.method in ("snapshot", "replay")
+
+
+MEMORY = """
+import resource, sys
+import gymnasium as gym, mujoco, numpy as np, plangym_ext
+from plangym_ext.errors import PlangymExtError
+
+class Holds(gym.Env):
+    observation_space = gym.spaces.Box(-9, 9, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self):
+        self.model = mujoco.MjModel.from_xml_string("<mujoco/>")
+        self.data = mujoco.MjData(self.model)
+        self.big = bytes(200_000_000) if sys.argv[1] == "bytes" else np.ones(25_000_000)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(1), {}
+
+    def step(self, action):
+        return np.zeros(1), 0.0, False, False, {}
+
+room = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (room + int(sys.argv[2]) * 10**6,) * 2)
+try:
+    plangym_ext.make(Holds, n_workers=0, check=0.1).close()
+except PlangymExtError as error:
+    print("told", error)
+except MemoryError:
+    print("raw")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bytes", "array"])
+@pytest.mark.parametrize("room", [300, 500, 700])
+def test_large_attributes_cost_no_raw_memory_error(kind, room):
+    pytest.importorskip("mujoco")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", MEMORY, kind, str(room)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "error::UserWarning"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "raw" not in done.stdout

@@ -42,7 +42,8 @@ def remember(layers: list[Any]) -> None:
     """
     try:
         found = Objects(layers[-1:], layers[:-1])
-    except IncompleteState:
+    # What it holds takes more memory than there is: it is captured in another way, or refused.
+    except (IncompleteState, MemoryError):
         return
     if found.memories:
         _remembered[layers[-1]] = found

@@ -14,6 +14,8 @@ import numpy as np
 from plangym_ext.states.graph.writer import name_of
 from plangym_ext.states.in_place.kinds import is_atom
 
+_LONG = 1 << 12
+
 
 @dataclass(frozen=True, slots=True)
 class Ref:
@@ -62,9 +64,18 @@ def is_flat(value: Any) -> bool:
 
 
 def hashed(*what: Any) -> int:
-    """Return 64 bits of the text of some atoms."""
-    data = repr(what).encode("utf-8", "surrogatepass")
+    """Return 64 bits of the text of some atoms; of bytes, which may be many, of a digest."""
+    data = repr(_shortened(what)).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _shortened(what: Any) -> Any:
+    if isinstance(what, list | tuple):
+        return list(map(_shortened, what))
+    if isinstance(what, bytes | str) and len(what) > _LONG:
+        data = what if isinstance(what, bytes) else what.encode("utf-8", "surrogatepass")
+        return len(what), hashlib.blake2b(data, digest_size=16).digest()
+    return what
 
 
 def text_of(value: Any) -> Any:
@@ -81,6 +92,8 @@ def text_of(value: Any) -> Any:
     # Where a file lies is each machine's own; what was read of it is elsewhere.
     if isinstance(value, pathlib.PurePath) or (kind is str and os.path.isabs(value)):
         return "path"
+    if kind is bytes:  # whose text takes several times their memory
+        return name_of(kind), value
     if isinstance(value, property | types.MappingProxyType) or " at 0x" in repr(value):
         return name_of(kind)
     return name_of(kind), repr(value)

@@ -306,6 +306,8 @@ class _Trial:
             return self._tried(env, line)
         except IncompleteState as error:
             return _Failed(str(error))
+        except MemoryError as error:
+            return _Failed(f"there is no memory for it{f': {error}' if str(error) else ''}")
         except OutsideReached as error:
             return _Failed(f"it reaches another process or machine, which no state holds: {error}")
         # An env that was restored wrongly may not be able to step on.

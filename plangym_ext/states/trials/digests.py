@@ -118,6 +118,10 @@ class Digests:
     def _content(self, value: Any, depth: int) -> Iterator[bytes]:
         """Yield the content of a value in pieces."""
         kind: Any = type(value)
+        if kind is bytes:  # whose text takes several times their memory
+            yield b"bytes %d;" % len(value)
+            yield value
+            return
         if value is None or issubclass(kind, (*SCALARS, enum.Enum)):
             yield f"{kind.__name__} {value!r};".encode("utf-8", "backslashreplace")
             if not (issubclass(kind, enum.Enum) and is_own(kind)) or id(value) in self._seen:
