@@ -1,4 +1,4 @@
-"""Box2D: LunarLander, BipedalWalker and CarRacing.
+"""Box2D envs (LunarLander, BipedalWalker, CarRacing): states as replayed episodes.
 
 Box2D has no copy of a world: the impulses that its joints and contacts keep from one
 step to the next can be neither read nor set. So the exact state is an episode that is

@@ -1,4 +1,4 @@
-"""LineGame: two players place stones on a board, and the first with a line of them wins."""
+"""LineGame env for two players: tic-tac-toe, Connect Four and other n-in-a-row games."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MuJoCo's models and data, wherever an env holds them.
+"""State capture of any MuJoCo model and data objects that an env holds.
 
 Of data a state holds MuJoCo's integration state and its whole buffer: quantities that a task
 reads before it simulates lag the positions by one substep, and no function brings them back.

@@ -1,4 +1,4 @@
-"""NarrowPath: a corridor that pays only those who never turn off."""
+"""NarrowPath env: a corridor with a reward only at its far end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""2048: tiles slide together, and chance puts a new one on an empty cell."""
+"""The game 2048 as a gymnasium env: sliding tiles with random new ones."""
 
 from __future__ import annotations
 

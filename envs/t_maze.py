@@ -1,4 +1,4 @@
-"""TMaze: a corridor whose beginning says which way to turn at its end."""
+"""TMaze env: a memory task whose first observation gives the turn at the corridor's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batched stepping and planning over Gymnasium environments, from exact states.
+"""Public API of plangym_ext: batched stepping and planning from exact env states.
 
 The public names are loaded when they are first used, so that importing the package
 costs next to nothing and brings in neither numba nor torch.

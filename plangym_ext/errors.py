@@ -1,4 +1,4 @@
-"""One class per failure that a caller can handle.
+"""Exception classes of the library, one per failure that a caller can handle.
 
 Every message says where it happened, what was expected, what came and what to
 do. Errors about a caller's argument also derive from the builtin that Python

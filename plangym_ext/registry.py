@@ -1,4 +1,4 @@
-"""From a name to an env on a backend: `make`.
+"""`make`: construction of an env by name, with its family, wrappers and backend.
 
 The façade that joins env families with backends. Simulators are imported when one
 of their envs is asked for, never before.

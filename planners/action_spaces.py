@@ -1,4 +1,4 @@
-"""The two kinds of action spaces that planners plan over."""
+"""Action spaces of planners: Discrete and bounded Box."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every planner promises, and the options that all have."""
+"""Planner: base class of all planners, with their common options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time that a plan takes, and the most that it may take."""
+"""Clock: time limit of a plan, with compile time left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What numba tells of its compiler: when a thread is in it, and what is compiled."""
+"""Numba compiler events, for compile-time clocks and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playing episodes with a planner.
+"""`play`: episodes with a planner or an agent, one or many in lockstep.
 
 The file is not called `play`: importing a submodule of that name would replace
 the function `plangym_ext.planners.play` by the module.

@@ -1,4 +1,4 @@
-"""Evaluators made of the functions that one may have: values, policies, Q functions.
+"""Evaluators made from value functions, policies or Q functions.
 
 Tree searches and planners that sample sequences ask one function,
 `obs [L, *obs] -> (prior [L, A] or None, value [L])`.

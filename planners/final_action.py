@@ -1,4 +1,4 @@
-"""Which action is played, by the counts of those that were tried."""
+"""Choice of the move from root statistics: most visited, best, or sampled."""
 
 from __future__ import annotations
 

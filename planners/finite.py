@@ -1,4 +1,4 @@
-"""Refusing numbers that would silently spoil a plan."""
+"""Checks of rewards and returns for NaN, infinite and huge numbers; their spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes in progress, planned for and stepped side by side."""
+"""Game: an episode in progress, planned and stepped in batches with others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a planner keeps of its rows from one plan to the next."""
+"""Kept: per-row memory of a planner between two plans."""
 
 from __future__ import annotations
 

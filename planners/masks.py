@@ -1,4 +1,4 @@
-"""Which actions the states after a step allow."""
+"""Action masks of states, from the infos of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planners ask of the env that they plan over: restore these rows, play these actions.
+"""SearchModel: the protocol of envs that planners search in.
 
 Nothing here knows how, or in how many processes, that is done.
 """

@@ -1,4 +1,4 @@
-"""The options of a planner, read off its class: names, defaults, and what they mean.
+"""Planner options read from a class: names, defaults, documentation.
 
 What is written under `Args` in the docstrings is what the command line shows, so
 that it is written once.

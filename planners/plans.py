@@ -1,4 +1,4 @@
-"""What a planner answers, and what the answer cost."""
+"""Plan and Budget: a planner's result, its cost, and the exported search tree."""
 
 from __future__ import annotations
 

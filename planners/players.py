@@ -1,4 +1,4 @@
-"""Envs in which two players move: who made a move, and who is to make the next."""
+"""Two-player envs: the player of the last and of the next move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leaf is worth: the interface of leaf raters, and the two simplest."""
+"""Rater: interface of leaf evaluation, with the zero and the evaluator rater."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planners by name, so that they can be listed without being loaded."""
+"""Registry of planners by name, with lazy loading."""
 
 from __future__ import annotations
 

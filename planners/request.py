@@ -1,4 +1,4 @@
-"""What a planner is asked for."""
+"""PlanRequest: the inputs of one batch of plans."""
 
 from __future__ import annotations
 

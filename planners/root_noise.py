@@ -1,4 +1,4 @@
-"""Noise in the prior of a root, so that every action is tried now and then."""
+"""Dirichlet noise in the prior of a root."""
 
 from __future__ import annotations
 

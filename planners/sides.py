@@ -1,4 +1,4 @@
-"""Who makes the moves of an episode: one planner all of them, or two those of a player each."""
+"""Sides: the moves of one planner, or of two opposing planners."""
 
 from __future__ import annotations
 

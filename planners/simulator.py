@@ -1,4 +1,4 @@
-"""What an env may offer beyond stepping batches: its rules, for compiled loops."""
+"""Simulator: protocol of envs whose compiled rules search loops may call."""
 
 from __future__ import annotations
 

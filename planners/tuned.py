@@ -1,4 +1,4 @@
-"""Options that were tried out in certain envs, and do better there than a planner's defaults.
+"""Tuned planner options for certain envs.
 
 The command `plan` begins with them, unless others are typed.
 """

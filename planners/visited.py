@@ -1,4 +1,4 @@
-"""States that a player comes through, to begin other episodes from."""
+"""Sampling of start states from the episodes of a player."""
 
 from __future__ import annotations
 

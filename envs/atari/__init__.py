@@ -1,4 +1,4 @@
-"""Atari games of the Arcade Learning Environment.
+"""Atari games (ale-py): state codec, wrappers that `make` adds, and the family's hooks.
 
 State: the emulator's (see `atari_emulator`), sticky actions and screen included, and
 the Python generator that a stochastic frameskip draws from. Mode, difficulty and frame

@@ -1,4 +1,4 @@
-"""An Atari emulator whose states are complete, small and quick to restore.
+"""Atari emulator whose states are complete, small and fast to restore.
 
 What `cloneState` of `ale_py.ALEInterface` leaves out, and what is done about it:
 

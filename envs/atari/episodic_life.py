@@ -1,4 +1,4 @@
-"""A lost life ends the episode for the agent, while the game goes on.
+"""EpisodicLife: Atari wrapper that ends the agent's episode when a life is lost.
 
 As the players of DQN learned: an agent that may not lose a life values each one, and
 the next episode begins where the life was lost. Only a game that is over is reset.

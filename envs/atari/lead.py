@@ -1,4 +1,4 @@
-"""What led to a state of an Atari game: an earlier state and the frames since.
+"""Lead: short frame history in an Atari state, from which hidden emulator state is rebuilt.
 
 A lead starts anew every 32 frames or so, from a state that is by then some frames old.
 When that happens depends on the frames alone, not on when states are captured: the same

@@ -1,4 +1,4 @@
-"""A lost life costs, for planners that look only at rewards."""
+"""LifePenalty: Atari wrapper that subtracts a penalty from the reward per lost life."""
 
 from __future__ import annotations
 

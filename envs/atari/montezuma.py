@@ -1,4 +1,4 @@
-"""Where the player of Montezuma's Revenge is and what it carries, from the game's memory.
+"""MontezumaInfo: wrapper that reads room, position and inventory from the game's RAM.
 
 Room, level, position and score are at the addresses of Atari ARI (Anand et al. 2019);
 what is carried is a bit each: setting one draws the thing below the lives.

@@ -1,4 +1,4 @@
-"""The screens that agents play Atari from: four small grey ones, the newest last.
+"""AtariScreens: wrapper with grey, resized, stacked frames as Atari observations.
 
 What gymnasium's `AtariPreprocessing` and `FrameStackObservation` make of a game, bit for bit,
 in two thirds of the time: the emulator is asked for a picture only where one is looked at, and

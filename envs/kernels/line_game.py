@@ -1,4 +1,4 @@
-"""LineGame in compiled code; the rules are those of `LineGameEnv`.
+"""Compiled kernel of LineGame (tic-tac-toe, Connect Four), with the rules of `LineGameEnv`.
 
 A state is the row of bytes that the env's `get_state` returns: cells, and whether it is over.
 """

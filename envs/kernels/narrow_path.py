@@ -1,4 +1,4 @@
-"""NarrowPath in compiled code; the rules are those of `NarrowPathEnv`."""
+"""Compiled kernel of NarrowPath, with the rules of `NarrowPathEnv`."""
 
 from __future__ import annotations
 

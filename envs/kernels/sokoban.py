@@ -1,4 +1,4 @@
-"""Sokoban in compiled code; the rules are those of `SokobanEnv`.
+"""Compiled kernel of Sokoban, with the rules of `SokobanEnv`.
 
 A state is the row of bytes that the env's `get_state` returns: cells, the player's row
 and column, the cursor of the sequential order, the generator.

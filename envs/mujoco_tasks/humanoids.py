@@ -1,4 +1,4 @@
-"""Humanoid and HumanoidStandup: the same body, paid for its speed or its height."""
+"""Humanoid and HumanoidStandup tasks on MuJoCo rows: rewards for speed or for height."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task of one's own: a model and what a step makes of it."""
+"""ModelTask: base class for a user's own MuJoCo task, from a model file and row functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HalfCheetah, Hopper, Walker2d and Swimmer: paid for the way that they make."""
+"""HalfCheetah, Hopper, Walker2d and Swimmer tasks on MuJoCo rows: reward for speed."""
 
 from __future__ import annotations
 

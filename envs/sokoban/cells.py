@@ -1,4 +1,4 @@
-"""What stands on a cell, how it is written, and what makes a board legal."""
+"""Cell codes of Sokoban boards, their text symbols, and the check that a board is legal."""
 
 from __future__ import annotations
 

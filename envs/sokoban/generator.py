@@ -1,4 +1,4 @@
-"""Solvable levels: carve a cave, put every box on its target, then play backwards.
+"""Sokoban level generator: carved rooms and reverse play from the solution.
 
 A level is a pure function of a 63-bit seed and its size, so drawing one advances the
 env's generator by exactly one number, whatever the level took to find.

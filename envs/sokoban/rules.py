@@ -1,4 +1,4 @@
-"""The one rule of Sokoban, as a function that runs in Python and under numba."""
+"""The move-and-push rule of Sokoban, for Python and numba."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images of boards in mirrors, from which a network learns as from the boards themselves."""
+"""Data augmentation for Sokoban: mirrored and transposed boards."""
 
 from __future__ import annotations
 

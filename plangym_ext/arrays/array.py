@@ -1,4 +1,4 @@
-"""`Array`: rows of data with a sliding window, padding, and views that know where they are."""
+"""`Array`: rows of data with a sliding window, padding and index-aware views."""
 
 from __future__ import annotations
 

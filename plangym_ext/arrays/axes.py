@@ -1,4 +1,4 @@
-"""The axes of a view in the form that makes indexing quick.
+"""Fast indexing of array views: a per-axis form with one bounds check per index.
 
 A view holds its *reach*, the numpy view of everything its indices can reach,
 and one `Axis` per axis of it. An integer index then costs one bounds check and

@@ -1,4 +1,4 @@
-"""What arrays of every kind share: making new ones, rows, closing."""
+"""BaseArray: common base class of the array containers (creation, rows, closing)."""
 
 from __future__ import annotations
 

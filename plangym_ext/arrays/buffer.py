@@ -1,4 +1,4 @@
-"""The memory of one array, which all of its views hold on to."""
+"""Buffer: the memory block of one array, shared by all its views."""
 
 from __future__ import annotations
 

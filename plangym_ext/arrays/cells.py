@@ -1,4 +1,4 @@
-"""Arrays as plain memory, which takes single numbers and short vectors in half the time."""
+"""Arrays as memoryviews, for faster writes of single numbers and short vectors."""
 
 from __future__ import annotations
 

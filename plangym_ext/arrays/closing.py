@@ -1,4 +1,4 @@
-"""Things that hold something until they are closed."""
+"""Closing: base class of resources with `close` and `with` support."""
 
 from __future__ import annotations
 

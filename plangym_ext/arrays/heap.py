@@ -1,4 +1,4 @@
-"""Memory for items of varying length: one arena of points per column of cells.
+"""Heap: arena memory for items of varying length, used by jagged arrays.
 
 Items are never changed in place. Writing a cell appends its new item to the
 arena of its column and points the cell there; when the arena is full, the

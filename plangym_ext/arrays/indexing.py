@@ -1,4 +1,4 @@
-"""Index rules: from an index of a view to positions in the buffer, and back out.
+"""Index rules of array views: positions in the buffer for ints, slices and index arrays.
 
 A view is a tuple with one entry per axis of the buffer (a `Location`): the
 position of an integer index, the `Span` of a slice, or the positions of an

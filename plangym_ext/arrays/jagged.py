@@ -1,4 +1,4 @@
-"""`JaggedArray`: one item of varying length per cell, for graphs and point clouds."""
+"""`JaggedArray`: cells with items of varying length, for graphs and point clouds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nested values: dicts and tuples, inside one another, of arrays that share their first axis.
+"""Operations on nested batches (dicts and tuples of arrays): map, stack, take and write rows.
 
 This is the form of a batch whose space is a gymnasium `Dict` or `Tuple`. A batch that is
 one array is the simplest case, so callers need not tell the two apart.

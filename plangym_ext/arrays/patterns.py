@@ -1,4 +1,4 @@
-"""Small functions that programs around arrays keep needing."""
+"""Example subprocess function for shared-memory demos: it fills a piped array with 42."""
 
 from __future__ import annotations
 

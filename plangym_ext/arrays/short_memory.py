@@ -1,4 +1,4 @@
-"""What is said where there is too little memory for envs."""
+"""Error message for allocations that exceed the memory available for envs."""
 
 from __future__ import annotations
 

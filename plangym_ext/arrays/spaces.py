@@ -1,4 +1,4 @@
-"""From a gymnasium space to the arrays that a batch of its values is stored in."""
+"""SpaceLayout: the leaf arrays in which values of a gymnasium space are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The window of rows that an array shows, and how it slides.
+"""Window: the visible rows of an array's buffer, and their rotation.
 
 buffer rows   0 .. padding | padding .. padding + full_size | .. + padding
               leading pad  | the window shows `rows` of these | trailing pad

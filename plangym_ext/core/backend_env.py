@@ -1,4 +1,4 @@
-"""What backends have in common: a local env to play, and rows that run elsewhere."""
+"""BackendEnv: base class of all backends, a local reference env beside remote rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check_env`: prove that an env restores exactly, or learn what differs."""
+"""`check_env`: test that an env restores its states exactly, with a report of differences."""
 
 from __future__ import annotations
 

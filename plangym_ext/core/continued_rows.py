@@ -1,4 +1,4 @@
-"""Where the rows of an env are that are stepped without states."""
+"""ContinuedRows: current states of the rows that a handle steps without given states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing an env: without a display, and what to say when it cannot be done."""
+"""Rendering of an env to RGB frames, with and without a display."""
 
 from __future__ import annotations
 

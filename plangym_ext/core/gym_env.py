@@ -1,4 +1,4 @@
-"""A gymnasium env in this process, made exactly restorable: the serial backend."""
+"""GymEnv: the serial backend, one gymnasium env in this process with exact restores."""
 
 from __future__ import annotations
 

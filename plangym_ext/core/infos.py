@@ -1,4 +1,4 @@
-"""The infos of a batch: numeric fields as columns, everything else by row."""
+"""Infos of a batch: numeric fields as columns, other fields per row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes whose signature and docstring hold the options of their bases as well."""
+"""Classes whose signature and docstring include the constructor options of their bases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that an observation or a reward must not have, and what is done about them.
+"""Detection of invalid observations and rewards (NaN, infinite, out of bounds), and the policy.
 
 Not a number is never valid. An infinity is, where the env's own Box has no bound. Finite numbers
 out of bounds are looked for on demand only: many a well-known env leaves its bounds a little.

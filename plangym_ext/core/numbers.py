@@ -1,4 +1,4 @@
-"""Numbers that callers give as options: whole or finite, and within bounds."""
+"""Validation of numeric options: integers, finite floats, timeouts, bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A handle serves one call at a time, in one process: the guard that says so to others."""
+"""OneCaller: a guard that lets a handle serve one call at a time, in one process."""
 
 from __future__ import annotations
 

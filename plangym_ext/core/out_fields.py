@@ -1,4 +1,4 @@
-"""`out=`: results written into arrays that the caller gives, such as a row of a sample tree."""
+"""The `out=` argument: batch results written into the caller's arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users give of their own: constructors of envs, and "module:name" of what there is."""
+"""Import of the user's own modules, classes and constructors by "module:name"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This process: the processors that it may run on, and its forks, noticed in the child.
+"""Usable processors of this process, and detection of forks in the child.
 
 A forked child has a copy of every object but of no thread, and the other ends of pipes and
 sockets still belong to its parent. What does not survive a fork is let go there. `subprocess`

@@ -1,4 +1,4 @@
-"""A result to come: a batch, or an answer of another process, that was begun and not collected."""
+"""Pending: handle of an asynchronous call whose result is not collected yet."""
 
 from __future__ import annotations
 

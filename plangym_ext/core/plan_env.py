@@ -1,4 +1,4 @@
-"""The contract: an environment that is stepped in batches from any saved state.
+"""PlanEnv: the contract of an environment that is stepped in batches from any state.
 
 `PlanEnv` checks what callers pass and shapes what they get; a backend says where
 the rows run. Results are bit for bit those of the `serial` backend.

@@ -1,4 +1,4 @@
-"""What batches come to: the list of their fields, and the named tuples that calls return.
+"""Result types of batch calls: the list of result fields and the named tuples.
 
 `RESULT_FIELDS` is the one list of the arrays of a batch's results. The memory of a batch, what
 `out` may name, and what travels from workers and actors follow from it.

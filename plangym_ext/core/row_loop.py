@@ -1,4 +1,4 @@
-"""The loop that every backend runs: restore a row, step it, store what came out."""
+"""RowLoop: restore, step and store each row of a batch on one env."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch call asks of a backend, checked: the rows to run and what to return of them."""
+"""RowRequest: the checked arguments of one batch call."""
 
 from __future__ import annotations
 

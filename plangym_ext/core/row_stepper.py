@@ -1,4 +1,4 @@
-"""Stepping rows: what a batch call checks, remembers and returns on every backend."""
+"""RowStepper: `step_batch` and its relatives, common to all backends."""
 
 from __future__ import annotations
 

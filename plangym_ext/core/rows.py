@@ -1,4 +1,4 @@
-"""The memory of one batch: what goes to the env rows and what comes back.
+"""RowLayout and RowBatch: memory layout of the inputs and outputs of one batch.
 
 The same layout serves local and shared memory. Both sides of a process boundary
 compute it from the same numbers, so only the block itself has to travel.

@@ -1,4 +1,4 @@
-"""Stepping from slot to slot: states stay in a store, and callers name where they are."""
+"""SlotStepper: batch steps from slot to slot of a state store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States to begin episodes from, with what is seen in them, in memory and on disk."""
+"""StateSet: stored start states with their observations, in memory and on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots for states that stay where they are stepped: `env.states`.
+"""StateStore: numbered slots of states, kept where they are stepped (`env.states`).
 
 A planner keeps the states of its tree in slots and says "step from slot i into slot
 j" (`step_slots`). With worker processes the store lies in shared memory, so states

@@ -1,4 +1,4 @@
-"""The archive: one trajectory to each cell, the best so far, with the exact state at its end."""
+"""Archive: the best trajectory per cell, with the exact state at its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cell functions: which observations or infos count as the same place.
+"""Cell functions of Go-Explore: from observations or infos to cell keys.
 
 A cell function takes a batch, `obs` nested `[B, *obs]` and `infos` with columns `[B]`, and
 returns `[B, K]` whole numbers. Rows are in the same cell if all K numbers are equal.

@@ -1,4 +1,4 @@
-"""Random actions, and which cells or particles rows go on from."""
+"""Random choices of Go-Explore: actions, cells by weight, resampled particles."""
 
 from __future__ import annotations
 

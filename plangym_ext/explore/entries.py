@@ -1,4 +1,4 @@
-"""The table of an archive in compiled code: which cell a row is in, and who holds it."""
+"""Hash table of archive entries in compiled code: lookup and update of cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exploration on disk: one `.npz` without pickles, of which nothing is lost.
+"""Saving and loading a Go-Explore run as one `.npz` file.
 
 It is a state file (see `core/files/state_file.py`) of the cells' states, with the archive, the
 paths and the particles beside them, and the settings and the generator as JSON text. So

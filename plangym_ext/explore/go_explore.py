@@ -1,4 +1,4 @@
-"""Go-Explore: return to a cell by restoring its state, and explore from there."""
+"""GoExplore: return to a cell by restoring its state, then explore from it."""
 
 from __future__ import annotations
 

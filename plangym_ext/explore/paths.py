@@ -1,4 +1,4 @@
-"""How cells were reached: segments of actions, each linked to the one that it went on from."""
+"""Paths: action segments that link each cell to the cell it was reached from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playing a trajectory again from the reset: to prove it, to show it, and to learn from it."""
+"""Replay of a trajectory from the reset: verification and demonstration states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a round: where each is, and the segments that they have played."""
+"""Rows of one exploration round: current cells and the action segments played."""
 
 from __future__ import annotations
 

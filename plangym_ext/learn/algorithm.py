@@ -1,4 +1,4 @@
-"""The interface of algorithms: what turns collected play into a better network."""
+"""Algorithm protocol: the interface between a training run and what updates the network."""
 
 from __future__ import annotations
 

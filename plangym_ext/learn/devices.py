@@ -1,4 +1,4 @@
-"""Where a network is, and whether torch can compute there."""
+"""Torch devices: the device of a network, and a check that a device exists."""
 
 from __future__ import annotations
 

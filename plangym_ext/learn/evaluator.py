@@ -1,4 +1,4 @@
-"""A network as the function that planners ask."""
+"""NetworkEvaluator: a network as the evaluator function of planners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that torch gives back, and asks for again in the next batch."""
+"""C allocator setting that keeps freed tensor memory for reuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers that an object holds, wherever it holds them: what a copy must have to be alike.
+"""Recursive search of an object for arrays, tensors, numbers and random generators.
 
 Needs numpy alone; torch is looked at where something has brought it.
 """

@@ -1,4 +1,4 @@
-"""Acting by a network alone, without search."""
+"""NetworkPolicy: a planner that acts by its network alone, without search."""
 
 from __future__ import annotations
 

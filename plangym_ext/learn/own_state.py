@@ -1,4 +1,4 @@
-"""What a part of the user's class holds besides what its `state_dict` returns, as plain data.
+"""Saving of attributes of a user's class that its `state_dict` leaves out.
 
 Two parts are compared: one that has learned, and one made anew that has loaded the state of the
 first. By what they differ is saved besides, so that a run that goes on has all of it.

@@ -1,4 +1,4 @@
-"""Nested values as dicts, lists, tensors and plain values, which a file can hold without pickles.
+"""Serialisation of nested Python values for files without pickles.
 
 What `packed` takes, `unpacked` returns: nothing is written that cannot be read again.
 """

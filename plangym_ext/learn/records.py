@@ -1,4 +1,4 @@
-"""Played episodes, as learners see them. Needs numpy alone."""
+"""EpisodeRecord: arrays of one played episode as training data. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's own randomness, threads and kernels: what is fixed for a run to be repeated."""
+"""Reproducible torch: seeds, thread counts, deterministic kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that change with the number of updates. Needs nothing but Python."""
+"""Schedules: numbers that change with the update count. Needs the standard library only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What networks are taught, computed from records. Needs numpy alone.
+"""Training targets (value, policy, Q) computed from episode records. Imports no torch.
 
 Named as in Alpacka, where it has a name. Truncation is not termination: what would
 follow a cut is the record's `final_value` or, where that is unknown, what the last

@@ -1,4 +1,4 @@
-"""torch, or one clear error that says how to install it.
+"""Import of torch, or an error that says how to install it.
 
 Every module that needs torch takes it from here.
 """

@@ -1,4 +1,4 @@
-"""Fragments of a sampler joined to whole episodes, as their targets need them."""
+"""WholeEpisodes: fragments joined into complete episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backends that run rows in this process, and whose inputs compiled code looks at first."""
+"""NativeEnv: base class of the in-process native backends, with compiled input checks."""
 
 from __future__ import annotations
 

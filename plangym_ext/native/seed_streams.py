@@ -1,4 +1,4 @@
-"""Generators of seeds, as bytes of state rows: what `reset(seed=...)` begins with."""
+"""Compiled seeding of numpy generators inside state rows, as `reset(seed=...)` does."""
 
 from __future__ import annotations
 

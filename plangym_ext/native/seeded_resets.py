@@ -1,4 +1,4 @@
-"""Resets by seed of many rows in one native call, where they are what the env's own are."""
+"""SeededResets: batched resets by seed on a native backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads of a native backend: how many, and those that share the work of compiled code."""
+"""Worker threads of a native backend: their number, and a pool for compiled code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share of their arguments and exit statuses."""
+"""Helpers for command-line arguments: bounded ints, paths as typed, exit statuses."""
 
 from __future__ import annotations
 

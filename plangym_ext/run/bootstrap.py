@@ -1,4 +1,4 @@
-"""How sure a mean is, and a difference of two."""
+"""Bootstrap confidence intervals of means and of differences of means."""
 
 from __future__ import annotations
 

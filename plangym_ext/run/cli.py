@@ -1,4 +1,4 @@
-"""The command line `plangym-ext`."""
+"""Entry point and argument parser of the command line `plangym-ext`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Curves of several seeds as one: a middle and a band around it."""
+"""Aggregation of learning curves over seeds: mean or interquartile mean with a band."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options about the env of a command: its constructor's arguments, and modules to import."""
+"""Command-line options of the env: constructor arguments (`--env.KEY`) and `--import`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures as files: matplotlib, if it is there."""
+"""Matplotlib figures: style, sizes, saving to files."""
 
 from __future__ import annotations
 

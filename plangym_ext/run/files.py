@@ -1,4 +1,4 @@
-"""Result files: whole or not there."""
+"""Output folders and result files: creation, vacancy checks, atomic JSON writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder in which one process at a time writes."""
+"""FolderLock: exclusive lock of an output folder for one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Players as commands name them: planners with options, classes and functions of the user's own.
+"""NamedPlayer: planners and agents named on the command line, such as `mcts:c-puct=1.4`.
 
 `mcts`, `mcts:c-puct=1.4`, `module:Class`, `module:Class:depth=5`, and `module:function`, which
 takes the env and returns a planner or an agent.

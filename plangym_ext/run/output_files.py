@@ -1,4 +1,4 @@
-"""The files that a command will write, held before its work begins."""
+"""OutputFiles: locks on a command's output files before its work begins."""
 
 from __future__ import annotations
 

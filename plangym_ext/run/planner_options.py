@@ -1,4 +1,4 @@
-"""The options of a planner as options of a command."""
+"""Command-line options generated from a planner's constructor options."""
 
 from __future__ import annotations
 

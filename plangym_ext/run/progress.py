@@ -1,4 +1,4 @@
-"""One line that shows how far a long run is."""
+"""ProgressLine: one-line progress display in terminals and notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of a training run as options of a command: `--algorithm.learning_rate 1e-3`."""
+"""Command-line options for training settings, such as `--algorithm.learning_rate 1e-3`."""
 
 from __future__ import annotations
 

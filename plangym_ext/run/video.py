@@ -1,4 +1,4 @@
-"""Writing frames to an .mp4 that ordinary players play."""
+"""MP4 video writer (ffmpeg) and filming of episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pickles of attributes, in which the layers of an env and their spaces are named, not written."""
+"""Pickles of env attributes, with references for the env's own layers and spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the states of equal envs are captured, and how that was proved: plain data."""
+"""Binding: the capture method proved for an env, as plain data for equal envs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the state of one env instance becomes bytes: a ladder of ways, layer by layer.
+"""StateCodec: conversion between one env's state and bytes, layer by layer.
 
 An env is a stack: wrappers around a simulator. The simulator's state is captured by
 the first way that applies and passes the round trip:

@@ -1,4 +1,4 @@
-"""Digests of what envs are made with: arrays, frames of data, objects, functions, by content.
+"""Content digests of constructor arguments, arrays, objects and functions.
 
 Two values have one digest if and only if they hold the same, whatever their `repr` shows of
 it, and in every process. What cannot be taken apart has a digest of its own in this process,

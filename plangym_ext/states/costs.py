@@ -1,4 +1,4 @@
-"""What states of an env cost: bytes and seconds, of a whole state and of each attribute."""
+"""Cost report of an env's states: bytes and seconds, in total and per attribute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The envelope around every state row: who captured it, how long it is, is it whole.
+"""Envelope: header, checksum and fingerprint around every state row.
 
 A state row is `uint8`, as wide for every row of an env. Where states vary in size an
 env may widen its rows later; narrower ones stay good, and zeros may follow them.

@@ -1,4 +1,4 @@
-"""What a user's subclass of a known simulator adds to its state: attributes.
+"""ExtraFieldsPart: state of attributes that a user's subclass adds to a known simulator.
 
 A codec captures what the class it was written for needs. A counter, a goal or a
 history that a subclass keeps beside it would silently be lost.

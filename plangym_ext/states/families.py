@@ -1,4 +1,4 @@
-"""Which simulators the library knows, and where each one's codec is.
+"""Registry of simulator families, with the location of each one's state codec.
 
 A family is named by the module of the simulator's class, so that it is found
 whatever id, wrapper or factory the env came from. The table holds names, not

@@ -1,4 +1,4 @@
-"""Numbers of a known simulator that its own code never changes, so that its codec leaves them out.
+"""FixedFields: constants of a known simulator, checked in case a wrapper changes them.
 
 A wrapper may change them all the same: gravity from the tenth step on, say, or a time step.
 """

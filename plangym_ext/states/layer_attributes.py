@@ -1,4 +1,4 @@
-"""Attributes of one layer of an env: which of them are state."""
+"""LayerAttributes: classification of an env layer's attributes as state or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of one env: captured where it stands, restored where it stands.
+"""LiveState: capture and restore of the state of one live env.
 
 The only way in which states are captured: of the env that batches run on (`GymEnv`), and of
 every sub-env of a vector env. What the env and its wrappers refer to is never copied.

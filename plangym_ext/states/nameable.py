@@ -1,4 +1,4 @@
-"""What an untrusted state may name: what the env's own snapshot could have named.
+"""Allow-list of classes and functions that an untrusted state may refer to.
 
 A snapshot names classes, whose instances a reader builds, and things that attributes
 hold: classes, functions, enumerations. A row can come from anywhere, so a name in it is

@@ -1,4 +1,4 @@
-"""State of a layer that offers one itself: `get_state` and `set_state`, or ALE's names."""
+"""OwnStatePart: state through the env's own `get_state` and `set_state`."""
 
 from __future__ import annotations
 

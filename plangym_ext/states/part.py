@@ -1,4 +1,4 @@
-"""One layer's share of an env's state: what every way of capturing one implements."""
+"""StatePart: interface of every capture method, for one layer of an env."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain values as bytes and back, without pickle.
+"""Serialisation of plain Python and numpy values to bytes, without pickle.
 
 Plain are None, bool, int, float, str, bytes, numpy scalars and arrays (no objects),
 numpy Generators, and tuples, lists, dicts, sets and deques of plain values. Decoding

@@ -1,4 +1,4 @@
-"""How an episode of a simulator is begun and played again."""
+"""Playback: hooks for replaying the episodes of a simulator that cannot be copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names under which data may not become an attribute.
+"""Attribute names forbidden in restored data, such as `__array_interface__`.
 
 Libraries ask any object for attributes of certain names and believe what they find: numpy
 takes `__array_interface__` of an instance for an address, ctypes `_as_parameter_`. And what

@@ -1,4 +1,4 @@
-"""State of a simulator that cannot be copied: how it got there.
+"""ReplayPart: state as the reset and the actions since, for simulators that cannot be copied.
 
 A state is the reset that began the episode and the actions since. Restoring one
 plays them again, which is exact for any deterministic simulator and costs about as

@@ -1,4 +1,4 @@
-"""Simulators that envs hold, found by the class of what they hold, not of the env.
+"""Registry of simulator classes, and the interface that captures their memory.
 
 The table holds names, as that of the families does: `envs` fills it, and what captures a
 simulator is imported when one is first met.

@@ -1,4 +1,4 @@
-"""State of a layer that the library does not know: its attributes.
+"""SnapshotPart: state of an unknown layer as an object graph of its attributes.
 
 Attributes are written as an object graph: plain data, and the Python objects on a
 grid or a road with theirs, all layers that need it together, so that what they share

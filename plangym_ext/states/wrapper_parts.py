@@ -1,4 +1,4 @@
-"""Codecs for gymnasium's wrappers: those whose state is a few numbers or frames.
+"""State codecs of gymnasium's wrappers: TimeLimit, frame stack, AtariPreprocessing.
 
 A wrapper of the library or the user's own may bring its codec along: a method
 `state_part()` that returns a `StatePart`. Other wrappers are captured as a snapshot of

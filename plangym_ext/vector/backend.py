@@ -1,4 +1,4 @@
-"""What moves the rows of a vector env, wherever they are: the protocol of its backends."""
+"""VectorBackend: the protocol of the backends that step a vector env's rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check_vector_env`: does a vector env keep gymnasium's contract?"""
+"""`check_vector_env`: test of a vector env against gymnasium's contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each sub-env of a vector env is in its episode, and what a step may do with it."""
+"""Episodes: autoreset bookkeeping per sub-env (running, ended, to be reset)."""
 
 from __future__ import annotations
 

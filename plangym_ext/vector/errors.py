@@ -1,4 +1,4 @@
-"""Errors that are the library's and gymnasium's at once: either one's handlers catch them."""
+"""Vector-env exceptions that derive from the library's and gymnasium's classes."""
 
 from __future__ import annotations
 

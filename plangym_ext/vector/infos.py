@@ -1,4 +1,4 @@
-"""The infos of many envs that come as columns, of the fields that their results have."""
+"""GroupedInfos: infos as columns per group of rows, converted to gymnasium's format."""
 
 from __future__ import annotations
 

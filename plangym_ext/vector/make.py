@@ -1,4 +1,4 @@
-"""Which backend moves a vector env, and whose envs it holds."""
+"""Choice and construction of a vector env's backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what an env takes or shows is nested as its space says."""
+"""Check that a value is nested as its Dict or Tuple space says."""
 
 from __future__ import annotations
 

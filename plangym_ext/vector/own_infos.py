@@ -1,4 +1,4 @@
-"""Infos as an env gave them, kept apart from what the env may write to next."""
+"""Copies of an env's infos that later steps of the env do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was begun of a vector env and is to be waited for: one call, or steps of other sub-envs."""
+"""PendingCalls: asynchronous calls of a vector env that are not collected yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes of a call of some rows of a vector env, and the memory that they write it to."""
+"""StepResults: the results of one call for some rows of a vector env."""
 
 from __future__ import annotations
 

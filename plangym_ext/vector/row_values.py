@@ -1,4 +1,4 @@
-"""Observations and rewards of a vector env's rows, looked at after each step."""
+"""RowValues: check of the rows' observations and rewards for invalid numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What many envs show and say, kept by row, and put together as gymnasium's vector envs do.
+"""ObsBuffer and infos: observations of all sub-envs, batched as in gymnasium.
 
 Observations lie in one buffer that steps write to and that batches are copied from; infos become
 one dict of arrays with masks.

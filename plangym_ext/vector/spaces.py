@@ -1,4 +1,4 @@
-"""Spaces of a vector env, from those of its sub-envs."""
+"""Batched spaces of a vector env from the spaces of its sub-envs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched."""
+"""PlanVectorEnv: a `gymnasium.vector.VectorEnv` with states to save, restore and branch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What "auto" means where no native backend runs an env: workers, or this process."""
+"""The "auto" backend: choice between worker processes and this process by step cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several worker processes stepped as one batch."""
+"""BatchEnv: several worker processes stepped as one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the arrays of a batch lie in shared memory, as parent and workers both see it."""
+"""BatchLayout: places of a batch's arrays in shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch, told once: lay out, cut, offer, wait, results.
+"""BatchRun: one batch on worker processes, from layout to results.
 
 parent                              workers
 load rows into a page

@@ -1,4 +1,4 @@
-"""Framed messages between a parent and its worker, over one Unix socket.
+"""Channel: framed messages and file descriptors over a Unix socket.
 
 A frame is `[mark: uint32][descriptors: uint32][length: uint64][content]`; the descriptors
 travel with its first byte. The content is a pickle, or bytes as they are, with a mark of

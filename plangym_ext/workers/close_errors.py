@@ -1,4 +1,4 @@
-"""Errors of envs while they are closed: warnings, given once everything is closed."""
+"""Warning about errors that envs raised while being closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One env in a worker process of its own."""
+"""ExternalProcess: one env in its own worker process."""
 
 from __future__ import annotations
 

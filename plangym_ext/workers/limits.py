@@ -1,4 +1,4 @@
-"""How long workers may take before they count as hung."""
+"""Timeouts after which a worker counts as hung."""
 
 from __future__ import annotations
 

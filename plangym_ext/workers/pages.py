@@ -1,4 +1,4 @@
-"""Shared memory for batches, which the results that callers hold are views of.
+"""Pages: pool of shared-memory blocks whose results callers view without a copy.
 
 A batch runs on a page. Its results are not copied out: the caller gets arrays that
 look at the page, and the page serves another batch when the last of them is gone.

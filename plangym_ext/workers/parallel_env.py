@@ -1,4 +1,4 @@
-"""The process backend: one env here to play, its copies in workers to plan with."""
+"""ParallelEnv: the process backend, one local env with copies in worker processes."""
 
 from __future__ import annotations
 

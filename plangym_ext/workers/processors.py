@@ -1,4 +1,4 @@
-"""How many processors there are to use, and when worker processes are worth having."""
+"""Default number of workers, and the estimate whether workers pay off."""
 
 from __future__ import annotations
 

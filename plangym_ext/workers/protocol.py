@@ -1,4 +1,4 @@
-"""What parent and worker say to each other: messages and replies.
+"""Message types between parent and worker: requests and replies.
 
 Batches are not among the messages. They come through row queues (`row_queue`), which wake a
 worker as a message does; what was said before a batch was offered counts for it. A worker

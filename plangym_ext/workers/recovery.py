@@ -1,4 +1,4 @@
-"""What a batch does after a death, a hang, an error, or states that outgrow their rows.
+"""Recovery: reruns of a batch's rows after worker deaths, hangs, errors or wider states.
 
 A worker that dies is replaced at once, and the rows that are not done are run again, one by
 one, from the caller's states. A row that kills workers, or one that does not end, is named.

@@ -1,4 +1,4 @@
-"""Values and exceptions that cross a process boundary.
+"""Transfer of exceptions and their tracebacks from a worker to its parent.
 
 The text is made first: whatever fails to pickle or unpickle, the caller still
 learns the type, the message and the worker's traceback.

@@ -1,4 +1,4 @@
-"""One round of a batch: the workers that may run the ranges on offer, until they are through.
+"""Round: the workers that take part in one offer of row ranges.
 
 A worker that has claimed nothing has nothing to report. Only if something goes wrong or takes
 long is each asked to finish: once all have replied or died, none runs rows of the round.

@@ -1,4 +1,4 @@
-"""Who runs which rows: a queue of row ranges that idle workers take from.
+"""RowQueue: queue of row ranges that idle workers claim.
 
 parent                                 workers
 offer ranges      ==== claims ====>    each reads one range at a time

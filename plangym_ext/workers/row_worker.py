@@ -1,4 +1,4 @@
-"""The worker's side: answers requests one at a time, and runs the rows that queues offer."""
+"""Worker: the worker's request loop, and the execution of rows from queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a batch is cut into ranges, and when to wait for it without going to sleep.
+"""Scheduler: sizes of row ranges and spin-waiting, from measured batch costs.
 
 What batches have cost decides both. Each number here was measured; see docs/architecture.md.
 """

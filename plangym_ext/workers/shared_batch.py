@@ -1,4 +1,4 @@
-"""Where the arrays of one batch lie: in a page, or where the caller has or wants them."""
+"""SharedBatch: memory of one batch, in a page or in arrays of the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One worker, which may be replaced, and the requests that it answers."""
+"""WorkerHandle: requests to one worker, which may be replaced after its death."""
 
 from __future__ import annotations
 

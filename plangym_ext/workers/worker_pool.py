@@ -1,4 +1,4 @@
-"""Workers that share out batches: who is alive, what each has been told, what they answer."""
+"""WorkerPool: equal workers, their shared memory, and the state of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where workers that serve something run: processes of this machine, or a cluster."""
+"""Workplace: interface for starting workers on this machine or on a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stepping into new nodes and rating them, in compiled code.
+"""Compiled expansion and rating of tree nodes.
 
 What `Search.observe` does for a wave in batches is done here node by node, to the same
 bits: the same kernels, the same numbers drawn, the same order of adding.

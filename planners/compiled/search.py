@@ -1,4 +1,4 @@
-"""Handing the waves of a search to compiled code, and taking back what it leaves."""
+"""CompiledSearch: runs the waves of a tree search in compiled code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wave of Shoot Tree Search in compiled code."""
+"""Compiled wave of Shoot Tree Search."""
 
 from __future__ import annotations
 

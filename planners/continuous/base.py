@@ -1,4 +1,4 @@
-"""What the planners share that sample sequences of continuous actions."""
+"""Shooting: base class of planners that sample sequences of continuous actions."""
 
 from __future__ import annotations
 

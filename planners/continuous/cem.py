@@ -1,4 +1,4 @@
-"""The cross-entropy method: a normal distribution that closes in on the best sequences."""
+"""CEM: the cross-entropy method over action sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DIAL: MPPI whose noise shrinks from round to round, and is wider for what comes later."""
+"""DIAL: MPPI with noise annealed over rounds and along the horizon."""
 
 from __future__ import annotations
 

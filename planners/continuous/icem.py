@@ -1,4 +1,4 @@
-"""iCEM: the cross-entropy method made sample-efficient."""
+"""iCEM: cross-entropy method with coloured noise and kept elites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MPPI: sequences averaged by the exponential of their returns."""
+"""MPPI: return-weighted mean of noisy action sequences."""
 
 from __future__ import annotations
 

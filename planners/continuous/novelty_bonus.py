@@ -1,4 +1,4 @@
-"""A bonus for sequences that end where their episode has not been.
+"""Novelty bonus: distance of a sequence's end from the observations of its episode.
 
 Source: the distance to what an episode has shown, as in Savinov et al. 2018, "Episodic curiosity
 through reachability", with plain differences of observations in place of a learned measure.

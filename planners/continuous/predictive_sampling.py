@@ -1,4 +1,4 @@
-"""Predictive sampling: the best of a nominal sequence and noisy copies of it."""
+"""Predictive sampling: the best of a nominal action sequence and noisy copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy would play: a sequence of actions for each of some states."""
+"""Proposal: a policy's action sequences from given states, as candidates for planners."""
 
 from __future__ import annotations
 

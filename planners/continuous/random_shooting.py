@@ -1,4 +1,4 @@
-"""Random shooting: the best of many random sequences."""
+"""Random shooting: the best of many random action sequences."""
 
 from __future__ import annotations
 

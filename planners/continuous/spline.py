@@ -1,4 +1,4 @@
-"""Sequences of actions drawn through a few points."""
+"""Spline: action sequences interpolated between a few knots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Best-first search by steps and a heuristic: A*, weighted A*, greedy, uniform cost."""
+"""BestFirst: A*, weighted A*, greedy and uniform-cost search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Best-first search: the state with the best priority is expanded next, until a goal is found."""
+"""FrontierSearch: base class of best-first searches that expand states by priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search graph as arrays: a tree whose nodes may have several parents.
+"""Graph: array representation of a search graph, with kernels.
 
 A node is an index and stands for one state, however it was reached.
 Rewards sit on the edges, which belong to the parent. Statistics are float32 running

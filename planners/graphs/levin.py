@@ -1,4 +1,4 @@
-"""Levin tree search: a policy says how much search an action is worth."""
+"""LevinTS: Levin tree search, guided by a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The states that one best-first search knows, and those of them that it has yet to expand."""
+"""OpenList: known states and the priority heap of a best-first search."""
 
 from __future__ import annotations
 

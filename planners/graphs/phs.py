@@ -1,4 +1,4 @@
-"""Policy-guided heuristic search: Levin tree search with an estimate of the steps to go."""
+"""PHS: policy-guided heuristic search (PHS*)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph search: greedy tree search that knows a state again, avoids loops, sees dead ends."""
+"""GraphSearch: greedy graph search with loop avoidance and dead-end detection."""
 
 from __future__ import annotations
 

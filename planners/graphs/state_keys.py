@@ -1,4 +1,4 @@
-"""What makes two states of a graph one."""
+"""State keys: equality of graph states by state bytes or observation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search graph with the states of its nodes, and the walk that is being made in it."""
+"""GraphWalk: a search graph with its states, and the current walk from the root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plans of B trees have cost so far."""
+"""Costs: model-step and evaluation counters of B trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search of the last plan, kept for the next."""
+"""KeptSearch: reuse of the last plan's search and its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the states of a search's nodes are kept, and how they are stepped."""
+"""NodeStates: storage of the nodes' env states, in an array or in the env's slots."""
 
 from __future__ import annotations
 

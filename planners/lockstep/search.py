@@ -1,4 +1,4 @@
-"""One search: B trees grown in lockstep over one model."""
+"""Search: B trees grown in lockstep over one model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search is run with."""
+"""SearchSettings: parameters of a tree search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node states that compiled code steps where they are, for envs that offer their rules."""
+"""SimulatedStates: node states that compiled env rules step in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adaptive entropy tree search: the temperature follows from the entropy that is wanted."""
+"""ANTS: adaptive entropy tree search, MENTS with a target entropy."""
 
 from __future__ import annotations
 

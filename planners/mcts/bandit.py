@@ -1,4 +1,4 @@
-"""Tree search whose nodes are bandits: the rules by which MCTS and STS choose."""
+"""BanditSearch: base class of MCTS and STS, with PUCT, UCT or Gumbel selection."""
 
 from __future__ import annotations
 

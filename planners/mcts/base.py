@@ -1,4 +1,4 @@
-"""What the planners share that grow a tree of states."""
+"""TreeSearch: base class of tree-search planners."""
 
 from __future__ import annotations
 

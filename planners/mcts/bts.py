@@ -1,4 +1,4 @@
-"""Boltzmann tree search: visits by a softmax, values without entropy."""
+"""BTS: Boltzmann tree search, with softmax visits and maximum values."""
 
 from __future__ import annotations
 

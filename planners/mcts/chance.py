@@ -1,4 +1,4 @@
-"""A wave of tree search with nodes of chance, whose outcomes are drawn anew."""
+"""Chance nodes in tree search: waves with redrawn random outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decaying entropy tree search: entropy draws visits at first, and never counts in values."""
+"""DENTS: decaying entropy tree search."""
 
 from __future__ import annotations
 

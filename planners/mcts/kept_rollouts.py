@@ -1,4 +1,4 @@
-"""A wave of tree search whose rollouts stay in the tree, as nodes of it."""
+"""Tree-search waves whose rollout states are added to the tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Monte Carlo tree search for discrete actions: PUCT, UCT or Gumbel."""
+"""MCTS: Monte Carlo tree search with PUCT, UCT or Gumbel selection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maximum entropy tree search: values with Shannon's entropy, visits by a softmax."""
+"""MENTS: maximum entropy tree search, with softmax values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Open-loop tree search: nodes are sequences of actions, replayed every time."""
+"""OpenLoopMCTS: tree search over action sequences, for stochastic envs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tree search whose visits follow a policy with entropy: what MENTS and its kin share."""
+"""SoftSearch: base class of entropy-regularised tree searches (MENTS, BTS, DENTS, TENTS)."""
 
 from __future__ import annotations
 

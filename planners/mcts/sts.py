@@ -1,4 +1,4 @@
-"""Shoot Tree Search: tree search whose simulations expand several nodes in a row."""
+"""STS: Shoot Tree Search, several expansions in a row per simulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tsallis entropy tree search: sparse policies, values with Tsallis' entropy."""
+"""TENTS: Tsallis entropy tree search, with sparse policies."""
 
 from __future__ import annotations
 

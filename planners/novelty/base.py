@@ -1,4 +1,4 @@
-"""What the planners share that look for new features of observations."""
+"""NoveltySearch: base class of planners that prune nodes without new features."""
 
 from __future__ import annotations
 

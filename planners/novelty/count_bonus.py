@@ -1,4 +1,4 @@
-"""A bonus for nodes that show what their episode has seldom shown.
+"""Count-based exploration bonus for tree nodes, per episode.
 
 Source: MBIE-EB of Strehl & Littman 2008, "An analysis of model-based interval estimation for
 Markov decision processes", with features in the place of states and actions.

@@ -1,4 +1,4 @@
-"""Features of observations, for searches that look for what is new.
+"""Feature functions of observations for novelty search: bytes, tiles, numbers.
 
 A feature is a whole number; an observation has F of them, -1 standing for none. Those of
 Dict and Tuple observations are those of all their parts.

@@ -1,4 +1,4 @@
-"""IW(1): breadth-first search that leaves out what shows nothing new."""
+"""IW(1): breadth-first search pruned by feature novelty."""
 
 from __future__ import annotations
 

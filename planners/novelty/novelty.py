@@ -1,4 +1,4 @@
-"""Kernels of searches that go on only where something new is seen."""
+"""Novelty tables of seen features, with their kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that judge which pairs of coloured tiles of a screen are new.
+"""Novelty of pairs of coloured screen tiles (B-PROS, B-PROST), as bit-set kernels.
 
 The pairs of a node are never written down: they are as many as the square of its coloured
 tiles. Of each two colours, all offsets at once follow from bits: a row of tiles is a word.

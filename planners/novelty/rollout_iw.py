@@ -1,4 +1,4 @@
-"""Rollout-IW: random walks that go on while they see something new."""
+"""Rollout-IW: random walks pruned by feature novelty."""
 
 from __future__ import annotations
 

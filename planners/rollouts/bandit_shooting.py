@@ -1,4 +1,4 @@
-"""Bandit shooting: rollouts go to the first actions that look best."""
+"""BanditShooting: rollouts allocated to first actions by a bandit rule."""
 
 from __future__ import annotations
 

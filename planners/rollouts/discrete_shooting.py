@@ -1,4 +1,4 @@
-"""Shooting for discrete actions: which first action do the best rollouts begin with?"""
+"""DiscreteShooting: the first action of the best rollouts."""
 
 from __future__ import annotations
 

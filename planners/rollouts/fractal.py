@@ -1,4 +1,4 @@
-"""Fractal Monte Carlo: a swarm of walkers that spreads out where rewards are."""
+"""FractalMC: Fractal Monte Carlo, a swarm of cloned walkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the planners share that walk particles by a policy."""
+"""ParticleSearch: base class of particle planners with a policy (SPO, TSMCTS)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Particles that walk from states, in groups that are weighted and drawn anew."""
+"""Particles: weighted, resampled groups of walkers from states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playing on from states, at random or by a policy."""
+"""Playouts: random or policy rollouts from states, with discounted returns."""
 
 from __future__ import annotations
 

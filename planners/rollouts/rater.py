@@ -1,4 +1,4 @@
-"""Rating leaves by playing on from them."""
+"""RolloutRater: leaf values as mean rollout returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SPO's search: particles that a policy moves, weighted and drawn anew by their advantages."""
+"""SPO: sequential Monte Carlo search with a policy and resampling."""
 
 from __future__ import annotations
 

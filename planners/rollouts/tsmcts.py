@@ -1,4 +1,4 @@
-"""Twice sequential Monte Carlo: particles from each root action, halved again and again."""
+"""TSMCTS: particle rollouts with sequential halving of root actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best branch below each action of a root."""
+"""Kernel for the best branch return below each root action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of chance: between an action and the states that it may lead to.
+"""Chance nodes of search trees: arrays and kernels.
 
 The child of an action is a node of kind CHANCE, whose children are the outcomes that were drawn.
 It has reward 0 and discount 1, so that what is backed up through it is the mean over its

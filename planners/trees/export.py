@@ -1,4 +1,4 @@
-"""Copying one tree out of the arrays of a search."""
+"""Copy of one search tree out of a batch."""
 
 from __future__ import annotations
 

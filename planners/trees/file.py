@@ -1,4 +1,4 @@
-"""A search tree as a file of columns."""
+"""Search trees as `.npz` files."""
 
 from __future__ import annotations
 

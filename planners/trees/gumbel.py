@@ -1,4 +1,4 @@
-"""Choosing with Gumbel noise: sequential halving at the root, improved policies below.
+"""Gumbel selection: sequential halving at the root, improved policies below.
 
 Source of everything here: Danihelka et al. 2022, "Policy improvement by planning
 with Gumbel", ICLR; numbers of equations are the paper's.

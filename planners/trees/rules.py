@@ -1,4 +1,4 @@
-"""PUCT and UCT: which action a simulation takes in a node, and on what scale returns count."""
+"""PUCT and UCT action selection, and value scaling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing leaves: a rule per node, and waves of simulations that are in flight."""
+"""Leaf selection: descent through trees, in waves of simulations."""
 
 from __future__ import annotations
 

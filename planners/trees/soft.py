@@ -1,4 +1,4 @@
-"""Values with entropy, and policies that visits follow: kernels of `planners.mcts.soft`.
+"""Kernels of entropy-regularised tree search: policies, values, backups.
 
 For returns q of the actions of a node and a temperature t these are
 

@@ -1,4 +1,4 @@
-"""Kernels of Shoot Tree Search, whose simulations expand several nodes in a row.
+"""Kernels of Shoot Tree Search: multi-node expansion and backup.
 
 Source: Czechowski et al. 2021, "Structure and randomness in planning and reinforcement
 learning", section 3; departures are listed in `planners.STS`.

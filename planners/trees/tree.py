@@ -1,4 +1,4 @@
-"""Search trees as arrays: B trees side by side, and the kernels that write them.
+"""Tree: B search trees as arrays, with the kernels that write them.
 
 A node is an index into axis 1. It stands for one state, and it carries the
 edge that leads to it: the action played in the parent, the reward, and the

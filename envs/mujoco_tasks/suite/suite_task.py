@@ -1,4 +1,4 @@
-"""What the tasks of the suite have in common."""
+"""Base classes of the Control Suite tasks: model loading, random joints, sensor lookup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways in which functions of this library are compiled by numba.
+"""Numba decorators for the library's kernels, with one set of compile options.
 
 Options that change numbers are set here, once: `error_model="numpy"` divides as numpy does,
 without a check of every divisor; `fastmath` is off everywhere, so that every sum is added in

@@ -1,4 +1,4 @@
-"""Functions that are compiled as parts of others, and never by themselves.
+"""Numba functions compiled only as parts of their callers, linked as LLVM IR.
 
 numba makes machine code of every function that a kernel calls, and optimises all that this
 function calls along with it: a function five calls deep is optimised and translated six

@@ -1,4 +1,4 @@
-"""How long a thread has been compiling, and saying so in the log.
+"""Compile-time measurement per thread, and log messages while code is compiled.
 
 Code is compiled when it is first needed, which may be in the middle of a plan under a time
 limit. Clocks take the seconds of their thread from here and leave them out. What is being

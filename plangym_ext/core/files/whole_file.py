@@ -1,4 +1,4 @@
-"""Writing a file so that a reader sees the old one or the new, never half of one.
+"""Atomic file replacement and file locks: readers never see a half-written file.
 
 One process at a time writes a file, or in a folder: what it holds is locked.
 """

@@ -1,4 +1,4 @@
-"""Masks of actions: what the info of an env says may be played next."""
+"""Action masks in infos: reading and checking which actions are legal."""
 
 from __future__ import annotations
 

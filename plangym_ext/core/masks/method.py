@@ -1,4 +1,4 @@
-"""Masks of actions that an env tells by a method instead of in its infos."""
+"""Wrapper that puts the mask of an env's `action_masks()` method into its infos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that draws actions from a policy, and knows what rows are worth."""
+"""ActorCriticAgent: samples actions from a policy and records state values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The protocol of agents. Needs numpy alone."""
+"""Agent protocol: the interface of everything that selects actions. Imports no torch."""
 
 from __future__ import annotations
 

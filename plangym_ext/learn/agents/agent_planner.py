@@ -1,4 +1,4 @@
-"""An agent where a planner is expected."""
+"""AgentPlanner: adapter that presents an agent as a planner without model steps."""
 
 from __future__ import annotations
 

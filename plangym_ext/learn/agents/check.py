@@ -1,4 +1,4 @@
-"""Whether an agent fits the envs that it is to play in. Needs numpy alone."""
+"""Compatibility check of an agent with the spaces of its envs. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network that planners ask, as an agent."""
+"""EvaluatorAgent: agent that acts by the network of a planner's evaluator, without search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy and its teacher, as one agent."""
+"""ExpertAgent: student policy and planner teacher combined, for expert iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent is shown. Needs numpy alone."""
+"""Inputs of agents: observation, previous action and reward, masks, noise. Imports no torch."""
 
 from __future__ import annotations
 

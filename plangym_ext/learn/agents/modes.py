@@ -1,4 +1,4 @@
-"""The modes of agents. Needs numpy alone."""
+"""Names of the agent modes (train, sample, eval) and their check. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents with a network share: rows to tensors, the forward pass, and weights."""
+"""NetworkAgent: base class of agents with a torch network (forward pass, weights)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A planner where an agent is expected."""
+"""PlannerAgent: adapter that presents a planner as an agent of samplers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that plays a policy and tells nothing about it, for learning from replay."""
+"""PolicyAgent: policy sampling for off-policy algorithms, with random actions at first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that plays the best Q value, and now and then anything."""
+"""QAgent: epsilon-greedy actions on Q values."""
 
 from __future__ import annotations
 

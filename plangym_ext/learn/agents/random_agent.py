@@ -1,4 +1,4 @@
-"""An agent that looks at nothing. Needs numpy alone."""
+"""RandomAgent: random actions from the action space. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A planner as the teacher of a policy: what it would do in states, as targets to learn."""
+"""Teacher: planner searches from given states as policy and value targets."""
 
 from __future__ import annotations
 

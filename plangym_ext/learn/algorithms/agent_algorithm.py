@@ -1,4 +1,4 @@
-"""What a run asks of an algorithm that learns from what an agent played."""
+"""AgentAlgorithm: base class of algorithms that train an agent's network."""
 
 from __future__ import annotations
 

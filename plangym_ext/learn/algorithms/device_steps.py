@@ -1,4 +1,4 @@
-"""Steps of an optimiser on a GPU of which the host is not told."""
+"""GPU optimiser steps without host synchronisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of expert iteration. Needs numpy alone."""
+"""Configuration of expert iteration. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expert iteration: a policy learns what a planner does in the states that it comes to."""
+"""Expert iteration: supervised learning of a planner's decisions in the visited states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One optimiser step over all parameters of a network at once."""
+"""FlatOptimizer: all parameters of a network in one vector, for one optimiser step."""
 
 from __future__ import annotations
 

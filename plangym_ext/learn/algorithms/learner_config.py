@@ -1,4 +1,4 @@
-"""Settings of what learns from what an agent played. Needs numpy alone."""
+"""Common configuration of the algorithms that train an agent's network. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of algorithms that learn what a planner's plans say. Needs numpy alone."""
+"""Configurations of learning from plans (AlphaZero, values, Q, TD). Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning from whole episodes what plans say of their states."""
+"""PlanLearning: base class of algorithms that learn from a planner's whole episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning a target per head, as AlphaZero does: what plans and episodes say of a state."""
+"""SupervisedLearning: one target per network head from plans and episodes, as in AlphaZero."""
 
 from __future__ import annotations
 

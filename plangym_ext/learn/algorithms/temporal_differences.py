@@ -1,4 +1,4 @@
-"""Temporal differences: values from rewards and the value n steps later."""
+"""TDLearning: n-step temporal-difference targets of a value network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of torch's own optimisers, of vectors that all parameters are joined into."""
+"""Optimiser steps with torch's own optimisers, on flat parameter vectors."""
 
 from __future__ import annotations
 

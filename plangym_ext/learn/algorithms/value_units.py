@@ -1,4 +1,4 @@
-"""What a critic says, in the rewards of the env: algorithms may have it learn on another scale."""
+"""Conversion of a critic's values to the env's reward scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of a policy and its values in compiled code."""
+"""Compiled losses and gradients of a policy and value network."""
 
 from __future__ import annotations
 

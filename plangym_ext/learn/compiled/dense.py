@@ -1,4 +1,4 @@
-"""Dense layers in compiled code, forwards and backwards.
+"""Compiled dense layers: forward pass and gradients.
 
 Inner loops run along rows of memory, so that they become vector instructions although every sum
 is added in the order in which it is written. So row n of an output depends on row n of the

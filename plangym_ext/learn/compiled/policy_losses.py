@@ -1,4 +1,4 @@
-"""Gradients of policy and value losses in compiled code; the losses are in `losses.policies`."""
+"""Compiled gradients of policy and value losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates of Q values in compiled code."""
+"""Compiled losses, gradients and updates of Q networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws of a squashed Gaussian, and the gradient of what they are worth, in compiled code."""
+"""Compiled sampling from a squashed Gaussian policy, with its gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimisers of small networks: their steps in compiled code, and what they remember."""
+"""VectorSteps: compiled optimiser with its moments, for small networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of action distributions."""
+"""Distribution: the interface of action distributions."""
 
 from __future__ import annotations
 

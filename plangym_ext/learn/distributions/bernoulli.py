@@ -1,4 +1,4 @@
-"""A probability per switch of a `MultiBinary` action."""
+"""Bernoulli distribution per switch of a `MultiBinary` action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The units in which a `Box` action is measured: -1 and 1 at its bounds."""
+"""Scaling between `Box` actions and units of [-1, 1]."""
 
 from __future__ import annotations
 

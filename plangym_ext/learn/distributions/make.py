@@ -1,4 +1,4 @@
-"""Which distribution an action space has."""
+"""Choice of the action distribution for an action space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Independent probabilities for every part of a `MultiDiscrete` action."""
+"""Independent categorical distributions for a `MultiDiscrete` action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers that choices are made of. Needs numpy alone."""
+"""Random-number sources for sampling actions row by row. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A normal distribution squashed into the bounds of a `Box` action by tanh."""
+"""Gaussian distribution squashed by tanh into the bounds of a `Box` action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of critics, of the policies that they teach, and of temperatures: pure functions.
+"""Losses of critics, deterministic and soft policies, and the entropy temperature.
 
 E critics see N rows. Targets and weights have no gradient. Rows whose `discount` is 0 ended by
 termination and bootstrap from nothing; truncated ones have the discount of any other.

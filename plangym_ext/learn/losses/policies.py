@@ -1,4 +1,4 @@
-"""Losses of policies and values: pure functions of tensors, whose means count valid rows alone."""
+"""Policy and value losses (policy gradient, PPO clipping) as masked means."""
 
 from __future__ import annotations
 

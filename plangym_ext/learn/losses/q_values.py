@@ -1,4 +1,4 @@
-"""Losses of Q values: pure functions of tensors."""
+"""Losses of Q values: errors, categorical projection, quantiles, value rescaling."""
 
 from __future__ import annotations
 

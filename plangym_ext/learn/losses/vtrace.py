@@ -1,4 +1,4 @@
-"""IMPALA's losses of a policy and its values, for rows that an older policy played."""
+"""V-trace losses of policy and value (IMPALA)."""
 
 from __future__ import annotations
 

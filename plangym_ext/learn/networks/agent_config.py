@@ -1,4 +1,4 @@
-"""What the network of an agent is made of."""
+"""Configuration of an agent's network: layers, heads, recurrence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network of an agent: from inputs and a carry to a policy, a value and Q values."""
+"""AgentNetwork: from inputs and recurrent carry to policy, value and Q values."""
 
 from __future__ import annotations
 

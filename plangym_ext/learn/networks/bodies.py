@@ -1,4 +1,4 @@
-"""The layers between an encoded observation and the heads."""
+"""Network bodies: dense, convolutional and residual layers."""
 
 from __future__ import annotations
 

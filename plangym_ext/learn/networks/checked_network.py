@@ -1,4 +1,4 @@
-"""Whether what is given as a network is one that can be asked."""
+"""Validation of user-supplied network modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a network is made of."""
+"""NetworkConfig: layers and heads of a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several critics of actions, evaluated together."""
+"""Critics: an ensemble of Q networks evaluated in one batched pass."""
 
 from __future__ import annotations
 

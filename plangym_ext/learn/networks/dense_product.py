@@ -1,4 +1,4 @@
-"""Dense layers with rectifiers as one operation of autograd, by the fastest products there are."""
+"""Dense ReLU layers as one autograd operation, by the fastest matrix products."""
 
 from __future__ import annotations
 

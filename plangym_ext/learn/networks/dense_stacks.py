@@ -1,4 +1,4 @@
-"""Stacks of dense layers that learn without autograd."""
+"""Ensembles of dense networks with hand-written gradients instead of autograd."""
 
 from __future__ import annotations
 

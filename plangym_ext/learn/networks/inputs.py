@@ -1,4 +1,4 @@
-"""From what an agent is shown to one vector of features per row."""
+"""Input encoders of agent networks: observation parts, previous action, previous reward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network with a policy, a value and a Q head, made for two spaces."""
+"""Network of planners: policy, value and Q heads for an observation and an action space."""
 
 from __future__ import annotations
 

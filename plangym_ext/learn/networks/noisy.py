@@ -1,4 +1,4 @@
-"""Dense layers whose weights are noisy, so that what they say explores by itself."""
+"""NoisyLinear: dense layers with noisy weights, for exploration."""
 
 from __future__ import annotations
 

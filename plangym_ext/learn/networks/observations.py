@@ -1,4 +1,4 @@
-"""From observations of a space to float tensors: vectors and images."""
+"""ObservationEncoder: observations of a space as float tensors (vectors, images)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network of a policy and its critics, as one that planners ask about observations."""
+"""OfCritics: an actor-critic's policy and critics as the network of an evaluator."""
 
 from __future__ import annotations
 

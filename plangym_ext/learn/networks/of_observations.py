@@ -1,4 +1,4 @@
-"""The network of an agent, as one that planners ask about observations."""
+"""OfObservations: an agent's network as a function of observations only, for evaluators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What says how good actions are: numbers, or distributions of returns."""
+"""QHead: network head for Q values or return distributions, optionally dueling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forward pass of a network without torch's bookkeeping around every layer."""
+"""Fast forward pass of feed-forward networks, without torch's module calls and hooks."""
 
 from __future__ import annotations
 

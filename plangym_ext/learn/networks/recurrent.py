@@ -1,4 +1,4 @@
-"""Recurrent layers whose carry is reset where episodes begin, inside a sequence too."""
+"""Recurrent layers (LSTM, GRU) whose carry is reset at episode starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalised outputs of stacks of dense layers, which learn without autograd."""
+"""Layer normalisation of ensembles of dense networks, with hand-written gradients."""
 
 from __future__ import annotations
 

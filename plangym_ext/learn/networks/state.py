@@ -1,4 +1,4 @@
-"""What a network has learned: saving it whole, and loading it if it is the network's own."""
+"""Saving and loading of network weights, with a check that they fit."""
 
 from __future__ import annotations
 

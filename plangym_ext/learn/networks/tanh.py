@@ -1,4 +1,4 @@
-"""tanh in a fraction of the time that torch's own takes on the CPU."""
+"""Fast tanh layer for float32 on the CPU."""
 
 from __future__ import annotations
 

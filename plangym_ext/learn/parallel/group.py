@@ -1,4 +1,4 @@
-"""Learners that make the same updates together, each from rows of its own. Needs numpy alone."""
+"""LearnerGroup: interface of data-parallel learners (averaged gradients). Imports no torch."""
 
 from __future__ import annotations
 

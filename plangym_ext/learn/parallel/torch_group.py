@@ -1,4 +1,4 @@
-"""Learners in processes of one machine, joined by `torch.distributed`."""
+"""TorchGroup: data-parallel learners on one machine through `torch.distributed`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling that gives every group of rows the same share."""
+"""BalancedReplay: replay buffer with equal draws from each group of rows."""
 
 from __future__ import annotations
 

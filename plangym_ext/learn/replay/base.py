@@ -1,4 +1,4 @@
-"""What every replay buffer does."""
+"""Replay: the interface of replay buffers, and their batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a replay may be, in steps or in bytes."""
+"""Replay capacity in steps or in bytes."""
 
 from __future__ import annotations
 

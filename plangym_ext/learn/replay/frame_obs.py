@@ -1,4 +1,4 @@
-"""Stacks of frames in a ring that keeps each frame once."""
+"""FrameObs: frame-stack observations in a ring buffer, each frame stored once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that few steps have, such as the last observation of an episode: a queue that grows."""
+"""KeptRows: growing queue of rare replay rows, such as final observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Returns over n steps, worked out for the steps that were drawn."""
+"""Compiled n-step returns of the steps in a replay batch."""
 
 from __future__ import annotations
 

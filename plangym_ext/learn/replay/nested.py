@@ -1,4 +1,4 @@
-"""Nested rows: dicts of arrays that share their first axis."""
+"""Operations on nested rows (dicts of arrays): leaves, map, join."""
 
 from __future__ import annotations
 

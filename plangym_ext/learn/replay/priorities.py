@@ -1,4 +1,4 @@
-"""Priorities of places: draws in proportion to them, and the weights that undo it."""
+"""Priorities: prioritised sampling of replay positions, with importance weights."""
 
 from __future__ import annotations
 

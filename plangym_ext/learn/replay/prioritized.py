@@ -1,4 +1,4 @@
-"""Sampling in proportion to priorities."""
+"""PrioritizedReplay: replay buffer with prioritised sampling of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What replays of steps share: a ring that sampler trees fill, priorities, and saving."""
+"""RingReplay: base class of replays of env steps (ring buffer, priorities, saving)."""
 
 from __future__ import annotations
 

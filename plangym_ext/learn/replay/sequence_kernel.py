@@ -1,4 +1,4 @@
-"""Sequences of what an agent was shown, laid out for the starts that were drawn."""
+"""Compiled assembly of replayed sequences from the ring buffer."""
 
 from __future__ import annotations
 

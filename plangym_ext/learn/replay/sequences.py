@@ -1,4 +1,4 @@
-"""A replay of sequences, each with the carry that it began with."""
+"""SequenceReplay: replay buffer of sequences with their initial recurrent carry."""
 
 from __future__ import annotations
 

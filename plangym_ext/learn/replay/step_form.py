@@ -1,4 +1,4 @@
-"""What the steps of a replay look like."""
+"""StepForm: names, shapes and dtypes of the steps in a replay buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The newest steps of B envs, with every observation once."""
+"""StepRing: ring buffer of the newest steps of B envs, each observation stored once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replay of steps, whose n-step returns are worked out when they are drawn."""
+"""StepReplay: replay buffer of single steps, with n-step returns computed at sampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of masses over rows, kept in a binary tree so that drawing takes log time.
+"""Sum tree over row priorities, for sampling in O(log n).
 
 A full binary tree `[2 * size]`: node n has the children 2n and 2n + 1, leaf i is node size + i,
 and a node is the sum of the masses below it. float64 throughout: in float32 the sums round so

@@ -1,4 +1,4 @@
-"""A ring of rows, of which the newest overwrite the oldest; and uniform draws from it."""
+"""ReplayBuffer: ring buffer with uniform sampling."""
 
 from __future__ import annotations
 

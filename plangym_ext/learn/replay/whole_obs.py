@@ -1,4 +1,4 @@
-"""One leaf of observations in a ring, a whole one for every slot."""
+"""WholeObs: observations in a ring buffer, one complete observation per slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Returns of branches from one state, and the advantages of what they began with."""
+"""Returns of several branches from one state, and the advantage of each first action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of the return functions, made to fit each other or refused."""
+"""Argument checks of the return functions."""
 
 from __future__ import annotations
 

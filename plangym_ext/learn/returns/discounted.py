@@ -1,4 +1,4 @@
-"""Sums of discounted rewards, with and without correction for another policy."""
+"""Discounted and n-step returns, with optional importance ratios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewards of n rows at once, for targets whose value is computed later."""
+"""Sums of n rewards, for n-step targets whose bootstrap value comes later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library whose arrays were passed: numpy, or torch where it is loaded already."""
+"""Choice of the array library (numpy or torch) by the type of the arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advantages brought to mean 0 and standard deviation 1."""
+"""Advantage normalisation to mean 0 and standard deviation 1."""
 
 from __future__ import annotations
 

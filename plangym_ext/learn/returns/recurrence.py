@@ -1,4 +1,4 @@
-"""Linear recurrences over time, from the last row to the first: what all returns come down to."""
+"""Backward linear recurrence over time, the core of all return functions."""
 
 from __future__ import annotations
 

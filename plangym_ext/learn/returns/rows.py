@@ -1,4 +1,4 @@
-"""Checked arguments of the return functions, and what follows on each row."""
+"""Rows: checked arguments of the return functions, with terminations and bootstrap values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two halves of the envs: while one steps, the agent acts for the other."""
+"""AlternatingSampler: overlaps env steps of one half with agent steps of the other."""
 
 from __future__ import annotations
 

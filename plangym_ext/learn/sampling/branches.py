@@ -1,4 +1,4 @@
-"""Branches: what an agent earns from stored states after given first actions."""
+"""Branch rollouts: returns of an agent after given first actions from stored states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sampler returns, and the interface of samplers. Needs numpy alone."""
+"""Collected: the result of a sampler, and the sampler interface. Imports no torch."""
 
 from __future__ import annotations
 

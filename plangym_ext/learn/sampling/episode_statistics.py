@@ -1,4 +1,4 @@
-"""What episodes were like: return, length and more, of those that ended."""
+"""Episode statistics: returns, lengths and info fields of finished episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation: exactly so many episodes, each with a seed of its own."""
+"""EvaluationSampler: a fixed number of seeded evaluation episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sampler in which a planner teaches: in every state that is visited, and in older ones again."""
+"""ExpertSampler: sampler whose planner teacher labels visited and replayed states."""
 
 from __future__ import annotations
 

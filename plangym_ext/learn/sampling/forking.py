@@ -1,4 +1,4 @@
-"""A sampler that also plays branches from the states that it comes through."""
+"""ForkingSampler: sampler that also plays branches from visited states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What samplers share about a fragment: its length, and what is returned of it."""
+"""Helpers of samplers for one fragment: length check, assembly of the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling in this process: one actor after the other, each with rows of its own."""
+"""LocalSampler: base class of samplers that run their actors in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a sampler keeps, and for what."""
+"""Memory use of a sample tree, in bytes per array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers that do not depend on how rows are shared out: counted, not drawn in turn."""
+"""Counter-based random numbers per row, independent of the split into actors."""
 
 from __future__ import annotations
 

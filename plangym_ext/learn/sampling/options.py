@@ -1,4 +1,4 @@
-"""How a sampler plays, whichever kind it is."""
+"""SamplerOptions: options that all samplers share."""
 
 from __future__ import annotations
 

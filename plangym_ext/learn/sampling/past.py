@@ -1,4 +1,4 @@
-"""What a sampler keeps of the episodes that have ended."""
+"""Past: statistics of a sampler's recent episodes and the state of its start distribution."""
 
 from __future__ import annotations
 

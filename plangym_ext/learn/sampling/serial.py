@@ -1,4 +1,4 @@
-"""One vector env, one agent, one after the other."""
+"""SerialSampler: one agent and one vector env, without overlap."""
 
 from __future__ import annotations
 

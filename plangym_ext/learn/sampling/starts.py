@@ -1,4 +1,4 @@
-"""Which stored states episodes begin from: a set, a curriculum, or where a critic errs."""
+"""Start distributions over stored states: weighted set, backward curriculum, critic error."""
 
 from __future__ import annotations
 

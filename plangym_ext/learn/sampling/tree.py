@@ -1,4 +1,4 @@
-"""The memory of a batch of experience: one array `[T, B, ...]` for everything that is known."""
+"""Sample tree: preallocated `[T, B, ...]` arrays for all data of a fragment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actors in worker processes, each with envs and an agent of its own."""
+"""WorkerSampler: sampler whose actors run in worker processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means and variances of rows, which merge as if the rows had been seen together. numpy alone."""
+"""Moments: mergeable running mean and variance. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observations brought to mean 0 and variance 1, inside the network."""
+"""ObservationNormalizer: running normalisation of observations inside the network."""
 
 from __future__ import annotations
 

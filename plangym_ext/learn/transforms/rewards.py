@@ -1,4 +1,4 @@
-"""Rewards in units of the deviation of discounted returns, and clipped. numpy alone."""
+"""RewardNormalizer: rewards scaled by the deviation of discounted returns. Imports no torch."""
 
 from __future__ import annotations
 

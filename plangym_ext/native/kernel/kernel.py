@@ -1,4 +1,4 @@
-"""What a kernel is: an env's rules as functions over one structured state row."""
+"""Kernel: an env's rules (step, reset, observe) as functions on a structured state row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel backend: rows run in one compiled loop, in this process."""
+"""KernelEnv: the kernel backend, with batches in one compiled loop of this process."""
 
 from __future__ import annotations
 

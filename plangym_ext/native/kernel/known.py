@@ -1,4 +1,4 @@
-"""Which envs have a kernel, and whether it is the right one for an env as it was made."""
+"""Kernel registry: registration, and lookup of the kernel that fits a given env."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""numpy's `Generator` over PCG64 in compiled code: the same stream, draw for draw.
+"""PCG64 random numbers in compiled code, identical to numpy's `Generator`.
 
 A generator is a record of type `RNG` inside a state row: 40 bytes, as the library's
 codecs write them. Each function reads and advances it in place.

@@ -1,4 +1,4 @@
-"""Does a kernel do what its env does? The same rows on both, compared byte for byte.
+"""Self-test of a kernel: the same rows on kernel and env, compared byte for byte.
 
 A kernel is a second text of the same rules. Another version of the simulator, another
 mathematics library or a slip of the pen would make it another env, so it is compared

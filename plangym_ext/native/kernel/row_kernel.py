@@ -1,4 +1,4 @@
-"""The compiled loop over rows: what `core.row_loop` does, around a kernel's functions."""
+"""The compiled row loop of the kernel backend: restore, step, observe, store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arrays of one batch for the compiled loop, and the results that they become."""
+"""Batch arrays of the kernel backend: layout for the compiled loop, conversion to results."""
 
 from __future__ import annotations
 

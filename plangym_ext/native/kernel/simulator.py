@@ -1,4 +1,4 @@
-"""A kernel's functions over rows of another owner, for loops such as a search's."""
+"""KernelSimulator: a kernel's step functions for other compiled loops, such as tree search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MuJoCo backend: one env here to play, and rows on MuJoCo's own threads."""
+"""MujocoEnv: the native MuJoCo backend, a local env with rows on MuJoCo's threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays rows of one model on MuJoCo's own threads."""
+"""MujocoPlayer: physics of many rows of one model on MuJoCo's threads."""
 
 from __future__ import annotations
 

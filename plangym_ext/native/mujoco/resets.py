@@ -1,4 +1,4 @@
-"""Resets of rows that ended: each by the generator in its own state."""
+"""MujocoResets: resets of state rows with the generator stored in each state."""
 
 from __future__ import annotations
 

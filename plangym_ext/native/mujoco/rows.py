@@ -1,4 +1,4 @@
-"""The rows of a batch, played on MuJoCo's threads and made into results."""
+"""MujocoRows: batch requests on MuJoCo's threads (physics, rewards, endings, results)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a MuJoCo task makes of a simulation: observation, reward, ending, for many rows."""
+"""MujocoTask: interface of observation, reward and termination functions over many rows."""
 
 from __future__ import annotations
 

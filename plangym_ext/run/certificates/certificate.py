@@ -1,4 +1,4 @@
-"""The certificate of one env, made in a process of its own, which a deadline may end.
+"""Program that tests one env's state capture in its own process, with a JSON result.
 
     python -m plangym_ext.run.certificates.certificate TASK FILE
 

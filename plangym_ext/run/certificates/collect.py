@@ -1,4 +1,4 @@
-"""All certificates: virtual environments, a process for each env, and the file of what came."""
+"""Collection of certificates for a list of envs: virtual environments, processes, results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of certificates."""
+"""Documentation page of the env certificates: a Markdown table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual environments that are thrown away, with the installed copy of this library in them."""
+"""Temporary virtual environments that contain the installed copy of this library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `plangym-ext` by name, so that they can be listed without being loaded."""
+"""Table of the `plangym-ext` commands, with lazy loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a value audit: one HTML file without a script, which loads nothing."""
+"""HTML page of a value audit."""
 
 from __future__ import annotations
 

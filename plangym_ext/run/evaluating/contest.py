@@ -1,4 +1,4 @@
-"""Players that are to play the same episodes of one env: checkpoints and planners by name."""
+"""Contest: players (checkpoints, planners) of one evaluation command, on equal episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several players on the same episodes: how sure their differences are."""
+"""Paired comparison of players on equal episodes, with confidence intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a critic says of stored states, against what stepping on from them returns."""
+"""Value audit: a critic's estimates for stored states against returns of rollouts from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program of one run of a sweep: `train` on its share of the processors.
+"""Program of one sweep run: `train` pinned to its share of the processors.
 
     python -m plangym_ext.run.experiments.job PARENT CORES ARGUMENTS...
 

@@ -1,4 +1,4 @@
-"""How a run of a sweep has ended: a small file in its folder."""
+"""Outcome file of a sweep run: done or failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep as it was asked for: which runs there are, with which settings and where."""
+"""Sweep specification: parsing, and the list of runs with settings and folders."""
 
 from __future__ import annotations
 

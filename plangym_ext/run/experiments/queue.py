@@ -1,4 +1,4 @@
-"""Runs side by side, each a process: started, watched, started again after a kill."""
+"""JobQueue: parallel run processes of a sweep, with retries after kills."""
 
 from __future__ import annotations
 

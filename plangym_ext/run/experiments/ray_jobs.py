@@ -1,4 +1,4 @@
-"""Runs as tasks of a Ray cluster: one for each, which starts its process and waits for that."""
+"""RayJobs: the runs of a sweep as tasks of a Ray cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a sweep: a line per variant, the best first."""
+"""Result table of a sweep: one line per variant, best first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep varies: a grid of settings, settings drawn at random, or rows of a file."""
+"""Variants of a sweep: grids of settings, random draws, rows of a file."""
 
 from __future__ import annotations
 

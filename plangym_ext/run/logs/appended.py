@@ -1,4 +1,4 @@
-"""A text file that grows line by line, and at times is replaced as a whole."""
+"""AppendedFile: text file that is appended to, or replaced as a whole."""
 
 from __future__ import annotations
 

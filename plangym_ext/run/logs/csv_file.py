@@ -1,4 +1,4 @@
-"""A table on disk whose rows begin with a step, and whose columns may become more."""
+"""CsvFile: CSV log by step, with columns that may be added later."""
 
 from __future__ import annotations
 

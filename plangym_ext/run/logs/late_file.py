@@ -1,4 +1,4 @@
-"""A file of which nothing is there before something is written."""
+"""LateFile: file that is created at its first write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One object that writes a run's numbers to all places where people look for them."""
+"""Logger: writes the numbers of a run to all its log files and services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logged runs, read back: one by one, and as groups that differ in their seed alone."""
+"""Reader of logged runs, and their grouping by settings over seeds."""
 
 from __future__ import annotations
 

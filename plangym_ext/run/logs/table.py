@@ -1,4 +1,4 @@
-"""Rows of numbers for the eye: what is shown while a run goes on."""
+"""LiveTable: terminal table and progress bar of a training run."""
 
 from __future__ import annotations
 

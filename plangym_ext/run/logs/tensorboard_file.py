@@ -1,4 +1,4 @@
-"""Event files of TensorBoard, written by its own package, without torch or TensorFlow."""
+"""TensorBoard event files, written with the `tensorboard` package only."""
 
 from __future__ import annotations
 

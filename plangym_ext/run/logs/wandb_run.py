@@ -1,4 +1,4 @@
-"""A run on Weights & Biases, whose history is the log."""
+"""WandbRun: logging to Weights & Biases."""
 
 from __future__ import annotations
 

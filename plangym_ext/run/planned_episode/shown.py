@@ -1,4 +1,4 @@
-"""What is shown of an episode while it is played: progress, frames, trees."""
+"""Live display of the `plan` command's episode: progress line, tree page, Ctrl-C."""
 
 from __future__ import annotations
 

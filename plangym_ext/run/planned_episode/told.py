@@ -1,4 +1,4 @@
-"""What is said of an episode before and after it is played, and what is written of it."""
+"""Messages of the `plan` command before and after the episode, and `episode.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of runs shows, read from their folders.
+"""Content of the runs page, read from run folders as JSON data.
 
 What a file of a run says is of no certain kind: one that cannot be read, or says what makes no
 sense, costs what would be shown of it, and the page tells its name.

@@ -1,4 +1,4 @@
-"""The live page of runs, over HTTP.
+"""HTTP server of the live runs page.
 
 It is for the user of this machine: pages of other sites in the same browser are kept from reading
 it, and so are pages that lie in the folders of runs.

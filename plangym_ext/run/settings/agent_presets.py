@@ -1,4 +1,4 @@
-"""Settings of runs in which an agent plays, by name."""
+"""Presets of training runs in which an agent (PPO, DQN, SAC, ...) plays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings put together: a preset, files, and what is typed, the later over the earlier."""
+"""Composition of settings from presets, files and the command line."""
 
 from __future__ import annotations
 

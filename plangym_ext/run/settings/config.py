@@ -1,4 +1,4 @@
-"""All settings of a training run."""
+"""RunConfig: the complete, checked settings of a training run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What presets have come to, as a program has measured it."""
+"""Measured final returns of the presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections whose settings depend on a name: an agent's, an algorithm's, a planner's."""
+"""Settings sections chosen by name: agent, algorithm, planner."""
 
 from __future__ import annotations
 

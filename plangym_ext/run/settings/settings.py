@@ -1,4 +1,4 @@
-"""Typed settings out of nested mappings: what a file, a preset or the command line says.
+"""Conversion between nested mappings (TOML, JSON, command line) and typed settings.
 
 A section is a frozen dataclass. `build` makes it from a mapping and refuses what it does
 not know; `plain` turns it back into one that JSON can hold.

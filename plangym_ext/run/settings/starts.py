@@ -1,4 +1,4 @@
-"""Settings of the stored states that an agent's episodes begin from."""
+"""Settings of the start-state distribution of an agent's episodes."""
 
 from __future__ import annotations
 

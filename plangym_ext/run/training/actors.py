@@ -1,4 +1,4 @@
-"""Actors that play a run's games elsewhere than in its own process, such as on a Ray cluster."""
+"""Actors: option of a run to play its games elsewhere, such as on a Ray cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large arrays beside checkpoints, in blocks, of which each save writes those that changed."""
+"""BlockFiles: incremental checkpoints of large arrays in immutable block files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be hung into a training run."""
+"""Callback: user hooks of a training run (start, episodes, evaluation, round, checkpoint)."""
 
 from __future__ import annotations
 

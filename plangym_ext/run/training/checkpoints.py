@@ -1,4 +1,4 @@
-"""The checkpoints of a run: two in a folder, whole at any moment."""
+"""Checkpoints of a run: atomic writing, reading, compatibility checks."""
 
 from __future__ import annotations
 

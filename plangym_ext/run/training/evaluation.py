@@ -1,4 +1,4 @@
-"""Judging a network: episodes apart from training."""
+"""Periodic evaluation of a run's network on separate episodes."""
 
 from __future__ import annotations
 

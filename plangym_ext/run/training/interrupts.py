@@ -1,4 +1,4 @@
-"""Ctrl-C that lets a round end."""
+"""Ctrl-C handling of a run: the current round ends first."""
 
 from __future__ import annotations
 

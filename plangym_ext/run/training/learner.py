@@ -1,4 +1,4 @@
-"""One learner of several: what it plays, learns and saves, in a process of its own."""
+"""Learner: one of several data-parallel learners, in its own process."""
 
 from __future__ import annotations
 

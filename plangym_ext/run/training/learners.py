@@ -1,4 +1,4 @@
-"""The learners of a run besides the first, as the first sees them."""
+"""Learners: the first learner's handle on the other data-parallel learners."""
 
 from __future__ import annotations
 

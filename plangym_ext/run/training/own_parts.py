@@ -1,4 +1,4 @@
-"""What parts of the user's classes hold besides their `state_dict`, in the checkpoints of a run."""
+"""Checkpointing of state in user-defined classes that their `state_dict` leaves out."""
 
 from __future__ import annotations
 

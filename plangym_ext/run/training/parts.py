@@ -1,4 +1,4 @@
-"""What a run is made of, made from its settings. Only this knows how."""
+"""Parts: factory of a run's env, network, agent, sampler and algorithm from its settings."""
 
 from __future__ import annotations
 

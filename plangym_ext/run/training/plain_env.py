@@ -1,4 +1,4 @@
-"""A gymnasium env that agents are judged in where states of it are not exact."""
+"""PlainEnv: evaluation env for simulators without exact states."""
 
 from __future__ import annotations
 

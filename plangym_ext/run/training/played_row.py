@@ -1,4 +1,4 @@
-"""What the log says of the play of a round."""
+"""Log columns of one round of play: episode means, model steps, evaluator rows."""
 
 from __future__ import annotations
 

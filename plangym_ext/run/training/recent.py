@@ -1,4 +1,4 @@
-"""What the last episodes of a run were like, whichever rounds they ended in."""
+"""RecentEpisodes: sliding window of episode statistics across rounds."""
 
 from __future__ import annotations
 

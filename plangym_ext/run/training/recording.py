@@ -1,4 +1,4 @@
-"""Films of evaluations, and pages of their searches, while a run goes on."""
+"""Recording: callback that films evaluation episodes and writes their search trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training run: collect, add, train, evaluate, checkpoint, round after round."""
+"""Runner: the training loop of collection, learning, evaluation and checkpoints."""
 
 from __future__ import annotations
 

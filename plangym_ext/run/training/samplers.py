@@ -1,4 +1,4 @@
-"""The sampler that the settings of a run ask for."""
+"""Factory of the sampler that a run's settings name."""
 
 from __future__ import annotations
 

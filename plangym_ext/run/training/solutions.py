@@ -1,4 +1,4 @@
-"""Collecting solutions: many problems side by side, a search of each, the ways that it found."""
+"""SolutionSampler: one search per problem, with its solution path as training data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stored states that the settings of a run ask for."""
+"""Factory of the start-state distribution that a run's settings name."""
 
 from __future__ import annotations
 

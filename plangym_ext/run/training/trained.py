@@ -1,4 +1,4 @@
-"""A network that was trained, ready to play."""
+"""Trained: env, network and player loaded from a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run was made with."""
+"""Versions of Python and packages, recorded with a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of trees as the command line asks for it."""
+"""Planner options and recorder of the tree page, from command-line options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes of a tree are drawn, and as what numbers they travel."""
+"""Selection of tree nodes for the tree page, and their columns of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures as bytes that a browser shows, without a picture library."""
+"""PNG encoder for RGB frames, without an imaging library."""
 
 from __future__ import annotations
 

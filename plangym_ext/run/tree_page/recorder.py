@@ -1,4 +1,4 @@
-"""Takes in the moves of an episode and writes the page."""
+"""TreeRecorder: collects the moves of an episode and writes the tree page."""
 
 from __future__ import annotations
 

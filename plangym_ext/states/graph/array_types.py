@@ -1,4 +1,4 @@
-"""Types of arrays in an object graph: dtype, order of axes, shape, as the table has them."""
+"""Array types (dtype, memory order, shape) in the tables of object graphs."""
 
 from __future__ import annotations
 

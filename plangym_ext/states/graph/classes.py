@@ -1,4 +1,4 @@
-"""Classes whose instances are data: what an object graph has to hold of one."""
+"""Layout of Python classes in object graphs: slots, base data, instance dict."""
 
 from __future__ import annotations
 

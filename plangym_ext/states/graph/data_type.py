@@ -1,4 +1,4 @@
-"""How instances of one type are taken apart and made again; see `data_types`."""
+"""DataType: disassembly and construction rules for one value type of object graphs."""
 
 from __future__ import annotations
 

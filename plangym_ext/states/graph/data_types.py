@@ -1,4 +1,4 @@
-"""Types that are no Python classes, and are data all the same: what they are made of.
+"""Standard-library value types in object graphs: dates, fractions, paths, iterators, ...
 
 Of the standard library: dates, fractions, paths, ranges, iterators, `random.Random` and the
 like. Each is taken apart into a tuple of plain values, and made of such a tuple again. Nothing

@@ -1,4 +1,4 @@
-"""What the nodes of an object graph get when all that they hold is there."""
+"""Reader functions that fill containers and objects of a graph with their children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of the nodes of an object graph, and how a level of nodes is taken apart.
+"""Node kinds of object graphs, with the level-wise write and read functions of each.
 
 A graph is written level by level: the roots, what these hold, what that holds. Numbers and
 texts of a level are taken together, by functions that a level of the same types has had before:

@@ -1,4 +1,4 @@
-"""Text of the two functions of a plan, while `plan_source` gathers it."""
+"""PlanText: source text under construction for `plan_source`."""
 
 from __future__ import annotations
 

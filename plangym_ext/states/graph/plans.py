@@ -1,4 +1,4 @@
-"""Plans: what was found out about graphs of a structure, to be used for the next of them."""
+"""Plans: cache of the generated write and read functions of one env's graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Object graphs from bytes: the inverse of `writer`.
+"""GraphReader: object graphs from bytes, the inverse of `writer`.
 
 Instances are built without their constructors, and only of classes that the caller's
 `Finder` grants, so bytes from elsewhere cannot choose what code runs.

@@ -1,4 +1,4 @@
-"""Object graphs as bytes, without pickle: what snapshots are made of.
+"""GraphWriter: object graphs to bytes, without pickle.
 
 A graph holds plain values (see `plain`), instances of Python classes with their
 attributes, data of the standard library (see `data_types`), and references to classes,

@@ -1,4 +1,4 @@
-"""One look at the objects of an env: which are there, what they are called, how they differ."""
+"""Traversal of an env's objects that writes their differences from the first ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All objects that an env's layers refer to, numbered, and how they differ from the first ones.
+"""Objects: numbered list of all objects that an env's layers refer to.
 
 An object is known by its place: where the constructor put the k-th object, another one of
 its class is the k-th one later. States hold numbers, so that they fit every env that a

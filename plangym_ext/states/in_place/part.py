@@ -1,4 +1,4 @@
-"""State of an env that holds a simulator: what differs from what its constructor made.
+"""InPlacePart: state as the difference from the env that the constructor made.
 
 The objects that the env refers to stay the objects they are; their attributes, items and
 numbers are set in place. What a state does not name is as the constructor left it, and a

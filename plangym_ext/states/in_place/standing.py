@@ -1,4 +1,4 @@
-"""What stands for a value in the places of an object, and what tells two values apart."""
+"""Placeholders for references in in-place states, and bitwise equality of atoms."""
 
 from __future__ import annotations
 

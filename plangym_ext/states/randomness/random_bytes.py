@@ -1,4 +1,4 @@
-"""States of numpy generators as bytes and back."""
+"""Serialisation of numpy generators of any kind to bytes."""
 
 from __future__ import annotations
 

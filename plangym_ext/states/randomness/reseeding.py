@@ -1,4 +1,4 @@
-"""Other chances for a state: the env's random generator drawn anew, and nothing else changed."""
+"""Reseeding of a state: a new random generator, with the rest of the state unchanged."""
 
 from __future__ import annotations
 

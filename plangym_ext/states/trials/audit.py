@@ -1,4 +1,4 @@
-"""The proof goes on while states are in use: futures are played again in forks, and compared.
+"""Audit: ongoing checks in forked processes that states in use restore exactly.
 
 From time to time a state that is in use is kept, with what the env showed after it. A fork of
 this process restores the state, plays the same again and plays on. At most a hundredth of the

@@ -1,4 +1,4 @@
-"""Why a restored state led elsewhere: what lies around the env that the restore did not bring back.
+"""Diagnosis of a failed restore: variables outside the state that differ.
 
 Asked only where a way has failed already, in a process that is thrown away.
 """

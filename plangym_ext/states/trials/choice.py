@@ -1,4 +1,4 @@
-"""Choosing how an env's state is captured: the first way that proves itself, on a copy.
+"""Choice of an env's capture method: the first one that passes its trial on a copy.
 
 Every way is tried in a fork of this process, on its copy of the env. The env itself is not
 reset, stepped or looked into, and stays as its constructor made it.

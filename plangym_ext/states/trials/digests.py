@@ -1,4 +1,4 @@
-"""Digests of what an env refers to, by content: they tell whether it has changed."""
+"""Content digests of an env's data, for change detection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs from process to process, made other on purpose in a copy of this one.
+"""Trial in a copied process with altered addresses and hashes, to expose order dependence.
 
 Objects lie at other addresses in each process, so that a set of objects has another order there.
 `hash("a")`, and the order of a set of texts, differ unless the environment variable PYTHONHASHSEED

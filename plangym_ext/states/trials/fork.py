@@ -1,4 +1,4 @@
-"""A forked copy of this process that does what it is asked, and harms nothing."""
+"""Fork: a sandboxed copy of this process that runs a trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The round trip: does a restored state really lead to the same future?
+"""Round trip test: futures from restored states against the original futures.
 
 Episodes are played and states saved on the way. Then the states are restored, in the same
 process and in others, the same actions played again, and everything compared as bytes. The

@@ -1,4 +1,4 @@
-"""Actions to try an env with, and the infos that come of them."""
+"""Random test actions for trials, and the infos of steps and resets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a forked copy of this process may reach: nothing that the original would notice.
+"""Sandbox of a forked process: no effects on files, sockets or shared memory.
 
 A fork has copies of all private memory. It shares open files (with their positions), sockets,
 pipes and shared memory, and the file system. `enter` gives the copy its own of each.

@@ -1,4 +1,4 @@
-"""Settings of the process that an env may change, by name: to say why a restore led elsewhere."""
+"""Process-wide settings (locale, warnings, umask, ...) that an env may change."""
 
 from __future__ import annotations
 

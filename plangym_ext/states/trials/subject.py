@@ -1,4 +1,4 @@
-"""An env instance under check: it plays, saves and restores, and tells everything as bytes."""
+"""Subject: an env under trial, with its observations and results as bytes."""
 
 from __future__ import annotations
 

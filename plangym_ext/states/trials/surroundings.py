@@ -1,4 +1,4 @@
-"""What steps of an env may read that is no attribute of it, and no state holds.
+"""Change detection for data outside an env: globals, class attributes, closures.
 
 Class attributes, module globals, attributes and closures of functions, context variables,
 generators of the process. An env that changes one of them is told by its name.

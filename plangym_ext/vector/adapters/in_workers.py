@@ -1,4 +1,4 @@
-"""What adapters ask of single envs, where those live: no framework is imported for it.
+"""Attribute access and seeding of single envs in their workers, for the adapters.
 
 A function travels to a worker by the name of its module, which is imported there.
 """

@@ -1,4 +1,4 @@
-"""The infos that vector envs gave before gymnasium 1.0, which CleanRL's scripts read."""
+"""LegacyInfo: wrapper with the info format of gymnasium before 1.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A `PlanVectorEnv` as a Stable-Baselines3 `VecEnv`."""
+"""Adapter of `PlanVectorEnv` to Stable-Baselines3's `VecEnv`."""
 
 from __future__ import annotations
 

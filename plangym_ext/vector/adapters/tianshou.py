@@ -1,4 +1,4 @@
-"""A `PlanVectorEnv` as a Tianshou `BaseVectorEnv`."""
+"""Adapter of `PlanVectorEnv` to Tianshou's `BaseVectorEnv`."""
 
 from __future__ import annotations
 

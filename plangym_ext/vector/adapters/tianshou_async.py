@@ -1,4 +1,4 @@
-"""Tianshou's asynchronous mode: each env in a process of its own, which none other waits for."""
+"""Adapter for Tianshou's asynchronous mode: one worker process per env."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Infos of numbers, as bytes in memory that two processes share."""
+"""InfoForms: numeric infos as bytes in shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that the rows of a vector env write to, for all processes that hold some."""
+"""RowMemory: rewards, endings and observations of the rows in shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers of a vector env know of the caller's arrays that they write to."""
+"""SharedOuts: `out=` arrays of the caller that worker processes write directly."""
 
 from __future__ import annotations
 

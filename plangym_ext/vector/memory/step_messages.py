@@ -1,4 +1,4 @@
-"""A step of one process's rows as a message of a few bytes: what it is about lies in memory.
+"""StepMessages: compact step messages between the vector env and its processes.
 
 request: what to step and where to write, [rows], [places], [resets]
 answer:  checksum, and for each info its row, where that stands in the call, and its form

@@ -1,4 +1,4 @@
-"""`out=` of a vector env: arrays of the caller's that a step or a reset is written to."""
+"""StepOut: the `out=` arrays of a vector env's step or reset, checked once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The states of rows as they were kept last, and what a call does until it is kept, too.
+"""KeptStates: committed row states, with rollback of failed or interrupted calls.
 
     begin --> reach --> keep      the call has happened
        '--------'-----> forget    it failed, or was interrupted: rows are where they were

@@ -1,4 +1,4 @@
-"""What native calls of a vector env return, as its results: infos in groups, arrays of `out`."""
+"""NativeResults: results of a native backend in the vector env's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are states, stepped by a native backend without a Python call for each."""
+"""StateBackend: vector-env rows as states of one native env."""
 
 from __future__ import annotations
 

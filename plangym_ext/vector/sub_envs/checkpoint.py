@@ -1,4 +1,4 @@
-"""Where the rows of one process are: the states captured last, and the calls since."""
+"""Checkpoint: captured row states and the calls since, for recovery in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A running checksum of what the rows of a process have shown.
+"""ResultChecksum: running checksum of results, compared when calls are replayed.
 
 A process that died is replaced, and what its rows did since their states were captured is
 played again. That it is the same is not taken on trust: both times leave a checksum.

@@ -1,4 +1,4 @@
-"""Rows that are envs of their own, played in place: in this process, or many in each worker."""
+"""EnvBackend: vector-env rows as live envs, in this process or in worker processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a vector env that live in one process: each is an env of its own, played in place.
+"""EnvRows: the live envs of one process (reset, step, method calls, states).
 
 Used as it is by the serial backend, and inside a worker by the process backend.
 """

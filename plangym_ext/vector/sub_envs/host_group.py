@@ -1,4 +1,4 @@
-"""The hosts of a vector env's rows: built together, described, told of their memory, closed."""
+"""HostGroup: all hosts of a vector env's rows, built, described and closed together."""
 
 from __future__ import annotations
 

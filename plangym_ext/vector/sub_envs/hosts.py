@@ -1,4 +1,4 @@
-"""Where the rows of a vector env live: in this process, or in a worker of their own."""
+"""RowHost: access to the rows of one process, local or in a worker."""
 
 from __future__ import annotations
 

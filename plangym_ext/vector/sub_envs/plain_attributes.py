@@ -1,4 +1,4 @@
-"""The numbers and texts that an env holds as attributes, such as the gravity of a simulator."""
+"""Tracking and undoing of changes to an env's plain attributes in method calls."""
 
 from __future__ import annotations
 

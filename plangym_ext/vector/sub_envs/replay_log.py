@@ -1,4 +1,4 @@
-"""The calls of one process's rows: where the rows should be, where they are, how to get there.
+"""ReplayLog: the calls of one host, with restart and replay after a worker's death.
 
     idle --- begin ---> STARTING --> OPENING --> RESTORING --> REPLAYING --> ASKED --> SETTLED
                |  a new process is needed             ^                        ^

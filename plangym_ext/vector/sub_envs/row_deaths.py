@@ -1,4 +1,4 @@
-"""Workers of a vector env that die again and again while one call is made: when to give up."""
+"""RowDeaths: limit on repeated worker deaths in one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How and when the states of the rows of one process are captured.
+"""State capture of a process's rows: proved methods, and the interval between captures.
 
 How is tried on copies of the rows' envs (see `states.trials.choice`), which stay as their
 constructors made them.

@@ -1,4 +1,4 @@
-"""A call of a vector env, shared out to the processes of its rows."""
+"""SharedCall: one vector-env call, split over the processes of its rows."""
 
 from __future__ import annotations
 

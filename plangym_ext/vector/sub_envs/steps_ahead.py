@@ -1,4 +1,4 @@
-"""Rows of a process that were stepped ahead of their first reset.
+"""StepsAhead: rows that were stepped before their first reset, for replay.
 
 Envs may allow that, as gymnasium's vector envs do. Where such a row is has no state to bring it
 back to: it is what the constructor made, and the steps since. So these are played again in a new

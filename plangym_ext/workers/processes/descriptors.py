@@ -1,4 +1,4 @@
-"""File descriptors that workers need: whether there are enough, and those of input and output."""
+"""File-descriptor checks before workers start: enough of them, standard ones open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that has imported what every worker needs, and of which workers are forked.
+"""ForkServer: a preloaded process from which workers are forked.
 
 An interpreter that imports numpy and gymnasium starts in a quarter of a second, a fork of one in
 about ten milliseconds. The server is an interpreter of its own, so nothing of this process, its

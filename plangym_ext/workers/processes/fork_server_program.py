@@ -1,4 +1,4 @@
-"""The server's side of `fork_server`: imports what workers need, and forks them.
+"""Program of the fork server: imports, then forks workers on request.
 
 It is started as `python -m plangym_ext.workers.processes.fork_server_program SOCKET LIFELINE
 IDLE`, with the numbers of two descriptors and the seconds without a worker after which it ends.

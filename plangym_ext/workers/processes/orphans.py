@@ -1,4 +1,4 @@
-"""Processes that envs have started, and that end with the worker of their env.
+"""Clean-up of processes that envs started, when their worker ends.
 
 What an env starts stays in the worker's group, and ends with it by a signal to the group; but for
 what leaves the group (`setsid`, daemons). So workers and the fork server are subreapers of Linux:

@@ -1,4 +1,4 @@
-"""A worker's operating-system process: started, watched, stopped, always reaped.
+"""WorkerProcess: start, watch, stop and reap a worker's operating-system process.
 
 parent                                     worker
 socket (Channel) <--- requests, answers ---> socket

@@ -1,4 +1,4 @@
-"""The worker program: what a worker process does before it serves its env.
+"""Program of a worker process: set-up before it serves its env.
 
 Started as `python -P -m plangym_ext.workers.processes.program SOCKET LIFELINE STACK` with three
 inherited descriptors. The first message (`protocol.Start`) carries the parent's module path, what

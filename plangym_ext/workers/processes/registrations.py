@@ -1,4 +1,4 @@
-"""What a worker has to know of gymnasium's registry: all that this process has registered.
+"""Registrations: transfer of this process's gymnasium env ids to workers.
 
 Upstream's workers are forks, or run the main script again, and so know every id that the
 parent does. A worker program is told instead. Specs travel with names in the place of their

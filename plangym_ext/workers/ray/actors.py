@@ -1,4 +1,4 @@
-"""The actors of one env: started, told apart by speed, replaced when they or their node die.
+"""ActorPool: the Ray actors of one env, with replacement after deaths.
 
 An actor that cannot be placed yet, because its node is gone, waits in Ray's queue. The others
 do its work meanwhile, and it takes part again as soon as there is a node for it.

@@ -1,4 +1,4 @@
-"""The Ray cluster that this process is part of: joined or started once, left as it was found."""
+"""Connection to a Ray cluster, and the sizes of actors per node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an actor has to know of its driver, to load what that has pickled."""
+"""Driver: import path, trust key and registrations that a Ray actor needs."""
 
 from __future__ import annotations
 

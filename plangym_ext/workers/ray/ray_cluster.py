@@ -1,4 +1,4 @@
-"""A Ray cluster as the place where the workers of a sampler run."""
+"""RayCluster: a Ray cluster as the workplace of a sampler's workers."""
 
 from __future__ import annotations
 

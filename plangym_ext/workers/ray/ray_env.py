@@ -1,4 +1,4 @@
-"""The ray backend: one env here to play, backends in Ray actors to plan with."""
+"""RayEnv: the ray backend, one local env with rows in Ray actors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One batch on actors, told once: lay out, cut, send, gather, results.
+"""RayRun: one batch on Ray actors, from layout to results.
 
 driver                                   actors
 load rows into a page

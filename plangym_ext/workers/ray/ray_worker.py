@@ -1,4 +1,4 @@
-"""A worker that is an actor of a Ray cluster, with the calls of a `WorkerHandle`."""
+"""RayWorker: a Ray actor with the interface of a `WorkerHandle`."""
 
 from __future__ import annotations
 

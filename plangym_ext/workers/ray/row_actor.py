@@ -1,4 +1,4 @@
-"""The actor's side: holds a backend, and runs the shares of batches that the driver sends.
+"""RowActor: the Ray actor's side, running shares of batches on its own backend.
 
 An actor's process does little itself: rows run in its backend's workers or native threads. So
 a row that crashes or hangs there is found, named and run again there, and costs no actor.

@@ -1,4 +1,4 @@
-"""What a driver and its actors say to each other: a share of a batch, and what came of it.
+"""Shares of a batch and their answers, the messages between driver and Ray actors.
 
 Actors on the driver's machine read and write the batch's own page; to others the inputs of their
 rows travel once, through Ray's object store, and results come back the same way.

@@ -1,4 +1,4 @@
-"""Settings of the algorithms that learn critics from a replay. Needs numpy alone."""
+"""Configurations of the off-policy actor-critics (SAC, TD3, DDPG). Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What algorithms share that learn from a replay of steps: how often, and from what."""
+"""OffPolicyAlgorithm: base class with replay, update schedule and several learners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the algorithms that learn from a replay of steps. Needs numpy alone."""
+"""Configurations of the DQN family: DQN, C51, QR-DQN, Rainbow, R2D1. Imports no torch."""
 
 from __future__ import annotations
 

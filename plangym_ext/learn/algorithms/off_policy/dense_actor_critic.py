@@ -1,4 +1,4 @@
-"""A policy and critics of dense layers, normalised in critics or not, without autograd."""
+"""Actor and critic gradients of dense networks by matrix products, without autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy of actions alone, taught by the gradient of a critic by its action."""
+"""Common base of DDPG and TD3: deterministic policy gradient through the critic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C51, QR-DQN and Rainbow: the distribution of returns instead of its mean."""
+"""C51, QR-DQN and Rainbow: Q-learning of return distributions."""
 
 from __future__ import annotations
 

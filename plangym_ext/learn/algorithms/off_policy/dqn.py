@@ -1,4 +1,4 @@
-"""DQN: Q values from single steps that are drawn from a replay."""
+"""DQN: Q-learning from single replayed steps, with double, n-step and prioritised options."""
 
 from __future__ import annotations
 

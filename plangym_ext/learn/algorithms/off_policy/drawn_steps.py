@@ -1,4 +1,4 @@
-"""Steps that were drawn from a replay, as tensors."""
+"""Replay batches as tensors on the network's device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DQN, C51 and QR-DQN share: target network, exploration, noise."""
+"""QLearning: base class of the DQN family (target network, exploration, noise)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R2D1: Q values of recurrent networks, from sequences that are drawn from a replay."""
+"""R2D1: recurrent Q-learning from replayed sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks in code that torch compiles for them, where there is a compiler."""
+"""`torch.compile` of network modules, where a C++ compiler is available."""
 
 from __future__ import annotations
 

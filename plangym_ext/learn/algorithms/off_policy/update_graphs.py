@@ -1,4 +1,4 @@
-"""Updates on a GPU that are recorded once, and replayed as one piece of work."""
+"""UpdateGraphs: optimiser updates recorded and replayed as CUDA graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the advantages of a policy algorithm are estimated. Needs numpy alone."""
+"""Configuration of advantage estimation: GAE or branches. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What algorithms share that learn from a fragment once: taking it in, and one update."""
+"""RolloutAlgorithm: base class of algorithms that use each fragment once."""
 
 from __future__ import annotations
 

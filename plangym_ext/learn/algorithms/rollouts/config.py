@@ -1,4 +1,4 @@
-"""Settings of the algorithms that learn from rollouts. Needs numpy alone."""
+"""Configurations of PPO, A2C, PQN, REINFORCE and V-trace. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The losses of a policy and its values, and their gradients by autograd."""
+"""Policy, value and entropy losses of a minibatch, and their gradients by autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What algorithms share that learn a policy from rollouts: its losses, and values of then."""
+"""PolicyAlgorithm: base class of policy-gradient algorithms on actor-critic rollouts."""
 
 from __future__ import annotations
 

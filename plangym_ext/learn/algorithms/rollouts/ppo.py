@@ -1,4 +1,4 @@
-"""PPO: several epochs of minibatches on each fragment, with a clipped likelihood ratio."""
+"""PPO: clipped policy ratio, several epochs of minibatches per fragment."""
 
 from __future__ import annotations
 

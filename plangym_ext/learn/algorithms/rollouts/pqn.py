@@ -1,4 +1,4 @@
-"""PQN: Q values from λ-returns of what was just played, without a replay or a target network."""
+"""PQN: Q-learning on λ-returns of fresh rollouts, without replay or target network."""
 
 from __future__ import annotations
 

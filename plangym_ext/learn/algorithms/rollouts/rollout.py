@@ -1,4 +1,4 @@
-"""The tree of a sampler as tensors, and what its ends are worth."""
+"""Rollout: a sampled fragment as `[T, B]` tensors, with bootstrap values at its ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V-trace: an actor-critic that learns from what an older policy has played."""
+"""V-trace (IMPALA): off-policy corrected actor-critic for older rollouts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Actors: an agent in some rows of envs, which writes columns of a fragment."""
+"""Actors: an agent in some env rows, writing its columns of a fragment."""

@@ -1,4 +1,4 @@
-"""An agent in some rows of envs, which writes what happens into columns of a sample tree."""
+"""Actor: steps an agent in some env rows and writes the columns of a sample tree."""
 
 from __future__ import annotations
 

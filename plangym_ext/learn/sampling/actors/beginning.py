@@ -1,4 +1,4 @@
-"""How the first episodes of an actor's rows begin."""
+"""First episodes of an actor: seeded resets and random initial steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of a sample tree that one actor writes, as numpy views that are made once."""
+"""Columns: numpy views of one actor's part of a sample tree."""
 
 from __future__ import annotations
 

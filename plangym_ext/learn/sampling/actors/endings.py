@@ -1,4 +1,4 @@
-"""What infos say of steps that end an episode."""
+"""Endings: infos of final steps (lost life or game over, episode fields)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single infos out of those of a vector env."""
+"""Extraction of one info field from a vector env's batched infos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which actions rows may play, as the infos of their envs tell: action masks."""
+"""Action masks of rows, from the infos of their envs."""
 
 from __future__ import annotations
 

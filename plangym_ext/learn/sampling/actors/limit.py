@@ -1,4 +1,4 @@
-"""Episodes that are cut after so many steps."""
+"""Limit: truncation of an actor's episodes at a maximal number of steps."""
 
 from __future__ import annotations
 

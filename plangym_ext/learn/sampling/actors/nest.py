@@ -1,4 +1,4 @@
-"""Nested values of one form, such as what an agent carries: into their leaves and back."""
+"""Nest: flattening and rebuilding of nested values, such as recurrent carries."""
 
 from __future__ import annotations
 

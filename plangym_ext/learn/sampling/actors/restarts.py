@@ -1,4 +1,4 @@
-"""Rows of an actor whose episodes begin from stored states."""
+"""Restarts: episodes of an actor that begin from stored states."""
 
 from __future__ import annotations
 

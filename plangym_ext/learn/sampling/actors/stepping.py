@@ -1,4 +1,4 @@
-"""One step of an actor's envs into its columns."""
+"""EnvSteps: one vector-env step written into an actor's columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adjoining sub-envs of a vector env, as an actor steps them: all of them, or one half."""
+"""VenvRows: a contiguous part of a vector env's sub-envs, for one actor."""
 
 from __future__ import annotations
 

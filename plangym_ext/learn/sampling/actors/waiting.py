@@ -1,4 +1,4 @@
-"""Rows whose episode has ended, and which wait for the next fragment."""
+"""Waiting: rows of an actor that idle from an episode's end to the next fragment."""
 
 from __future__ import annotations
 

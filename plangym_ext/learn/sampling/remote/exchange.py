@@ -1,4 +1,4 @@
-"""What a `WorkerSampler` and its actors exchange: weights there, and what was played back."""
+"""Exchange of weights and fragments between a `WorkerSampler` and its actors."""
 
 from __future__ import annotations
 

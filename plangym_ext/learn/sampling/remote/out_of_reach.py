@@ -1,4 +1,4 @@
-"""What an agent's code uses and no copy of the agent gets again: globals, class attributes."""
+"""Detection of mutable globals and class attributes that copies of an agent would miss."""
 
 from __future__ import annotations
 

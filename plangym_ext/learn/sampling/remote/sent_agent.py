@@ -1,4 +1,4 @@
-"""An agent whose copies play in other processes, and what of it they have to be sent."""
+"""SentAgent: transfer of an agent and its later changes to copies in other processes."""
 
 from __future__ import annotations
 

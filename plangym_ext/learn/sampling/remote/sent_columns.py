@@ -1,4 +1,4 @@
-"""Columns of a sample tree that travel: from an actor without shared memory to its sampler."""
+"""SentColumns: fragment data of a remote actor, sent without shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weights of an agent in shared memory: one writes, actors in other processes read."""
+"""SharedWeights: agent weights in shared memory, one writer, many readers."""
 
 from __future__ import annotations
 
