@@ -84,7 +84,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episode:
-    """What was played.
+    """The record of a played episode.
 
     Attributes:
         seed: what the episode was played with.
@@ -118,12 +118,12 @@ class Episode:
 
     @property
     def length(self) -> int:
-        """How many steps were taken."""
+        """Number of steps taken."""
         return len(self.rewards)
 
     @property
     def return_(self) -> float:
-        """What was earned, undiscounted; of two players: by player 0, who loses what 1 earns."""
+        """Undiscounted return; of player 0 in a two-player game."""
         players = [None] * self.length if self.players is None else self.players.tolist()
         pairs = zip(self.rewards.tolist(), players, strict=True)
         return float(sum(_earned(reward, player) for reward, player in pairs))
@@ -164,7 +164,7 @@ def play(
     callback: Callable[[Move], None] | None = None,
     starts: StateSet | None = None,
 ) -> Episode | list[Episode]:
-    """Play one episode, or many in lockstep; the same seed gives the same, byte for byte.
+    """Play one episode, or many in lockstep; equal seeds give equal episodes, byte for byte.
 
     In lockstep all episodes that go on are planned for at once, so that each wave
     is one batch for all of them. Episode i is what `seed + i` would give alone.

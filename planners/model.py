@@ -66,7 +66,7 @@ class Rollout(Protocol):
 
 
 class SearchModel(Protocol):
-    """An env that steps any state it is given.
+    """Protocol of an env that steps any states it is given.
 
     Row i of a result depends on row i of the inputs alone. States hold the
     env's random generator, so (state, action) decides what happens. Returned
@@ -75,7 +75,7 @@ class SearchModel(Protocol):
 
     @property
     def action_space(self) -> Any:
-        """A gymnasium space; planners for discrete actions want `Discrete`."""
+        """A gymnasium space; planners for discrete actions need `Discrete`."""
 
     def step_batch(self, actions: npt.NDArray[Any], states: States) -> Transitions:
         """Restore `states` `[B, S]`, play `actions` `[B]`, one step each; return fresh arrays."""

@@ -36,7 +36,7 @@ class Option(NamedTuple):
 
 
 def options_of(planner: type[Planner]) -> list[Option]:
-    """List the options of a planner, its own before those that all have.
+    """List the options of a planner, its own before the common ones.
 
     Args:
         planner: its class: a dataclass, or one whose constructor takes keywords.

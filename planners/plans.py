@@ -13,7 +13,7 @@ from plangym_ext.core.short_text import html_table, one_line
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a plan cost. Budgets add, so an episode's is the sum of its plans'.
+    """The cost of a plan. Budgets add up to the budget of an episode.
 
     Attributes:
         model_steps: control steps that the model took.
@@ -61,7 +61,7 @@ def one_hot(actions: Any, count: int) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A planner's answer for one state.
+    """The result of a planner for one state.
 
     What a planner does not know is None. Entry i of an `[A]` array is about action
     `action_space.start + i`.

@@ -147,7 +147,7 @@ def check_name(where: str, name: object, known: Sequence[str]) -> None:
 
 
 def load_planner(name: str) -> type[Planner]:
-    """Return the class of a planner; this is when numba is imported.
+    """Return the class of a planner; this imports numba.
 
     Args:
         name: one of `PLANNERS`, or "module:Class" of your own.

@@ -111,7 +111,7 @@ def is_tuned(env: str) -> bool:
 
 
 def tuned_options(env: str, planner: str) -> Options:
-    """Return options that were tried out in an env, by name, for the constructor of a planner.
+    """Return constructor options that were tuned for a planner in an env, by name.
 
     The command `plan` begins with them.
 

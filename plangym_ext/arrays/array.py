@@ -331,7 +331,7 @@ class Array(BaseArray):
         self._axes = (window.offset, *self._axes[1:])
 
     def close(self) -> None:
-        """Let go of the memory; safe to call twice.
+        """Release the memory; safe to call twice.
 
         From here on this array and its views raise `ArrayClosed`. Numpy
         arrays taken from them stay valid, as does what other processes hold;

@@ -21,7 +21,7 @@ Ndarray: TypeAlias = npt.NDArray[Any]
 
 @final
 class JaggedArray(BaseArray):
-    """An `Array` whose cells each hold an item of any number of points.
+    """An `Array` whose cells each hold an item of varying length (any number of points).
 
     Batch axes are indexed, rotated and sent to other processes as in `Array`.
     The points of the column `[:, b]` share an arena of `max_mean_num_elem`
@@ -93,7 +93,7 @@ class JaggedArray(BaseArray):
 
     @property
     def on_overflow(self) -> OnOverflow:
-        """What happens when a column is full."""
+        """Policy for a full column."""
         return self._heap.on_overflow
 
     @property
@@ -103,7 +103,7 @@ class JaggedArray(BaseArray):
 
     @property
     def n_batch_dims(self) -> int:
-        """How many of the view's axes are batch axes."""
+        """Number of batch axes of the view."""
         return len(self._cells.shape)
 
     @property
@@ -294,7 +294,7 @@ class JaggedArray(BaseArray):
         self._cells.reset()
 
     def close(self) -> None:
-        """Let go of the memory; safe to call twice. Views raise from here on."""
+        """Release the memory; safe to call twice. Views raise from here on."""
         self._cells.close()
         self._heap.close()
 

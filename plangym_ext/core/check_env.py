@@ -79,7 +79,7 @@ def check_env(
     seconds: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> EnvReport:
-    """Compare futures from restored states with the real ones, on copies of an env.
+    """Test that an env's restored states lead to the same future, on copies of the env.
 
     The env itself is not touched. States are restored in the copy that has played, in a
     process that has not, and in a second instance. Where a copy of this process hangs, as one

@@ -165,7 +165,7 @@ def _fits(column: InfoColumn, value: Any) -> bool:
 
 
 class InfoBatch(Sequence[dict[str, Any]]):
-    """The infos of a batch: columns to compute with, rows to look at.
+    """The infos of a batch: numeric fields as columns, and dicts by row.
 
     `infos["lives"]` is a `[B]` array; `infos[3]` is the dict of row 3; iterating
     gives one dict a row, as a list of infos would. Every batch has the columns

@@ -118,7 +118,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def get_state(self) -> np.ndarray:
-        """Return a fresh `[S]` uint8 array: everything that the next step reads."""
+        """Return the complete state of the env, a fresh `[S]` uint8 array."""
 
     @abstractmethod
     def _set_env_state(self, state: np.ndarray) -> None:
@@ -150,7 +150,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored futures equal the real ones.
+        """Whether restored states lead to the same future.
 
         False only if that was asked for; None if it was not looked at (`check=False`), until
         `check_env` has proved it.
@@ -159,7 +159,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; "" if they do not.
+        """Reason why equal states may differ in their bytes; "" if they do not.
 
         Planners that compare states are refused then.
         """
@@ -204,7 +204,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states in which the env will draw other random numbers, and the rest is equal.
+        """Return states with new random generators; the rest of each state is unchanged.
 
         A state holds the env's random generator, so what follows from it is settled. Of states
         from here nothing is: a planner that does not know the future steps these.

@@ -356,7 +356,7 @@ class RowStepper(ABC):
     # Checks and the rows that continue -----------------------------------------
 
     def checked_states(self, states: Any, where: str) -> np.ndarray:
-        """Return the states as `[B, S]` uint8, if they are whole rows of this env.
+        """Return the states as `[B, S]` uint8 after a check that they are rows of this env.
 
         Args:
             states: `[B, S]` uint8, or a sequence of `[S]` rows, of which some may be

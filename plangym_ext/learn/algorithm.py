@@ -9,14 +9,14 @@ from plangym_ext.learn.sampling.collected import Collected, Progress
 
 
 class Algorithm(Protocol):
-    """Learns from what samplers collect; the run calls `take` and `train` once a round."""
+    """Protocol of learning algorithms; the run calls `take` and `train` once a round."""
 
     @property
     def updates(self) -> int:
-        """How many updates of the weights were made since the beginning: their version."""
+        """Number of weight updates so far, which is the version of the weights."""
 
     def prepare(self, agent: Any) -> None:
-        """Set how what plays explores, before each call of `collect`.
+        """Set the agent's exploration, before each call of `collect`.
 
         Args:
             agent: plays the network; what is set, such as the epsilon of a `QAgent`, follows
@@ -24,7 +24,7 @@ class Algorithm(Protocol):
         """
 
     def take(self, collected: Collected) -> None:
-        """Take in what was collected; a rollout algorithm keeps it until it is trained on.
+        """Receive collected experience; a rollout algorithm keeps it until `train`.
 
         Args:
             collected: of a sampler; its arrays may be overwritten by the next `collect`.
@@ -45,10 +45,10 @@ class Algorithm(Protocol):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two rounds; "trainer" holds the weights."""
+        """Return the complete state between two rounds; "trainer" holds the weights."""
 
     def trainer_dict(self) -> dict[str, Any]:
-        """Return what `state_dict` has as "trainer", without a look at the replay."""
+        """Return the "trainer" entry of `state_dict`, without reading the replay."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""

@@ -21,7 +21,7 @@ from plangym_ext.planners.model import Rng
 
 @dataclass(eq=False)
 class NetworkPolicy(AgentPlanner):
-    """Plays what the network of an evaluator says: `AgentPlanner` of an `EvaluatorAgent`.
+    """A planner that plays an evaluator's network: `AgentPlanner` of an `EvaluatorAgent`.
 
     Args:
         evaluator: asks the network, and counts the calls.

@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class VectorEnvReport:
-    """What `check_vector_env` found; `str` of it is made to be read."""
+    """Report of `check_vector_env`; `str` gives a readable text."""
 
     subject: str
     findings: tuple[Finding, ...]
@@ -43,7 +43,7 @@ class VectorEnvReport:
 
     @property
     def ok(self) -> bool:
-        """Whether none is."""
+        """Whether no promise is broken."""
         return not self.problems
 
     def __str__(self) -> str:

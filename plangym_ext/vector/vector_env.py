@@ -51,7 +51,7 @@ StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 # skrl asks for the names of the direct bases, so there is nothing in between.
 class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
-    """n envs stepped at once, as gymnasium's own vector envs step them, and from any state.
+    """A vector env of n sub-envs with gymnasium's step interface and restorable states.
 
     What `reset` and `step` return equals what `gymnasium.vector.SyncVectorEnv` returns, bit
     for bit and for any number of workers. Arrays are fresh and belong to the caller.
@@ -247,7 +247,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._as_one(moving)
 
     def observations(self) -> Any:
-        """Return observations `[n, *obs]`: what every sub-env shows now."""
+        """Return the current observations of all sub-envs, `[n, *obs]`."""
         self._pending.check_open("observations")
         return self._backend.obs.batch(copy=self.copy)
 
@@ -409,7 +409,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         *,
         ended: np.ndarray | None = None,
     ) -> None:
-        """Bring sub-envs to saved states; nothing is reset.
+        """Set sub-envs to saved states; nothing is reset.
 
         The observation of a state is that of the step before it, so a reset by mask shows
         the old one until a sub-env has been stepped.
@@ -443,7 +443,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._as_one(moving)
 
     def fork(self, row: int, rows: int | Sequence[int] | np.ndarray) -> None:
-        """Branch a sub-env: others go on from where it is, with its random generator.
+        """Copy the state of one sub-env to others, its random generator included.
 
         They show its observation and have its future: given the same actions, they do the
         same for ever.
@@ -488,17 +488,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     @property
     def backend(self) -> str:
-        """What moves the sub-envs: "serial", "process", "kernel" or "mujoco"."""
+        """Name of the backend: "serial", "process", "kernel" or "mujoco"."""
         return self._backend.backend
 
     @property
     def backend_note(self) -> str:
-        """Why workers were chosen unasked, and which sub-envs have no states; "" for neither."""
+        """Reason for workers chosen by "auto", and the sub-envs without states; "" for neither."""
         return "\n".join(filter(None, [self.choice_note, self._backend.backend_note]))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory that sub-envs write to; not what envs themselves take.
+        """Bytes of the memory for results; without the envs' own memory.
 
         It holds what they show and showed last, rewards and endings, actions, and infos of
         numbers; the states, where sub-envs are rows of states.
@@ -516,12 +516,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the workers now; none if the sub-envs live in this process."""
+        """Process ids of the present workers; empty if the sub-envs live in this process."""
         return self._backend.worker_pids
 
     @property
     def signs(self) -> Sequence[int]:
-        """Descriptors of which one is readable when a call that was begun may have come to its end.
+        """Descriptors to wait on: one is readable when a pending call may be complete.
 
         None where the sub-envs live in this process: such a call is done when it was begun.
         """
@@ -530,7 +530,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     # The sub-envs' own --------------------------------------------------------------
 
     def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return an attribute of every sub-env, or what its method returns.
+        """Read an attribute of every sub-env, or call its method.
 
         Args:
             name: of the attribute or method; or a function of a sub-env, which travels to

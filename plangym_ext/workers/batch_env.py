@@ -107,7 +107,7 @@ class BatchEnv(Closing, WorkerStepper):
 
     @one_call
     def sync_states(self, state: np.ndarray, blocking: bool = True) -> None:
-        """Continue every row, and the env in every process, from one `[S]` state.
+        """Set every process's env and every row to one `[S]` state.
 
         Args:
             state: from `get_state` of an equal env.
@@ -133,7 +133,7 @@ class BatchEnv(Closing, WorkerStepper):
     def reset(
         self, indices: Sequence[int] | None = None, return_states: bool = True, **kwargs: Any
     ) -> Any:
-        """Reset some envs; their rows begin there.
+        """Reset some envs; their rows begin at the new episodes' first states.
 
         Args:
             indices: which; all if None.

@@ -13,7 +13,7 @@ from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
 class ExternalProcess(WorkerHandle):
-    """Step an env in a separate process, which `build` or the first call starts.
+    """One env in a separate process, which `build` or the first call starts.
 
     Methods that take `blocking` return their result, or with `blocking=False` a
     promise: a callable that waits for the result and returns it. What the constructor of

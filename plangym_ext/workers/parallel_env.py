@@ -23,7 +23,7 @@ from plangym_ext.workers.processors import default_n_workers
 
 
 class ParallelEnv(WorkerStepper, BackendEnv):
-    """Step any env in parallel whenever `step_batch` is called.
+    """The process backend: batches run on worker processes.
 
     A local env does everything but the batches; its copies run in worker processes
     that write into shared memory.
@@ -123,7 +123,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     @classmethod
     def around(cls, env: GymEnv, n_workers: int, *, timeout: float | None = ROW_TIMEOUT) -> Self:
-        """Return a parallel env that plays `env`, and starts workers for its first batch.
+        """Return a parallel env around `env`; workers start with the first batch.
 
         Args:
             env: the local env; it belongs to the result.
@@ -175,7 +175,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
+        """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         if self._plan_env is None:  # `repr` is no reason to build anything
             if self._arguments["state"] == "approximate":
                 return False
@@ -184,7 +184,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
+        """Reason why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
         return self.plan_env.incomparable
 
     @property

@@ -14,7 +14,7 @@ from plangym_ext.planners.continuous.spline import Floats
 
 @dataclass(eq=False, kw_only=True)
 class CEM(Shooting):
-    """Fits a normal distribution to the best sequences, again and again.
+    """Cross-entropy method: repeatedly fits a normal distribution to the best sequences.
 
     The mean of the last distribution is played; the last of the simulations tries it. A
     plan that time cuts short plays the best sequence instead. Bounded by seconds alone, the

@@ -15,7 +15,7 @@ from plangym_ext.planners.continuous.spline import Floats
 
 @dataclass(eq=False, kw_only=True)
 class DIAL(Shooting):
-    """Diffusion-inspired annealing: a weighted mean of sequences, noisy at first and less so later.
+    """Diffusion-inspired annealing: a weighted mean of sequences with decreasing noise.
 
     Round i of N, from 0, draws knot k of K, from 0, with the standard deviation
     noise_std * exp(-i / (beta_rounds N) - (K - 1 - k) / (beta_horizon K)): the first rounds

@@ -11,7 +11,7 @@ from plangym_ext.planners.continuous.spline import Floats
 
 @dataclass(eq=False, kw_only=True)
 class PredictiveSampling(Shooting):
-    """Tries the last plan and noisy copies of it, and plays the best.
+    """Samples noisy copies of the last plan and plays the best of all.
 
     The nominal sequence is always among those tried. With a knot per step it is the last
     plan's, shifted, so that in an env that goes as planned no plan is worse than the rest

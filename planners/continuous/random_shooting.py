@@ -12,7 +12,7 @@ from plangym_ext.planners.continuous.spline import Floats
 
 @dataclass(eq=False, kw_only=True)
 class RandomShooting(Shooting):
-    """Draws sequences uniformly from the action space and plays the best.
+    """Samples action sequences uniformly and plays the best.
 
     With `warm_start` the last plan, shifted, is one of the sequences.
 

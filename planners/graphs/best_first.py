@@ -10,7 +10,7 @@ from plangym_ext.planners.graphs.frontier import Floats, FrontierSearch
 
 @dataclass(eq=False, kw_only=True)
 class BestFirst(FrontierSearch):
-    """Best-first search: expands the state with the lowest steps and estimated steps to go.
+    """Best-first search: expands the state with the lowest path cost plus heuristic.
 
     With both weights 1 it is A*: with a heuristic that never says too much, and one node a
     wave, the way is the shortest. `heuristic_weight` above 1 is weighted A*, at most so many

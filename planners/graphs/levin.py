@@ -12,7 +12,7 @@ from plangym_ext.planners.rating import Evaluator
 
 @dataclass(eq=False, kw_only=True)
 class LevinTS(FrontierSearch):
-    """Levin tree search: expands the state with the lowest steps / probability of its way.
+    """Levin tree search: expands the state with the lowest depth / path probability.
 
     A goal at depth d that the policy reaches with probability p is found within d / p
     expansions. A state that was reached on a likelier way is not expanded again.

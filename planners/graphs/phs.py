@@ -15,7 +15,7 @@ from plangym_ext.planners.request import PlanRequest
 
 @dataclass(eq=False, kw_only=True)
 class PHS(LevinTS):
-    """Policy-guided heuristic search, PHS*: LevinTS for goals that are still far away.
+    """Policy-guided heuristic search (PHS*): LevinTS with a heuristic for distant goals.
 
     The probability of the way to a goal is estimated from that of the way so far: as likely a
     step, for all steps to go. The state with the lowest (g + h) / p**(1 + h / g) is expanded,

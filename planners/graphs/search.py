@@ -31,7 +31,7 @@ _TIMED_CAPACITY = 10_000
 
 @dataclass(eq=False, kw_only=True)
 class GraphSearch(Planner):
-    """Walks greedily through a graph of states, expanding one node or more a walk.
+    """Greedy graph search: each walk through the graph of states expands one or more nodes.
 
     For deterministic envs that are solved rather than explored, such as Sokoban. A
     state that is reached twice is one node, with one mean value. A walk takes the

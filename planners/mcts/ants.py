@@ -13,7 +13,7 @@ from plangym_ext.planners.trees.soft import Soft, adapt_temperature, revalue
 
 @dataclass(eq=False, kw_only=True)
 class ANTS(MENTS):
-    """Adaptive entropy tree search: MENTS whose policies have a given entropy on average.
+    """Adaptive entropy tree search: MENTS with a given mean entropy of the policies.
 
     Whenever a tree has doubled, its temperature is set anew, so that the mean entropy of the
     policies in its nodes is what is asked for, and all its nodes are valued with that. So

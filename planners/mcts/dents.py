@@ -12,7 +12,7 @@ from plangym_ext.planners.trees.soft import Soft
 
 @dataclass(eq=False, kw_only=True)
 class DENTS(BTS):
-    """Decaying entropy tree search: BTS whose visits are drawn by the entropy below, too.
+    """Decaying entropy tree search: BTS whose visits also follow a decaying entropy bonus.
 
     The entropy of the policies below an action is added to its return in the policy, with a
     weight that falls with the visits of the node. Values are without it.

@@ -21,7 +21,7 @@ from plangym_ext.planners.trees.chance import new_chances
 
 @dataclass(eq=False, kw_only=True)
 class MCTS(BanditSearch):
-    """Monte Carlo tree search: a simulation adds one node to the tree.
+    """Monte Carlo tree search: each simulation adds one node to the tree.
 
     Each round selects a wave of leaves in every tree, steps into all of them in
     one `step_batch`, rates them in one call, and backs up. With one simulation
@@ -90,7 +90,7 @@ class MCTS(BanditSearch):
 
     @property
     def two_players(self) -> bool:
-        """Its trees alternate between players: the other's values are negative."""
+        """True: trees alternate between players, with negated values of the opponent."""
         return True
 
     def _check_chance(self) -> None:

@@ -39,7 +39,7 @@ Resample = Callable[[States, Rng], States]
 
 @dataclass(eq=False, kw_only=True)
 class OpenLoopMCTS(BanditSearch):
-    """Tree search over sequences of actions, for envs with chance.
+    """Open-loop tree search over action sequences, for stochastic envs.
 
     A node stands for the actions that lead to it and stores no state: a simulation
     plays them anew from the root, and backs up the rewards of this very time. What a

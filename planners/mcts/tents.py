@@ -11,7 +11,7 @@ from plangym_ext.planners.trees.soft import TSALLIS
 
 @dataclass(eq=False, kw_only=True)
 class TENTS(SoftSearch):
-    """Tree search with Tsallis' entropy: bad actions have no share in the policy at all.
+    """Tsallis entropy tree search: sparse policies, in which bad actions have probability 0.
 
     For many actions, of which few are good.
 

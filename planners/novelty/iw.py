@@ -21,7 +21,7 @@ _PART = 64
 
 @dataclass(eq=False, kw_only=True)
 class IW(NoveltySearch):
-    """Breadth-first search; a node goes on only if it has a feature never seen before.
+    """IW(1): breadth-first search that keeps only nodes with a feature never seen before.
 
     All nodes of a layer are expanded in one `step_batch`, or 64 of a tree at a time under
     a limit of `max_seconds`.

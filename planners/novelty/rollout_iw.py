@@ -25,7 +25,7 @@ from plangym_ext.planners.trees.tree import ROOT
 
 @dataclass(eq=False, kw_only=True)
 class RolloutIW(NoveltySearch):
-    """Walks at random from the root; ends where no feature is new at its depth.
+    """Rollout-IW: random walks from the root, cut where no feature is new at its depth.
 
     A feature is new if it was never seen at that depth or above. Nodes where nothing
     is new are solved, as are those all of whose children are; walks leave them out.

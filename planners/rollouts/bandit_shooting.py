@@ -23,7 +23,7 @@ from plangym_ext.planners.root_noise import with_noise
 
 @dataclass(eq=False, kw_only=True)
 class BanditShooting(Planner):
-    """A bandit over the first action, whose arms pay what rollouts return.
+    """A bandit over first actions, with rollout returns as its rewards.
 
     A simulation plays the arm with the highest Q(a) + c P(a) sqrt(N) / (1 + N(a)),
     where Q is a running mean that begins at 0, and then `num_rollouts` rollouts. The

@@ -22,7 +22,7 @@ _ROUND = 64
 
 @dataclass(eq=False, kw_only=True)
 class DiscreteShooting(Planner):
-    """Plays rollouts from the state and takes the first action of those that did best.
+    """Plays rollouts and takes the first action of the best ones.
 
     A simulation is one rollout. An action that began none has no score. The plan's policy
     is the action that is played: `visits` say what the rollouts began with, which is

@@ -20,7 +20,7 @@ from plangym_ext.planners.rollouts.playouts import draw
 
 @dataclass(eq=False, kw_only=True)
 class FractalMC(Planner):
-    """Walks a swarm at random, and moves walkers from where it is poor to where it is rich.
+    """Fractal Monte Carlo: a swarm of random walkers, cloned from poor to rich regions.
 
     After each step a walker compares itself with another one by its virtual reward,
     R**reward_weight * D**distance_weight: R is its return so far, D the distance of its

@@ -14,7 +14,7 @@ from plangym_ext.planners.rollouts.particles import Particles
 
 @dataclass(eq=False, kw_only=True)
 class SPO(ParticleSearch):
-    """Sequential Monte Carlo over trajectories: the search of SPO.
+    """SPO's search: sequential Monte Carlo over trajectories of a policy.
 
     Particles start in the state and take actions of the evaluator's policy. The share of the
     weight that began with an action is the policy; the action with most of it is played. A

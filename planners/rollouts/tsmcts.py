@@ -19,7 +19,7 @@ from plangym_ext.planners.rollouts.particles import Floats, Particles, tilted
 
 @dataclass(eq=False, kw_only=True)
 class TSMCTS(ParticleSearch):
-    """Twice sequential Monte Carlo tree search: particles below, sequential halving at the root.
+    """Twice sequential Monte Carlo tree search: particles, with sequential halving at the root.
 
     Actions to consider are drawn without replacement from the evaluator's policy. Particles walk
     from each of them, in groups of their own, so that drawing anew never loses an action. Then the

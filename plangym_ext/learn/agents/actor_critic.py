@@ -16,7 +16,7 @@ from plangym_ext.learn.torch_extra import torch
 
 @final
 class ActorCriticAgent(NetworkAgent):
-    """Draws from the policy in modes "train" and "sample", plays its best in mode "eval".
+    """Samples from the policy in modes "train" and "sample", acts greedily in "eval".
 
     The infos of a step are "log_prob" `[B]` float32; "value" `[B]` float32, if the network has
     a value head; "raw_action", nested as the action, if the policy is a plain Gaussian over a

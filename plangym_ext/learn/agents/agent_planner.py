@@ -24,7 +24,7 @@ from plangym_ext.planners.request import PlanRequest
 
 @dataclass(eq=False)
 class AgentPlanner(Planner):
-    """Plays an agent, as a planner that takes no model steps.
+    """A planner that plays an agent and takes no model steps.
 
     So `planners.play`, and whatever else plays a search, plays it. It keeps the carry, the
     previous action and the previous reward of every game from one plan to the next. The
@@ -52,14 +52,14 @@ class AgentPlanner(Planner):
 
     @property
     def two_players(self) -> bool:
-        """Whether the agent can move for either of two players: it keeps nothing from its moves."""
+        """Whether the agent can move for both players: it has no memory of its moves."""
         # An agent that does not say so may look at all.
         looks_at = getattr(self.agent, "looks_at", True)
         return self.agent.initial_carry(1) is None and not looks_at
 
     @property
     def for_two_players(self) -> str:
-        """What an agent must be to move for either of two; see `Planner`."""
+        """Requirement on the agent in two-player envs; see `Planner`."""
         return (
             f"An agent that moves for either of two must carry nothing, and not look at the "
             f"previous action and reward, which are the other's; {type(self.agent).__name__} does. "
@@ -67,7 +67,7 @@ class AgentPlanner(Planner):
         )
 
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
-        """Hear what the actions of the last `plan_batch` earned."""
+        """Receive the rewards of the last `plan_batch`'s actions."""
         self._kept.rewards = np.asarray(rewards, np.float32)
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:

@@ -19,7 +19,7 @@ _METHODS = ("initial_carry", "step", "set_mode")
 
 
 def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = None) -> Acted:
-    """Have an agent take one step on rows made up from the spaces, and check what it returns.
+    """Run one step of an agent on synthetic rows and check the result.
 
     Args:
         agent: what is to be an `Agent`.

@@ -23,7 +23,7 @@ HEADS = ("auto", "policy", "q")
 
 @final
 class EvaluatorAgent(Agent):
-    """Plays what a `NetworkEvaluator`'s network says; alike in every mode.
+    """Acts by the network of a `NetworkEvaluator`, in the same way in every mode.
 
     The infos of a step are "value" `[B]`, "q" `[B, A]` and "probabilities" `[B, A]`, float32, as
     far as the network has such heads.

@@ -20,7 +20,7 @@ _SEEDS = 2.0**53
 
 @final
 class ExpertAgent(Agent):
-    """Plays the student or the teacher, and asks the teacher in every state that is visited.
+    """Plays the student or the teacher, and queries the teacher in every visited state.
 
     Each step of each row is the teacher's with the probability `share`, the student's otherwise
     (DAgger's mixture); the states that are taught are those of this mixture.
@@ -60,7 +60,7 @@ class ExpertAgent(Agent):
         self.student.set_mode(mode)
 
     def visit(self, states: npt.NDArray[np.uint8]) -> None:
-        """Take the states `[B, S]` that the next step is about."""
+        """Receive the states `[B, S]` of the next step."""
         self._states = states
         if self.visited is not None:
             self.visited.append(states)
@@ -103,7 +103,7 @@ class ExpertAgent(Agent):
         return self.student.value(inputs, carry)
 
     def as_planner(self) -> Any:
-        """Return the planner that plays the student: what is learned, without a search."""
+        """Return a planner that plays the student without a search."""
         return self.student.as_planner()
 
 

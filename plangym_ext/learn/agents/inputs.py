@@ -20,7 +20,7 @@ class StepNoise(Noise, Protocol):
 
 
 class Inputs(NamedTuple):
-    """One step of B rows, or `[T, B]` of them in learning.
+    """The inputs of an agent: one step of B rows, or `[T, B]` of them in learning.
 
     They may be views of a sampler's memory: an agent copies what it keeps.
 

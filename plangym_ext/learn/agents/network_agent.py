@@ -34,7 +34,7 @@ _NETWORK = "network."
 
 
 class NetworkAgent(Agent):
-    """An agent whose answers are those of a network.
+    """Abstract base of agents with a network.
 
     Row i of what it returns depends on row i of the inputs alone, bit for bit, for any number
     of rows; on the CPU for a fixed number of threads (`torch.set_num_threads`).
@@ -78,7 +78,7 @@ class NetworkAgent(Agent):
     def check_spaces(
         self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
     ) -> None:
-        """Refuse spaces that the network was not made for; bounds of observed floats may differ.
+        """Refuse spaces other than the network's; bounds of float observations may differ.
 
         Raises:
             InvalidOption: they differ otherwise.
@@ -114,7 +114,7 @@ class NetworkAgent(Agent):
         return {"version": self.version, **arrays}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over weights and version.
+        """Load weights and version.
 
         Raises:
             ForeignNetwork: they are of another network; nothing was changed.

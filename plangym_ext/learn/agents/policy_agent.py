@@ -19,7 +19,7 @@ from plangym_ext.learn.torch_extra import torch
 
 @final
 class PolicyAgent(NetworkAgent):
-    """Draws from the policy in modes "train" and "sample", plays its best in mode "eval".
+    """Samples from the policy in modes "train" and "sample", acts greedily in "eval".
 
     Until the first update of the weights it draws evenly from the space instead: an algorithm
     that begins to learn after so many steps has that many random ones to begin with.
@@ -73,6 +73,6 @@ class PolicyAgent(NetworkAgent):
         return {**super().state_dict(), "exploration": np.array(self.exploration)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over weights, version and exploration; see `NetworkAgent.load_state_dict`."""
+        """Load weights, version and exploration; see `NetworkAgent.load_state_dict`."""
         super().load_state_dict(state)
         self.exploration = float(state.get("exploration", self.exploration))

@@ -23,7 +23,7 @@ from plangym_ext.learn.torch_extra import torch
 
 @final
 class QAgent(NetworkAgent):
-    """Plays epsilon-greedily on Q values.
+    """Acts epsilon-greedily on Q values.
 
     With a noisy network every row has noise of its own, and other noise in every step. The infos
     of a step are "q" `[B, A]` float32.
@@ -66,7 +66,7 @@ class QAgent(NetworkAgent):
         self._epsilon = _checked(share, "epsilon")
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode, and the network's; noisy layers have their noise but in "eval"."""
+        """Change the mode; noisy layers are without noise in "eval"."""
         super().set_mode(mode)
         use_noise(self.network, mode != "eval")
 
@@ -111,7 +111,7 @@ class QAgent(NetworkAgent):
         self._num_rows = num_rows
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over weights, version and epsilon; see `NetworkAgent.load_state_dict`."""
+        """Load weights, version and epsilon; see `NetworkAgent.load_state_dict`."""
         epsilon = _checked(state.get("epsilon", self._epsilon), "epsilon")
         super().load_state_dict(state)
         # After the weights, which may be refused: then nothing has changed.

@@ -26,7 +26,7 @@ class Lessons(NamedTuple):
 
 @final
 class Teacher:
-    """Has a planner search from states, and makes targets of its plans.
+    """Turns a planner's searches from given states into learning targets.
 
     A plan's weights are the target of a policy over Discrete actions (the shares of the visits of
     a tree search), its action is where there are none, as of any planner of continuous actions.
@@ -54,7 +54,7 @@ class Teacher:
 
     @property
     def target_width(self) -> int:
-        """P, numbers of the target of a policy."""
+        """P, the width of a policy target."""
         return self._distribution.target_width
 
     def lessons(
@@ -64,7 +64,7 @@ class Teacher:
         legal: npt.NDArray[np.bool_] | None,
         seeds: npt.NDArray[np.uint64],
     ) -> Lessons:
-        """Search from N states of episodes that go on.
+        """Search from N states of running episodes and return their targets.
 
         Args:
             states: `[N, S]`.

@@ -157,7 +157,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
     # Saving ---------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return weights, optimisers, counters, replay and chance; see `Algorithm.state_dict`.
+        """Return weights, optimisers, counters, replay and generators; see `Algorithm.state_dict`.
 
         It is for the time between `train` and the next `collect`: what was taken in and not
         trained on is part of it only where there is a replay. Tensors and arrays are the
@@ -178,7 +178,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
+        """Continue from a `state_dict`, bit for bit. Settings stay those of the config.
 
         Raises:
             ForeignNetwork: it is of another network, algorithm or optimiser, or no state; nothing

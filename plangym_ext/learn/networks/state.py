@@ -20,7 +20,7 @@ _SHOWN = 4
 
 
 def load_network_state(network: nn.Module, state: Mapping[str, Any], where: str = "load") -> None:
-    """Copy a `state_dict` into a network; nothing is changed if it does not fit.
+    """Copy a `state_dict` into a network; a misfit changes nothing.
 
     Args:
         network: any module.

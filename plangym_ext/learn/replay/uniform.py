@@ -133,7 +133,7 @@ class Ring:
 
 @final
 class ReplayBuffer(Replay):
-    """The newest `capacity` rows; each is drawn with the same probability.
+    """The newest `capacity` rows, sampled uniformly.
 
     Args:
         capacity: rows, at least 1. Memory is taken as rows come.
@@ -157,7 +157,7 @@ class ReplayBuffer(Replay):
         return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
 
     def replace(self, indices: Positions, samples: Samples) -> None:
-        """Write some of the arrays of some rows anew, such as targets that are known better.
+        """Overwrite some arrays of some rows, such as improved targets.
 
         Args:
             indices: `[N]` int64 of a `Batch`, or of `counted_back`.
@@ -167,7 +167,7 @@ class ReplayBuffer(Replay):
         self._ring.replace(indices, samples)
 
     def counted_back(self, back: Positions) -> Positions:
-        """Return the indices of rows by how new they are, a fresh array.
+        """Return the indices of the rows of given ages, a fresh array.
 
         Args:
             back: `[N]` int64 from 1, the newest row, to `len`, the oldest one.

@@ -13,7 +13,7 @@ from plangym_ext.learn.returns.rows import Rows
 
 
 class NStep(NamedTuple):
-    """`reward + discount * v` is the n-step return, v the value of what row `last` led to."""
+    """Parts of n-step returns `reward + discount * v`, with v the value after row `last`."""
 
     reward: Any  # [T, B] sum over the rows of the window
     discount: Any  # [T, B] gamma to the number of rows; 0 if the window ends in termination

@@ -13,7 +13,7 @@ from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class AlternatingSampler(LocalSampler):
-    """Play an agent in the two halves of a vector env by turns.
+    """Play an agent alternately in the two halves of a vector env.
 
     Worth it where envs in worker processes take about as long as the agent; each half needs a
     worker of its own. What is sampled is what a `SerialSampler` samples.

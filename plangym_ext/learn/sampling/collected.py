@@ -15,7 +15,7 @@ Progress = Callable[[int], None]
 
 
 class Collected(NamedTuple):
-    """What was played in one call of `Sampler.collect`.
+    """The result of one call of `Sampler.collect`.
 
     Attributes:
         data: what an algorithm takes: the records of the episodes that ended, or a tree of
@@ -42,12 +42,12 @@ class Collected(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Steps that were played, in all envs, without those of searches and branches."""
+        """Number of steps played in all envs, without those of searches and branches."""
         return self.cost.model_steps if self.played is None else self.played
 
 
 class Sampler(Protocol):
-    """Plays in several envs side by side, and goes on where it stopped."""
+    """Protocol of samplers: plays several envs side by side, continuing between calls."""
 
     def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
         """Play n steps in every env.
@@ -59,10 +59,10 @@ class Sampler(Protocol):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two calls of `collect`."""
+        """Return the complete state between two calls of `collect`."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""
 
     def close(self) -> None:
         """Close envs and workers; safe to call twice."""

@@ -28,7 +28,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class EvaluationSampler(Closing):
-    """Play whole episodes with an agent in mode "eval", apart from what is trained on.
+    """Play whole evaluation episodes with an agent in mode "eval", in envs of its own.
 
     Which episodes are played is fixed before the first one begins: episode k depends on the
     seed, k and the agent alone, not on the number of envs or on how long the others are. So
@@ -108,7 +108,7 @@ class EvaluationSampler(Closing):
         return Collected(None, run.table, cost, version, played=run.steps)
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes that are kept, by part; see `SerialSampler.memory`.
+        """Return the memory use in bytes by part; see `SerialSampler.memory`.
 
         What an evaluation keeps of each row, "inputs", is let go of when it ends.
         """

@@ -51,7 +51,7 @@ class Taught(NamedTuple):
 
 @final
 class ExpertSampler(LocalSampler):
-    """Play a student or its teacher as a `SerialSampler` plays an agent, and search everywhere.
+    """Play a student or its teacher, and search from every visited state.
 
     The teacher searches from each state that is visited, from the exact state, for all envs in
     one batch; what it says is among the infos of the steps (see `ExpertAgent`). From some of the
@@ -169,12 +169,12 @@ class ExpertSampler(LocalSampler):
         self._count += int(np.count_nonzero(valid))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save, the stored states too; see `LocalSampler.state_dict`."""
+        """Return the complete state, stored states included; see `LocalSampler.state_dict`."""
         stored = {"rows": self._stored.state_dict(), "count": self._count}
         return {**super().state_dict(), "stored": stored, "fragments": self._fragments}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""
         super().load_state_dict(state)
         stored = state["stored"]
         self._stored = Ring.from_state(stored["rows"], self._capacity, "ExpertSampler")

@@ -49,7 +49,7 @@ class Forks(NamedTuple):
 
 @final
 class ForkingSampler(LocalSampler):
-    """Play an agent as a `SerialSampler` does, and k branches from every n-th state of each env.
+    """Play an agent, and k branches from every n-th visited state of each env.
 
     The first branch of a state begins with the action that was played, the others with what the
     agent draws anew: so all first actions are drawn from the policy, and `PPO` and `A2C` learn

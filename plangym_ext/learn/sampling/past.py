@@ -81,10 +81,10 @@ class PastSampler(Closing):
 
     @property
     def starts(self) -> Starts | None:
-        """What the next fragment's episodes begin from; None: they begin by a reset."""
+        """Start distribution of the next fragment's episodes; None: a reset."""
         return self._past.starts
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Means over the last episodes, by column; empty before one has ended."""
+        """Means over the last episodes by column; empty before the first ending."""
         return self._past.window.means()

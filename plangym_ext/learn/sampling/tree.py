@@ -31,7 +31,7 @@ def build_sample_tree(
     env_info: EnvInfo | None = None,
     action_mask: bool = False,
 ) -> ArrayDict:
-    """Return zeroed memory for T steps of B rows, in the shapes that env and agent have.
+    """Allocate zeroed arrays for T steps of B rows, in the shapes of env and agent.
 
     The agent takes one step, to see what it returns; the env takes none. Every observation is
     kept once. "final_obs" is as large as "obs", but memory that nothing was written to takes

@@ -20,12 +20,12 @@ def always(state: Any, params: Any) -> bool:  # noqa: ARG001 - as every kernel's
 
 @compiled
 def silent(state: Any, params: Any, info: Any) -> None:
-    """Say nothing of a reset."""
+    """Write no reset info."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """Functions that step an env whose state is a record, and what they work on.
+    """An env's rules as functions over a structured state record, with their parameters.
 
     The functions are plain Python that `numba.njit` can compile; what they call is
     marked with `compiled`. They write only to what they are given.

@@ -27,7 +27,7 @@ _FIXED = ("codec", "own")
 
 
 def register_kernel(env_class: type | str, kernel: str | Callable[[Any], Kernel]) -> None:
-    """Give an env class a compiled kernel, which `make` then uses by itself.
+    """Register a compiled kernel for an env class; `make` then uses it.
 
     Args:
         env_class: class of the unwrapped env, or its name as "module:name". Classes

@@ -69,7 +69,7 @@ def next64(rng: Any) -> Any:
 
 @compiled
 def next32(rng: Any) -> Any:
-    """Draw the next 32 random bits, as uint64; of a 64-bit draw the upper half waits its turn."""
+    """Draw the next 32 random bits, as uint64; half of a 64-bit draw is kept for the next call."""
     if rng["has_half"] != 0:
         rng["has_half"] = 0
         return np.uint64(rng["half"])
@@ -160,7 +160,7 @@ def record_of(generator: np.random.Generator) -> np.ndarray:
 
 
 def set_generator(generator: np.random.Generator, record: Any) -> None:
-    """Bring a numpy generator to where a record is; Python only.
+    """Set a numpy generator to the state in a record; Python only.
 
     Raises:
         IncompleteState: it is not over PCG64.

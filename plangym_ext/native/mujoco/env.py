@@ -35,7 +35,7 @@ _CHECK_SEED, _CHECK_PLACES, _CHECK_STEPS = 1, 4, 3
 
 
 class MujocoEnv(NativeEnv):
-    """Step a MuJoCo task in batches without a process.
+    """The native MuJoCo backend: batches run on MuJoCo's threads, without processes.
 
     A local env of the serial kind does everything but the batches, and resets rows that
     ended. States are those of the serial backend, byte for byte.

@@ -26,7 +26,7 @@ _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)")
 def compose(
     sources: Sequence[str | Path | Mapping[str, Any]] = (),
 ) -> RunConfig:
-    """Make the settings of a run.
+    """Build the settings of a run from a preset, files and single values.
 
     Args:
         sources: names of presets, paths of files (.toml, .yaml, .yml, .json), or nested

@@ -30,7 +30,7 @@ MakeNetwork = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Parts:
-    """How the parts of a run are made.
+    """Factory of a run's parts, from its settings.
 
     Args:
         config: the settings.
@@ -54,14 +54,14 @@ class Parts:
 
     @property
     def starts(self) -> StartsSettings:
-        """What episodes begin from, with the whole path of the file."""
+        """Settings of the start states, with the absolute path of the file."""
         named = self.config.starts
         file = os.path.join(self.folder, named.file) if named.file else ""
         return dataclasses.replace(named, file=file)
 
     @property
     def own(self) -> dict[str, str]:
-        """Which of `make_env` and `make_network` are given, and the names of these functions."""
+        """The user's `make_env` and `make_network` functions that are in use, by name."""
         made_by = {"make_env": self.make_env, "make_network": self.make_network}
         return {
             argument: f"{getattr(one, '__module__', '')}.{getattr(one, '__qualname__', repr(one))}"
@@ -140,7 +140,7 @@ class Parts:
         return PlainEnv(build, settings.id)
 
     def vector_env(self, count: int | None = None, *, exact: bool = True) -> Any:
-        """Make the envs that are played in while something is learned, side by side.
+        """Make the vector env for training.
 
         Args:
             count: how many; None: all.
@@ -176,7 +176,7 @@ class Parts:
         return functools.partial(self.make_env, **kwargs)
 
     def network(self, env: Any) -> Any:
-        """Make a network with the weights that a run begins with."""
+        """Make a network with the run's initial weights."""
         from plangym_ext.learn.repeatable import seeded
 
         spaces = (env.observation_space, env.action_space)
@@ -192,14 +192,14 @@ class Parts:
         return self.config.agent.make(network, self.config.device)
 
     def evaluator(self, network: Any) -> Any:
-        """Make what planners ask."""
+        """Make the planner's evaluator."""
         from plangym_ext.learn import NetworkEvaluator
         from plangym_ext.learn.networks.of_observations import of_observations
 
         return NetworkEvaluator(of_observations(network), device=self.config.device)
 
     def algorithm(self, network: Any) -> Algorithm:
-        """Make what learns."""
+        """Make the learning algorithm."""
         assert self.config.algorithm is not None
         # Networks begin alike in all learners; what is drawn while they learn differs.
         seed = learner_seed(self.config.seed, self.learner)
@@ -207,7 +207,7 @@ class Parts:
         return found
 
     def planner(self, network: Any) -> Any:
-        """Make the planner that searches while something is learned, and the evaluator it asks."""
+        """Make the planner for training, and its evaluator."""
         assert self.config.planner is not None
         if not getattr(self.config.learner, "guided", True):
             return self.config.planner.make(), None
@@ -215,7 +215,7 @@ class Parts:
         return self.config.planner.make(evaluator, self._policy(evaluator)), evaluator
 
     def planner_agent(self, network: Any, env: Any) -> Any:
-        """Make the agent that plays the planner; its copies elsewhere make all anew."""
+        """Make the agent that plays the planner; copies in other processes rebuild it."""
         from plangym_ext.learn import PlannerAgent
 
         planner, evaluator = self.planner(network)
@@ -223,7 +223,7 @@ class Parts:
         return PlannerAgent(planner, env, network=network, evaluator=evaluator, make=make)
 
     def player(self, agent: Any) -> Any:
-        """Make the planner that is evaluated: that plays the agent, or searches."""
+        """Make the planner for evaluation: of the agent, or with search."""
         from plangym_ext.learn.agents.agent_planner import AgentPlanner
         from plangym_ext.planners.base import Planner
 

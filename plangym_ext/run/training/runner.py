@@ -51,7 +51,7 @@ _SHOWN = ("round", "recent/return", "eval/return", _LOSSES, STEP_RATE, "episodes
 
 
 class Runner(Closing):
-    """Has a sampler play and an algorithm learn from it, round after round.
+    """The training loop: a sampler plays and an algorithm learns, round after round.
 
     A round is `collector.moves` steps in every env, the updates that the algorithm makes of
     them, now and then an evaluation, a row in the log, and now and then a checkpoint. A run
@@ -185,7 +185,7 @@ class Runner(Closing):
 
     @property
     def note(self) -> str:
-        """What is to be known of the run; see the attributes."""
+        """Warning, in one line, that the env's states are not exact; empty if they are."""
         if self._env.exact is not False:
             return ""
         return (
@@ -195,7 +195,7 @@ class Runner(Closing):
 
     @property
     def replay(self) -> Any:
-        """What is remembered, by an algorithm that has a replay."""
+        """The replay buffer of the algorithm, if it has one."""
         return self.algorithm.replay  # type: ignore[attr-defined]
 
     def _make_log(self, resume: bool, show: bool, init_from: Path | str | None) -> Logger:
@@ -221,7 +221,7 @@ class Runner(Closing):
     # Running --------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run the rounds that are left.
+        """Run the remaining rounds.
 
         Ctrl-C ends the run after the round, with a checkpoint, and raises
         KeyboardInterrupt then; a second one raises it at once.
@@ -324,7 +324,7 @@ class Runner(Closing):
     # Saving ---------------------------------------------------------------------
 
     def checkpoint(self) -> Path:
-        """Write a checkpoint of now; only between two rounds."""
+        """Write a checkpoint; only between two rounds."""
         learned = self.algorithm.state_dict()
         content = {
             **self._about(),

@@ -30,7 +30,7 @@ _LEARNED = ("updates", "steps", "rewards")
 
 
 class Trained(Closing):
-    """Env, network and player of a checkpoint, as the run evaluated them.
+    """Env, network and player of a checkpoint, as in the run's evaluations.
 
     The network is where it was while it learned, or on the CPU if that was a GPU that is not here.
 
@@ -107,7 +107,7 @@ class Trained(Closing):
             raise
 
     def play(self, episodes: int, callback: Callable[[Move], None] | None = None) -> list[Episode]:
-        """Play so many episodes; `callback` is called after every move of each."""
+        """Play several episodes; `callback` is called after each move."""
         return played(
             self.env,
             self.player,

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 
 # Without type arguments: of gymnasium 1.2 the class takes none.
 class LegacyInfo(gym.vector.VectorWrapper):
-    """Gives infos the layout of gymnasium 0.29.
+    """Converts infos to the layout of gymnasium 0.29.
 
     An ended sub-env's last observation and info are in `final_observation` and `final_info`:
     object arrays `[n]` of observations and dicts, None where no episode ended, with the masks

@@ -58,7 +58,7 @@ class ReplayActorCriticConfig(OffPolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(ReplayActorCriticConfig):
-    """SAC: what the entropy of the policy is worth is learned, or fixed.
+    """Configuration of SAC, with a learned or fixed temperature.
 
     Args:
         temperature: what the entropy is worth, at first.
@@ -108,7 +108,7 @@ class DeterministicConfig(ReplayActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(DeterministicConfig):
-    """TD3: the lower of two critics counts, and the policy learns half as often."""
+    """Configuration of TD3: minimum of two critics, policy updates half as often."""
 
     learning_rate: Number = 1e-3
     # These and the noise of the targets as in Fujimoto et al. 2018, section 6.1.
@@ -119,7 +119,7 @@ class TD3Config(DeterministicConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(DeterministicConfig):
-    """DDPG: one critic, and the policy learns as often as it."""
+    """Configuration of DDPG: one critic, with a policy update per critic update."""
 
     learning_rate: Number = 1e-3
     critics: int = 1

@@ -152,7 +152,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             yield from module.buffers()
 
     def join(self, group: LearnerGroup) -> None:
-        """Learn together with other processes, each from a replay of its own.
+        """Join a group of data-parallel learners, each with its own replay.
 
         See `AgentAlgorithm.join`. Priorities, and the weights that undo them, are of each replay.
         """
@@ -183,7 +183,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
     # Learning -------------------------------------------------------------------
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
-        """Make all updates that are owed; see `Algorithm.train`.
+        """Make all updates that are due; see `Algorithm.train`.
 
         Those that are interrupted remain owed.
 

@@ -29,7 +29,7 @@ class _Targets(NamedTuple):
 
 
 class DQN(QLearning):
-    """Q-learning with a target network; double, over n steps and prioritised as options.
+    """Q-learning with a target network; double, n-step and prioritised variants as options.
 
     Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; van
     Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning".

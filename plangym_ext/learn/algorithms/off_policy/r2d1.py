@@ -50,7 +50,7 @@ class _Sequences(NamedTuple):
 
 
 class R2D1(QLearning):
-    """DQN over sequences, which begin with the carry that the agent had then.
+    """DQN over sequences, which begin with the agent's stored carry.
 
     Its first `burn_in` rows bring the carry of both networks up to date. Carries are reset inside
     sequences where episodes begin, so no step is left out.

@@ -13,7 +13,7 @@ ADVANTAGES = ("gae", "forked")
 
 @dataclass(frozen=True, kw_only=True)
 class AdvantageConfig(CheckedConfig):
-    """What advantages are estimated from: what was played, or branches from visited states.
+    """Source of the advantages: played steps, or branches from visited states.
 
     Args:
         name: "gae"; or "forked": of the first actions of k branches from each forked state, beside

@@ -57,7 +57,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         self._seen: list[Moments] = []
 
     def join(self, group: LearnerGroup) -> None:
-        """Learn together with other processes; see `AgentAlgorithm.join`."""
+        """Join a group of data-parallel learners; see `AgentAlgorithm.join`."""
         group.share(self.network.state_dict().values())
         self.group = self.optimizer.group = group
         if self._rewards is not None:
@@ -113,7 +113,7 @@ class RolloutAlgorithm(AgentAlgorithm):
     # Learning -------------------------------------------------------------------
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
-        """Learn from what was taken last; see `Algorithm.train`.
+        """Train on the last fragment; see `Algorithm.train`.
 
         Returns:
             "updates", and of what was learned "train/loss", its parts, "train/grad_norm"

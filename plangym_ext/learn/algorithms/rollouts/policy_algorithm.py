@@ -85,7 +85,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
 
     @property
     def gradients(self) -> Gradients:
-        """Of the losses, in compiled code or by autograd."""
+        """Gradients of the losses, in compiled code or by autograd."""
         # Compiled code knows no steps that do not count.
         return self._any_gradients if self._uneven else self._own_gradients
 
@@ -110,7 +110,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
             super()._set_training(on)
 
     def take(self, collected: Collected) -> None:
-        """Work out returns and advantages of a fragment; see `RolloutAlgorithm.take`."""
+        """Compute returns and advantages of a fragment; see `RolloutAlgorithm.take`."""
         super().take(collected)
         rows = self._rows
         if rows is not None and self.config.normalize_advantage == "batch":
