@@ -377,7 +377,7 @@ class RowStepper(ABC):
         return rows
 
     def _batch_states(self, states: Any, where: str) -> tuple[np.ndarray, str]:
-        """Return the same for a batch, and who is to be named if their content is yet unchecked."""
+        """Return a batch's states, and the method name for errors if workers check them."""
         # What was cut off a narrower row would be zeros where it runs.
         if not self.rows_are_checked_where_they_run or getattr(states, "shape", ())[1:] != (
             self.state_width,

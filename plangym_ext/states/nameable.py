@@ -111,7 +111,7 @@ def defined(module: str, name: str) -> type | None:
 
 
 class Nameable:
-    """What states of one env may name without anyone's word for it.
+    """Classes and functions that an untrusted state of one env may refer to.
 
     Args:
         stack: all layers of the env.

@@ -93,14 +93,14 @@ class VectorBackend(ABC):
 
     @abstractmethod
     def keep(self, note: Any) -> None:
-        """Accept what came of the last call that moved rows, or may have: it has happened.
+        """Commit the last call that moved rows, or may have.
 
-        What is not kept, because a later check has failed or an interrupt has come first, has
-        not happened: rows are where they were. An assignment decides it, and nothing after that
-        calls a function: an interrupt is heeded after calls.
+        Until then any error or Ctrl-C rolls the call back: rows are in their states before it. The
+        commit is one assignment, and nothing after it calls a function, since CPython delivers
+        signals only around calls.
 
         Args:
-            note: kept with it, as one: the caller's own account of where rows are.
+            note: committed with it: the caller's record of the rows' episodes.
         """
 
     #: Descriptors of which one is readable when a worker has something to say.

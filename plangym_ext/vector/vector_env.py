@@ -119,10 +119,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return found
 
     def _as_one(self, moving: Callable[[], tuple[_Found, Episodes]]) -> _Found:
-        """Return what a call returns that moves sub-envs, which has then happened.
+        """Run a state-changing call as a transaction: commit it, or leave it undone if it raises.
 
         Args:
-            moving: makes it; it returns where sub-envs are in their episodes by then, too.
+            moving: makes the call; returns its result, and the sub-envs' episodes after it.
         """
         guard = self._one_caller
         guard.__enter__()

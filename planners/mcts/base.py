@@ -100,7 +100,7 @@ class TreeSearch(Planner):
         if wants_rollouts and self.rollout_depth == 0:
             raise InvalidOption(
                 f"{self._option('rollout_depth')} must be 1 or more with rollout_policy or "
-                f"num_rollouts, which there are no rollouts for else; got 0."
+                f"num_rollouts, which need rollouts; got 0."
             )
         self.wave_size = self._integer("wave_size", 1)
         if self.capacity is not None:

@@ -131,7 +131,7 @@ class MCTS(BanditSearch):
         if self.rollout_depth == 0:
             raise InvalidOption(
                 f"{self._option('rollout_depth')} must be 1 or more with keep_rollouts=True, which "
-                f"there are no rollouts for else (none by default with an evaluator); got 0."
+                f"needs rollouts (an evaluator turns them off by default); got 0."
             )
         # A rollout is a chain of nodes below its leaf: there is one, drawn uniformly, and it is
         # backed up before the next wave is selected.

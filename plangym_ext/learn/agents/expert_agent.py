@@ -76,7 +76,7 @@ class ExpertAgent(Agent):
         played = drawn[:, 1] < self.share
         action = acted.action  # the student's own copy
         write_rows(action, played, rows_of(lessons.action, played))
-        # What is kept of a search is of where its own action leads to.
+        # The kept subtree belongs to the teacher's action: drop it where another was played.
         self.teacher.planner.forget_rows(np.flatnonzero(_differs(action, lessons.action)))
         info = {
             **{name: rows for name, rows in acted.info.items() if name == "value"},

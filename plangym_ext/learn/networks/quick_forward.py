@@ -148,7 +148,7 @@ def forward_of(network: Any) -> Any:
 
 
 def is_simple(network: Any) -> bool:
-    """Return whether a network only puts one layer after the other, and nothing else looks on."""
+    """Return whether a network is a feed-forward stack of layers without hooks."""
     return (
         type(network) is AgentNetwork
         and network.core is None

@@ -25,11 +25,11 @@ def tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
 
 
 def tell_trained(options: argparse.Namespace) -> None:
-    """Say where the network has learned, if that is not where is planned.
+    """Warn if the network was trained in another env or with another frameskip.
 
     Raises:
-        ForeignCheckpoint: its env was made by a function, and what was typed is the name that the
-            settings have in its place.
+        ForeignCheckpoint: its env was made by a function, and the command names the env id that
+            the settings have in its place.
     """
     from plangym_ext.run.training.trained import trained_in
 

@@ -90,7 +90,7 @@ def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None
     for key in values:
         if not isinstance(key, str):  # YAML takes `on` and `1` for what they are elsewhere
             raise InvalidOption(
-                f"settings: the names in {where or 'the settings'} must be texts; got {key!r}. "
+                f"settings: the names in {where or 'the settings'} must be strings; got {key!r}. "
                 f"Write it in quotes, if it is one."
             )
         if key not in known:

@@ -223,7 +223,7 @@ def read_checkpoint(path: Path | str, *, replay: bool = True) -> dict[str, Any]:
         texts = content.get(name, {})
         if not (isinstance(texts, dict) and all(map(_is_text, (*texts, *texts.values())))):
             raise DamagedCheckpoint(
-                f"{path}: {name} must be texts by name; it holds {texts!r:.80}."
+                f"{path}: {name} must map names to strings; it holds {texts!r:.80}."
             )
     if number > FORMAT:
         raise ForeignCheckpoint(

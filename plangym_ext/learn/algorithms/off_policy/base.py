@@ -82,7 +82,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self.replay: RingReplay = self._make_replay(self._replay_options(seed))
         self._ratio = _fraction(type(self).__name__, config.updates_per_step)
         self._owed = Fraction(0)
-        #: Updates that the weights had missed which played what was taken in last.
+        #: Policy lag of the last fragment, in updates.
         self._age = 0
         #: Moments of the observations that were taken in since the last `train`.
         self._seen: list[Any] = []
