@@ -28,7 +28,7 @@ _ALIGN = 64  # MuJoCo's alignment of arrays within a model
 
 
 class ModelArrays:
-    """The numbers of an `MjModel`, and how they differ from what was loaded.
+    """The numbers of an `MjModel`, and their differences from the loaded model.
 
     The arrays lie side by side in one block of memory, which is compared at once; one
     by one they would cost more than a small model's step.
@@ -53,7 +53,7 @@ class ModelArrays:
         return True
 
     def changes(self) -> bytes:
-        """Return what differs from the loaded model: for each region indices and words."""
+        """Return the differences from the loaded model: for each region indices and words."""
         parts = []
         for now, loaded in zip(self._now, self._loaded, strict=True):
             where = np.flatnonzero(now != loaded).astype(np.uint32)
@@ -247,7 +247,7 @@ class ModelMemory(SimulatorMemory):
         return True
 
     def identity(self) -> Any:
-        """Return MuJoCo's version and what is in the model."""
+        """Return MuJoCo's version and a digest of the model."""
         names = hashlib.blake2b(self._words.model.names, digest_size=16).hexdigest()
         sizes = {
             name: getattr(self._words.model, name)

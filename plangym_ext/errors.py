@@ -236,7 +236,7 @@ class ForeignNetwork(PlangymExtError, ValueError):
 
 
 class LearnerLost(PlangymExtError, RuntimeError):
-    """A learner of a run has ended, failed or hung; the run goes on from its last checkpoint."""
+    """A learner of a run has ended, failed or hung; resume the run from its last checkpoint."""
 
 
 class LossNotFinite(PlangymExtError, ArithmeticError):

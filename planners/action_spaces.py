@@ -34,7 +34,7 @@ class Box(NamedTuple):
     size: int  # D, numbers in an action
 
     def actions(self, units: Floats) -> npt.NDArray[Any]:
-        """Bring `[n, H, D]` float64, clipped to [-1, 1], to fresh actions `[n, H, *act]`."""
+        """Scale `[n, H, D]` float64, clipped to [-1, 1], to fresh actions `[n, H, *act]`."""
         shaped = np.clip(units, -1.0, 1.0).reshape(*units.shape[:2], *self.low.shape)
         wide = self.low.astype(np.float64), self.high.astype(np.float64)
         found = (wide[0] + (shaped + 1.0) * 0.5 * (wide[1] - wide[0])).astype(self.low.dtype)
@@ -42,7 +42,7 @@ class Box(NamedTuple):
         return np.clip(found, self.low, self.high)
 
     def units(self, actions: npt.NDArray[Any]) -> Floats:
-        """Bring actions `[n, *act]` to fresh `[n, D]` float64 in [-1, 1]."""
+        """Scale actions `[n, *act]` to fresh `[n, D]` float64 in [-1, 1]."""
         low, wide = self.low.astype(np.float64), self.high.astype(np.float64) - self.low
         # A number that may be one thing only is that, whatever is said of it.
         shares = (actions - low) / np.where(wide > 0.0, wide, 1.0)

@@ -352,7 +352,7 @@ class Planner(InheritedOptions, ABC):
 
 
 def as_planner(player: Any) -> Any:
-    """Return a planner as it is, and for an agent the planner that plays it.
+    """Return a planner unchanged, or the planner that plays an agent.
 
     Args:
         player: a planner, or what has a method `as_planner`.

@@ -30,14 +30,14 @@ if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do witho
 
 
 class Playable(Protocol):
-    """What is no planner, but can be played by one: an agent."""
+    """Protocol of an agent, which `play` converts to a planner."""
 
     def as_planner(self) -> Planner:
         """Return the planner that plays it."""
 
 
 class PlayableEnv(SearchModel, Protocol):
-    """A model in which an episode can be played as well."""
+    """Protocol of a model in which an episode can be played."""
 
     def reset(self, *, seed: int | None = None) -> tuple[States, Any, dict[str, Any]]:
         """Begin an episode: state `[S]`, obs, info."""
@@ -293,7 +293,7 @@ def _game(env: PlayableEnv, seed: int, index: int, starts: StateSet | None) -> G
 
 
 class _Record:
-    """An episode that is being played, and what has been played of it."""
+    """An episode in progress, with the steps so far."""
 
     def __init__(self, game: Game, index: int) -> None:
         self.game, self.index = game, index

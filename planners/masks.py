@@ -14,7 +14,7 @@ from plangym_ext.errors import InvalidObservation
 
 
 def has_masks(infos: Any) -> bool:
-    """Return whether the infos of a batch say which actions some of its states allow."""
+    """Return whether the infos of a batch have action masks."""
     # Those of rows that are of another kind than the first step's are not in the columns.
     own = getattr(infos, "own", {}).values()
     return MASK in infos.keys() or any(MASK in info for info in own)  # noqa: SIM118
@@ -31,7 +31,7 @@ def stacked_masks(
 
 
 def told_masks(infos: Any, space: Any, count: int) -> list[npt.NDArray[Any] | None]:
-    """Return what the info of each row says that its state allows, `[A]`; None: it does not say.
+    """Return the mask `[A]` of each row's info, or None.
 
     Args:
         infos: of a batch.
@@ -68,7 +68,7 @@ def weights_over_legal(
 
 
 def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> Any:
-    """Return which actions the states after a step allow, `[L, A]` bool.
+    """Return the legal actions of the states after a step, `[L, A]` bool.
 
     Args:
         infos: of the step; `action_mask`, if it is there, holds 0 or 1 per action, as

@@ -26,7 +26,7 @@ class Transitions(Protocol):
 
     @property
     def obs(self) -> Any:
-        """`[B, *obs]`, what a policy sees in `states`, nested as the observation space."""
+        """`[B, *obs]` observations of `states`, nested as the observation space."""
 
     @property
     def rewards(self) -> npt.NDArray[np.float64]:
@@ -34,11 +34,11 @@ class Transitions(Protocol):
 
     @property
     def terminateds(self) -> npt.NDArray[np.bool_]:
-        """`[B]` bool, True where nothing can be earned any more."""
+        """`[B]` bool, True where the episode is over."""
 
     @property
     def truncateds(self) -> npt.NDArray[np.bool_]:
-        """`[B]` bool, True where the episode was cut although it could go on."""
+        """`[B]` bool, True where the episode was cut although it could continue."""
 
     @property
     def infos(self) -> Any:

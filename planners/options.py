@@ -17,7 +17,7 @@ _KINDS: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 class Option(NamedTuple):
-    """One option of a planner.
+    """One constructor option of a planner: name, default, documentation.
 
     Attributes:
         name: the keyword of the constructor.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where a planner lives and what it is."""
+    """Module, class and description of a planner."""
 
     target: str  # "module:Class"
     help: str  # one line
@@ -131,7 +131,7 @@ def unknown(where: str, name: object, known: list[str]) -> UnknownName:
 
 
 def check_name(where: str, name: object, known: Sequence[str]) -> None:
-    """Refuse what is no name in `known`, of whatever kind it is.
+    """Refuse a name that is not in `known`.
 
     Args:
         where: begins the message.

@@ -9,7 +9,7 @@ from plangym_ext.planners.model import SearchModel, States
 
 
 class SimulatorFunctions(Protocol):
-    """Functions that a compiled loop may call; they are compiled as part of it.
+    """Protocol: functions that a compiled loop may call, compiled as part of it.
 
     `rows` is what `Simulator.rows` makes of an array of states, and an integer is an
     index into it. `lane` is a lane of the context: each thread has one of its own.
@@ -26,18 +26,18 @@ class SimulatorFunctions(Protocol):
 
 
 class Threads(Protocol):
-    """Threads that share work in compiled code."""
+    """Protocol: threads that run compiled code together."""
 
     @property
     def most(self) -> int:
         """How many, the caller's among them."""
 
     def run(self, function: Callable[..., Any], shares: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return what the function returns for each share of arguments, a thread each."""
+        """Return the function's result for each share of arguments, one thread each."""
 
 
 class Simulator(Protocol):
-    """An env whose rules are compiled, as `env.simulator()` hands it out.
+    """Protocol: an env with compiled rules, as returned by `env.simulator()`.
 
     Planners know no backend: they ask an env for this, and step batches if it has none.
     """
@@ -62,17 +62,17 @@ class Simulator(Protocol):
         """Return views of `[M, S]` uint8, M at least 2, that functions step in place."""
 
     def context(self, lanes: int) -> Any:
-        """Return what functions know and scribble on, for so many threads."""
+        """Return constants and scratch memory of the functions, for a number of threads."""
 
     def check(self, states: States, where: str) -> None:
-        """Raise what the env raises at states `[B, S]` that are damaged or foreign."""
+        """Raise the env's errors for damaged or foreign states `[B, S]`."""
 
     def build(self, make: Callable[[SimulatorFunctions], Callable[..., Any]], example: Any) -> Any:
         """Return `make(functions)`, compiled for arguments like those of `example`."""
 
 
 class RaterCode(NamedTuple):
-    """A leaf rater that is compiled along: rollouts, and a value of what is seen."""
+    """A compiled leaf rater: rollouts, and a value function of observations."""
 
     depth: int  # steps of a rollout, 0 for none
     num_rollouts: int
@@ -80,6 +80,6 @@ class RaterCode(NamedTuple):
 
 
 def simulator_of(model: SearchModel) -> Simulator | None:
-    """Return what the model offers to compiled loops, if it does."""
+    """Return the model's simulator, or None."""
     offer: Callable[[], Simulator | None] | None = getattr(model, "simulator", None)
     return None if offer is None else offer()

@@ -252,7 +252,7 @@ class Emulator:
         return stop
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Bring the emulator to the state at `offset`; return the offset after it."""
+        """Set the emulator to the state at `offset`; return the offset after it."""
         if self._has_generator:
             offset = self._twister.restore(buffer, offset)
         draws, size = _HEAD.unpack_from(buffer, offset)

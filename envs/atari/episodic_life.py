@@ -44,7 +44,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Go on after a lost life, or start a game."""
+        """Continue after a lost life, or start a game."""
         if not self.game_over and seed is None and not options:
             obs, _, terminated, truncated, info = self.env.step(self._noop)
             self.game_over = terminated or truncated

@@ -21,7 +21,7 @@ _MOST_ROOMS = 256  # of ten levels; those beyond count as visited before
 
 
 class MontezumaInfo(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
-    """Adds to every info where the player is and what it has.
+    """Adds the player's room, position and inventory to every info.
 
     As ints: `room` (0 to 23, the game starts in 1), `level`, `x`, `y`, `score`, `keys`,
     `swords`, `torch`, `mallet`, and `rooms_visited`, how many rooms this game has shown.

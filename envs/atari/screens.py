@@ -120,7 +120,7 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
 
 
 class Shrunk:
-    """Shrinks pictures that have much in common with the one before.
+    """Resizes pictures band by band, only where they differ from the one before.
 
     A picture of 210 rows becomes 42 bands, each of 5 rows that 2 rows of the smaller picture
     are the means of. Only bands that differ from the last picture's are made smaller.

@@ -115,12 +115,12 @@ def reset(state: Any, params: Any) -> None:
 
 
 def reset_info(state: Any, params: Any, info: Any) -> None:
-    """Write what a step says, of the empty board."""
+    """Write the infos of the empty board."""
     _describe(state, params, 0, info)
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """Write the stones of who moves next, then those of the other."""
+    """Write the stones of the next player, then those of the other."""
     mine = 1 + _to_play(state, params)
     flat = obs.reshape(-1)
     cells = state.size - 1

@@ -142,7 +142,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
 
 
 def reset_info(state: Any, params: Any, info: Any) -> None:
-    """Write what a step says, of the first board."""
+    """Write the infos of the first board."""
     cells = state[: params.height * params.width]
     _describe(cells, _count(cells, BOX), info)
 

@@ -19,7 +19,7 @@ _READS = (
 
 
 class _Humanoid(MujocoTask):
-    """What both have in common: the observation.
+    """Common base of both tasks: the observation.
 
     Args:
         env: gymnasium's; its weights and ranges are read once.

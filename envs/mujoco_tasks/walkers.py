@@ -27,7 +27,7 @@ def norms(vectors: np.ndarray) -> np.ndarray:
 
 
 class _Runner(MujocoTask):
-    """What the tasks with a speed along x have in common.
+    """Common base of the tasks with a speed along x.
 
     Args:
         env: gymnasium's; its weights and ranges are read once.

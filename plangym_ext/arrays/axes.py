@@ -68,7 +68,7 @@ def lay_out(base: Ndarray, location: Location) -> tuple[Ndarray, Axis | None, Tr
 
 
 def location_of(base: Ndarray, axes: Axis | None, trail: Trail | None) -> Location:
-    """Return where the view lies in the buffer; the inverse of `lay_out`."""
+    """Return the view's location in the buffer; the inverse of `lay_out`."""
     entries: list[Entry] = [0] * base.ndim
     axis: Axis | None
     while trail is not None:

@@ -61,7 +61,7 @@ class BaseArray(Closing):
 
     @property
     def storage(self) -> Storage:
-        """Where the memory is: "local", "shared" or "inherited"."""
+        """Kind of memory: "local", "shared" or "inherited"."""
         return self._buffer.storage
 
     @property
@@ -113,7 +113,7 @@ class BaseArray(Closing):
 
     @property
     def full(self) -> Self:
-        """View of all rows that the window slides over, whatever this view shows.
+        """View of all rows that the window slides over, for any view.
 
         The view cannot rotate. Index -1 and `full_size` reach the padding.
         """

@@ -71,7 +71,7 @@ class Buffer:
         return cls(base, block, storage, n_batch, 0, data.shape[0] if n_batch else 0)
 
     def open_base(self, verb: str) -> npt.NDArray[Any]:
-        """Return the base, or raise `ArrayClosed` naming what was tried."""
+        """Return the base, or raise `ArrayClosed` with the attempted action."""
         if self.base is None:
             raise ArrayClosed(
                 f"Array: cannot {verb} an array of storage {self.storage!r} that was closed in "

@@ -299,7 +299,7 @@ class JaggedArray(BaseArray):
         self._heap.close()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JaggedArray:
-        """Return an array with memory of its own; of a view, only what it shows."""
+        """Return an array with its own memory; of a view, only the visible part."""
         if self._cells._window is not None:
             cells = self._cells.__deepcopy__(memo)
             return _jagged(cells, self._heap.copy(), self.max_mean_num_elem)

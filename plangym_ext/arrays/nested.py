@@ -39,7 +39,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def stacked(values: Sequence[Any]) -> Any:
-    """Return a batch `[L, ...]` of L single values that are nested alike; a fresh copy."""
+    """Return a batch `[L, ...]` of L single values with equal nesting; a fresh copy."""
     return mapped(lambda *parts: np.stack([np.asarray(part) for part in parts]), *values)
 
 
@@ -55,7 +55,7 @@ def rows_of(batch: Any, index: Any) -> Any:
 
 
 def write_rows(batch: Any, index: Any, rows: Any) -> None:
-    """Write rows to where `index` says in the first axis of a batch nested alike."""
+    """Write rows at `index` of the first axis of a batch with equal nesting."""
     for leaf, values in zip(leaves(batch), leaves(rows), strict=True):
         leaf[index] = values
 

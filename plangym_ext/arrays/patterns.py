@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def write_to_piped_array(pipe: Connection) -> None:
-    """Receive one array from a pipe and fill what it shows with 42.
+    """Receive one array from a pipe and fill its visible part with 42.
 
     The target of a child process in demonstrations and checks of shared
     memory: it must be importable for the spawn and forkserver start methods.

@@ -22,7 +22,7 @@ TEXT_LENGTH = 512
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array of a (possibly nested) space: where it hangs and what it holds."""
+    """One array of a (possibly nested) space: its path and its shape and dtype."""
 
     path: Path
     shape: tuple[int, ...]

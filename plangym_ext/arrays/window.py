@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """Where the visible rows lie in the rows of the buffer."""
+    """Position of the visible rows within the rows of the buffer."""
 
     rows: int  # visible rows, T
     padding: int  # hidden rows on either side of the full size

@@ -23,7 +23,7 @@ NO_OUT: Mapping[str, np.ndarray] = {}
 
 
 class BackendEnv(PlanEnv):
-    """A serial env that is played and is the reference; a subclass says where rows run.
+    """A serial env to play, which is the reference; subclasses define how rows run.
 
     Attributes:
         plan_env: the local env, which `reset`, `step` and `set_state` move.
@@ -64,7 +64,7 @@ class BackendEnv(PlanEnv):
 
     @property
     def layout(self) -> RowLayout:  # type: ignore[override]
-        """What a row holds."""
+        """Layout of a row."""
         return self.plan_env.layout
 
     @property

@@ -24,7 +24,7 @@ _SILENCE = 30.0
 
 @dataclass(frozen=True)
 class EnvReport:
-    """What `check_env` found.
+    """The result of `check_env`.
 
     Attributes:
         name: the env's id.

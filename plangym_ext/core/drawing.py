@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Film(Protocol):
-    """What takes pictures of an env while it plays a step.
+    """Interface for taking pictures of an env within a step.
 
     Attributes:
         on: whether it is played now: what a search plays in the same env is not filmed.
@@ -65,7 +65,7 @@ def picture(env: gym.Env[Any, Any], name: str) -> Any:
 
 
 def without_display(family: Family, render_mode: str | None) -> dict[str, str]:
-    """Set the environment variables with which a family draws where there is no display.
+    """Set the environment variables for rendering a family without a display.
 
     Those that are set already are left as they are.
 

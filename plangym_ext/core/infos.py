@@ -36,7 +36,7 @@ def _with_flat_mask(info: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def info_values(infos: Any, name: str, count: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the values of an info of all rows, `[B, ...]`, and `[B]` bool, which rows told it.
+    """Return the values of an info of all rows, `[B, ...]`, and `[B]` bool, its presence by row.
 
     Values of several types come as the one that holds all: 0 beside 12.5 is 0.0. What goes into
     no array of numbers is one of objects. Where nothing was told there are zeros.

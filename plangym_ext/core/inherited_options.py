@@ -41,7 +41,7 @@ class InheritedOptions:
 
 
 def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
-    """Return what the constructor of a class takes, by name, without `self`."""
+    """Return the constructor parameters of a class by name, without `self`."""
     found: dict[str, inspect.Parameter] = {}
     for base in cls.__mro__:
         if "__init__" not in base.__dict__ or base is object:

@@ -54,7 +54,7 @@ class OneCaller:
         _guards.add(self)
 
     def bind_to_process(self) -> None:
-        """Refuse calls in forked children: what the handle uses answers to this process alone."""
+        """Refuse calls in forked children, since the handle's workers answer this process only."""
         self._owner = os.getpid()
 
     def __enter__(self) -> None:
@@ -94,7 +94,7 @@ class OneCaller:
 
 
 class _Inherited(OneCaller):
-    """What a guard that is bound to a process becomes in a forked child."""
+    """The guard of a process-bound handle in a forked child: it refuses every call."""
 
     inherited = True
 

@@ -25,7 +25,7 @@ def import_module_of(name: str) -> str:
 
 
 def import_own(module: str, asked_by: str) -> None:
-    """Import a module that the user named; what it raises passes through.
+    """Import a user's module; its exceptions pass through.
 
     Args:
         module: its name, with dots.
@@ -94,7 +94,7 @@ def load_own_class(target: str, where: str, base: type) -> Any:
 
 
 def search_current_folder() -> None:
-    """Let modules be found in the current folder, after everywhere else.
+    """Append the current folder to Python's module search path.
 
     Last in the path, so that no file there hides another module.
     """
@@ -104,7 +104,7 @@ def search_current_folder() -> None:
 
 
 def check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
-    """Refuse what is no constructor, and arguments that only a registered env can be given."""
+    """Refuse values that are not constructors, and arguments for registered envs only."""
     import gymnasium as gym
 
     if isinstance(factory, gym.Env):

@@ -29,7 +29,7 @@ def fork_count() -> int:
 
 
 def in_child(handler: Callable[[], None]) -> None:
-    """Have a function called in every forked child, before anything else runs there."""
+    """Register a function to call in every forked child, before anything else runs there."""
     _handlers.append(handler)
 
 

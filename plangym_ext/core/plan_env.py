@@ -130,7 +130,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def render(self) -> Any:
-        """Return a picture of the env, as its render mode says; `[H, W, 3]` uint8 for rgb_array.
+        """Return a picture of the env by its render mode; `[H, W, 3]` uint8 for rgb_array.
 
         Raises:
             MissingExtra: a package that it draws with is not installed.
@@ -185,7 +185,7 @@ class PlanEnv(SlotStepper, Closing):
         return self.action_space.sample()
 
     def set_state(self, state: np.ndarray) -> None:
-        """Bring the env (and so every row), or each of B rows, to a saved state.
+        """Set the env (and so every row), or each of B rows, to a saved state.
 
         Args:
             state: `[S]` uint8 for the env, or `[B, S]` for rows 0 to B - 1.
@@ -223,7 +223,7 @@ class PlanEnv(SlotStepper, Closing):
         """
 
     def sync_states(self, state: np.ndarray) -> None:
-        """Bring the env and all its rows to one saved `[S]` state."""
+        """Set the env and all its rows to one saved `[S]` state."""
         with self._one_caller:
             self.set_state(self._checked_state(state, "sync_states"))
 

@@ -23,7 +23,7 @@ PutInfo = Callable[[int, dict[str, Any]], dict[str, Any] | None]
 
 
 class RowEnv(Protocol):
-    """What the loop needs of the env that it drives."""
+    """Protocol of the env that the loop drives."""
 
     gym_env: Any
     envelope: Envelope

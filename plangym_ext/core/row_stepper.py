@@ -94,7 +94,7 @@ class RowStepper(ABC):
 
     @property
     def tells_masks(self) -> bool:
-        """Whether infos say which actions a state allows: `infos["action_mask"]`."""
+        """Whether infos have a mask of legal actions: `infos["action_mask"]`."""
         return any(column.key == "action_mask" for column in self.layout.info)
 
     @property
@@ -398,7 +398,7 @@ class RowStepper(ABC):
         return check_actions(self.layout.action, actions, batch_shape, where)
 
     def set_row_states(self, states: np.ndarray) -> None:
-        """Continue rows 0 to B - 1 from `[B, S]` states; later rows stay where they are.
+        """Continue rows 0 to B - 1 from `[B, S]` states; later rows do not move.
 
         Raises:
             StateError: a state is damaged or belongs to another env.

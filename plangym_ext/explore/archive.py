@@ -18,7 +18,7 @@ _SPREAD = 4  # places for each cell that there is room for
 
 
 def check_counts(**counts: npt.NDArray[np.int64]) -> None:
-    """Refuse counts `[N]` that counting could not have come to.
+    """Refuse counts `[N]` that no exploration can produce.
 
     Raises:
         ValueError: one is below 0, or so large that the next ones would wrap.

@@ -19,7 +19,7 @@ def is_missing_gpu(device: str) -> bool:
 
 
 def check_device(device: str, where: str) -> None:
-    """Refuse a device that torch does not have here.
+    """Refuse a device that torch does not support on this machine.
 
     Args:
         device: as torch names it, such as "cuda:0".

@@ -13,7 +13,7 @@ _SET_OUTSIDE = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNAB
 
 
 def keep_freed_memory() -> bool:
-    """Have memory that is freed used again by this process, for as long as it lives.
+    """Set the C allocator to keep freed memory for reuse, for the life of this process.
 
     A learner frees the same tensors after every batch. The GNU C library hands those of
     megabytes back to the system, which fills all their pages with zeros before it lends them

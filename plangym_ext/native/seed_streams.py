@@ -109,6 +109,6 @@ def streams_of(seeds: Sequence[int]) -> np.ndarray:
 
 
 def put_streams(states: np.ndarray, at: int, seeds: Sequence[int]) -> None:
-    """Have state rows `[B, S]` uint8 draw what their seeds say, `[B]` int of at most 64 bits."""
+    """Set the generators in state rows `[B, S]` uint8 by seeds `[B]` of at most 64 bits."""
     streams = streams_of(seeds).view(np.uint8)
     states[:, at : at + RNG_BYTES] = streams.reshape(-1, RNG_BYTES)

@@ -17,7 +17,7 @@ _MOST = 2**64 - 1
 
 
 class SeededResets:
-    """Has rows begin their resets with the generators of seeds.
+    """Sets the generators of rows by seeds before their resets.
 
     A seeded reset is one without a seed after the generator was replaced, if nothing else of the
     env depends on the seed: that is tried, once, and compared byte for byte.
@@ -34,7 +34,7 @@ class SeededResets:
     def begun(
         self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]
     ) -> np.ndarray | None:
-        """Return `[k, S]` uint8, fresh: rows that a native reset resets as the seeds say.
+        """Return rows after a native reset by seeds, `[k, S]` uint8, fresh.
 
         Args:
             states: `[k, S]` uint8 of rows.

@@ -16,7 +16,7 @@ BANDS = ("bootstrap", "std", "none")
 
 
 class Curve(NamedTuple):
-    """A middle over runs, `[points]` each."""
+    """A mean curve over runs, `[points]` each."""
 
     x: Floats
     mean: Floats  # or what the statistic is
@@ -33,7 +33,7 @@ def aggregated(
     smooth: int = 1,
     points: int | None = None,
 ) -> Curve:
-    """Return the middle of some curves, at the steps that they have.
+    """Return the mean of some curves, at their common steps.
 
     Between two points of a run it is interpolated; before its first and after its last
     it does not count. Points without a number are left out.

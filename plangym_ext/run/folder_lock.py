@@ -18,7 +18,7 @@ _TRIES = 100
 
 
 class FolderLock(Closing):
-    """Makes a folder for results, and holds it until it is closed or the process ends.
+    """Makes an output folder, and locks it until it is closed or the process ends.
 
     To be taken before anything is looked up in the folder: of two commands that begin at once in
     one folder, even in a new one, the second is refused. The lock is on the folder itself, so it

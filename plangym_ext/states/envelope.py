@@ -286,7 +286,7 @@ def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
 
 
 def as_wide(rows: np.ndarray, width: int) -> np.ndarray:
-    """Return `[B, S]` rows as `[B, width]`, with zeros after what is narrower.
+    """Return `[B, S]` rows as `[B, width]`, padded with zeros.
 
     The result is the same array if it is that wide already, or wider; else it is fresh.
     """
@@ -310,7 +310,7 @@ def stacked_rows(states: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
 
 
 def state_content(row: np.ndarray) -> bytes:
-    """Return what tells the state of a `[S]` row from others, however wide its row is.
+    """Return the identifying content of a `[S]` row, independent of its width.
 
     That is all but the zeros at the end and the width at which it was captured, which the
     checksum counts too. A row that no envelope was put around is taken whole.
@@ -331,7 +331,7 @@ def telling(row: np.ndarray) -> np.ndarray:
 
 
 def is_sealed(row: np.ndarray) -> bool:
-    """Return whether a row begins as those that an envelope was put around."""
+    """Return whether a row begins with the bytes of an envelope."""
     return row[: len(MAGIC)].tobytes() == MAGIC
 
 

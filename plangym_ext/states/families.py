@@ -21,7 +21,7 @@ from plangym_ext.errors import IncompleteState, MissingExtra, UnknownName, insta
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of simulator.
+    """One simulator family: names and locations of its hooks.
 
     Attributes:
         name: short name for reports, such as "atari".
@@ -137,7 +137,7 @@ class Family:
 
 
 def load_named(what: Any) -> Any:
-    """Return what "module:name" names, which is imported now; anything else as it is."""
+    """Return the object of a "module:name" text, importing it; other values unchanged."""
     if not isinstance(what, str):
         return what
     module, _, name = what.partition(":")
@@ -212,7 +212,7 @@ def register_family(family: Family, *, builtin: bool = False) -> None:
 
 
 def custom_families() -> tuple[Family, ...]:
-    """Return families that did not come with the library; they have to be sent to workers."""
+    """Return families registered by users, which have to be sent to workers."""
     return tuple(_custom)
 
 
@@ -263,7 +263,7 @@ def register_all_ids() -> None:
 
 
 def is_own_class(base: Any) -> bool:
-    """Return whether a family names the very class of `base`, not just one that it derives from."""
+    """Return whether a family names exactly the class of `base`."""
     return _find(type(base).__module__) is not None
 
 

@@ -41,7 +41,7 @@ _DATA = (("_io", "BytesIO"), ("_io", "StringIO"))
 
 
 def module_of(kind: Any) -> str:
-    """Return the module of a class or function; "" if it tells none, as classes of SWIG may."""
+    """Return the module of a class or function; "" if unknown, as for some SWIG classes."""
     return str(getattr(kind, "__module__", "") or "")
 
 

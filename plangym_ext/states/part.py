@@ -102,7 +102,7 @@ def put_block(buffer: memoryview, offset: int, end: int, data: bytes) -> int:
 
 
 def get_block(buffer: memoryview, offset: int) -> tuple[bytes, int]:
-    """Return what `put_block` wrote at `offset`, and the offset after it."""
+    """Return the block that `put_block` wrote at `offset`, and the offset after it."""
     start = offset + 4
     stop = start + int.from_bytes(buffer[offset:start], "little")
     return bytes(buffer[start:stop]), stop

@@ -66,7 +66,7 @@ def encode(value: Any, where: str = "value") -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """Return what `encode` encoded; arrays are fresh.
+    """Return the encoded value; arrays are fresh.
 
     Raises:
         DamagedState: the bytes are not what `encode` wrote.

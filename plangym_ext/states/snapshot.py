@@ -175,7 +175,7 @@ class SnapshotPart(StatePart):
         )
 
     def attribute_costs(self) -> list[AttributeCost]:
-        """Return what each attribute takes by itself."""
+        """Return the cost of each attribute separately."""
         return [
             self._cost(f"{layer.name}.{name}", value)
             for layer in self._layers

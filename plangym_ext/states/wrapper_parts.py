@@ -92,7 +92,7 @@ class FrameStackPart(StatePart):
         return stop
 
     def identity(self) -> dict[str, Any]:
-        """Return how many frames, and what a reset pads them with."""
+        """Return the number of frames, and the padding of a reset."""
         return {"size": self._layer.stack_size, "padding": self._layer.padding_type}
 
     @staticmethod

@@ -38,13 +38,13 @@ class Episodes:
         return found
 
     def begun(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> Episodes:
-        """Return the episodes once `rows` were reset, or set to states of which some have ended."""
+        """Return the episodes after `rows` were reset, or set to states."""
         over = self.ended.copy()
         over[rows] = ended
         return self._with(over)
 
     def check_steppable(self, rows: Sequence[int], mode: AutoresetMode) -> None:
-        """Refuse to step what has ended and is not reset by itself."""
+        """Refuse to step ended rows without autoreset."""
         if mode is _DISABLED and self.ended[list(rows)].any():
             ended = [row for row in rows if self.ended[row]]
             raise VectorResetNeeded(
@@ -59,7 +59,7 @@ class Episodes:
         return self.ended if isinstance(rows, range) else self.ended[rows]
 
     def stepped(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> Episodes:
-        """Return the episodes once `rows` were stepped; `ended`, `[k]` bool, is kept."""
+        """Return the episodes after `rows` were stepped; `ended`, `[k]` bool, is kept."""
         if mode is _SAME_STEP:  # they have been reset
             if self.ended is self._none:
                 return self

@@ -29,4 +29,4 @@ class VectorPending(BatchPending, gym.error.AlreadyPendingCallError):
 
 
 class VectorTimeout(WorkerTimeout, multiprocessing.TimeoutError):
-    """Sub-envs did not answer in time; they were stopped and all are where they were."""
+    """Sub-envs did not answer in time; they were stopped, and the call was rolled back."""

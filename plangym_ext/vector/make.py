@@ -35,7 +35,7 @@ def vector_env(
     invalid: str = "off",
     **options: Any,
 ) -> PlanVectorEnv:
-    """Return the vector env that `make_vec` describes.
+    """Make the vector env described by `make_vec`'s arguments.
 
     Args:
         make: constructor of every env, or of each.

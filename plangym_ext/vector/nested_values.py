@@ -11,7 +11,7 @@ from gymnasium import spaces
 def is_nested(
     space: spaces.Space[Any], value: Any, is_leaf: Callable[[spaces.Space[Any], Any], bool]
 ) -> bool:
-    """Return whether a value is dicts and tuples of leaves, exactly as the space says.
+    """Return whether a value has exactly the nesting of a space.
 
     Args:
         space: nested or not.

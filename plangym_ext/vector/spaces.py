@@ -72,7 +72,7 @@ def observation_spaces(
 
 
 class UnknownSpace(gym.Space[Any]):
-    """Holds everything; equal to any other one."""
+    """A space that contains everything and equals any other one."""
 
     def __init__(self) -> None:
         super().__init__(None, None)

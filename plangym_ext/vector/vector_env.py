@@ -475,7 +475,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return one_line(f"{type(self).__name__} {self._name}", shown)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the notebook view."""
         rows = {
             "num_envs": self.num_envs,
             "backend": self.backend,

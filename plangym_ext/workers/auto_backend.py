@@ -12,7 +12,7 @@ from plangym_ext.workers.processors import default_n_workers, is_subprocess, wor
 def chosen_workers(
     seconds: float | None, render_mode: str | None, target: Any, rows: int
 ) -> tuple[int | None, str]:
-    """Choose between workers and this process by what a step costs.
+    """Choose between workers and this process by the cost of a step.
 
     Results are the same either way, so that it is no matter if two runs choose differently.
 
@@ -37,7 +37,7 @@ def chosen_workers(
 
 
 def proved_seconds(env: Any) -> float | None:
-    """Return what a step of a serial env costs, if its states were proved to be exact."""
+    """Return a serial env's step time, if its states were proved exact."""
     seconds: float | None = env.step_seconds
     return seconds if env.exact else None
 

@@ -36,7 +36,7 @@ Message = tuple[Any, list[int]]
 
 
 class Plain(NamedTuple):
-    """A message of bytes that both ends know how to read: it is not pickled.
+    """A message of bytes with a format known to both ends: it is not pickled.
 
     Attributes:
         request: number of the request that it makes or answers.
@@ -52,7 +52,7 @@ class ChannelClosed(ConnectionError):
 
 
 class ChannelDamaged(ChannelClosed):
-    """Something came that is no message; the channel was closed."""
+    """Invalid data arrived; the channel was closed."""
 
 
 class ChannelFull(TimeoutError):
@@ -75,7 +75,7 @@ def wait_readable(fds: Iterable[int], timeout: float | None) -> list[int]:
 
 
 def spin(poller: select.poll, seconds: float) -> list[tuple[int, int]]:
-    """Return what a poller has, after waiting up to some seconds without going to sleep.
+    """Return a poller's events, after spinning for at most some seconds.
 
     To be woken costs tens of microseconds, and on a busy machine the system may run the
     woken end in place of the one that wakes it. Others that want the processor get it in
@@ -190,7 +190,7 @@ class Channel:
         return bool(self._poller.poll(0))
 
     def receive(self) -> list[Message]:
-        """Return all whole messages that have come, at least one, which is waited for.
+        """Wait for at least one message; return all complete ones.
 
         Each comes with its descriptors, owned by the caller.
 
@@ -202,7 +202,7 @@ class Channel:
         return found
 
     def collect(self) -> list[Message]:
-        """Return all whole messages that have come, or none; never waits for the rest of one.
+        """Return all complete messages, without waiting.
 
         Raises:
             ChannelClosed: the other end is gone.

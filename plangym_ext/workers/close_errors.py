@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def warn_of(errors: Iterable[BaseException | None]) -> None:
-    """Warn of what envs have raised while they were closed.
+    """Warn about errors of envs at their close.
 
     Args:
         errors: in the order of the envs; None for one that raised nothing.

@@ -53,7 +53,7 @@ class ExternalProcess(WorkerHandle):
         return _now(self.call("reset", return_state=return_states, **kwargs), blocking)
 
     def set_state(self, state: np.ndarray, blocking: bool = True) -> Any:
-        """Bring the env to a saved state, `[S]` uint8, of which the worker keeps a copy."""
+        """Set the env to a saved state, `[S]` uint8, of which the worker keeps a copy."""
         return _now(self.call("set_state", state), blocking)
 
     def step(

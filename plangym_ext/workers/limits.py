@@ -12,14 +12,14 @@ _TIMES_SLOWEST = 3
 
 
 def start_limit(timeout: float | None) -> float | None:
-    """Return how many seconds a worker may take to build an env that may take so many for a row."""
+    """Return the time limit of a worker's start, from the limit of a row."""
     return None if timeout is None else max(START_TIMEOUT, timeout)
 
 
 def row_limit(
     timeout: float | None, *, first: bool, slowest: float = 0.0, steps: int = 1
 ) -> float | None:
-    """Return how many seconds a row may take before its worker counts as hung.
+    """Return the time limit of a row, after which its worker counts as hung.
 
     A limit below the default is taken at its word. Else the first rows, in which envs compile and
     load, may take as long as to build an env, and an env that is known to be slow more than others.

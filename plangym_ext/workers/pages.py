@@ -28,7 +28,7 @@ _MAX_SHAPES = 64
 
 @dataclass(slots=True)
 class PageViews:
-    """What is kept for batches of one shape on one page.
+    """Cached views for batches of one shape on one page.
 
     Attributes:
         batch: views of the page.

@@ -261,7 +261,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
 
 def check_equal(where: str, here: dict[str, Any], there: dict[str, Any]) -> None:
-    """Make sure that states made here can be read in the workers, and the other way round."""
+    """Check that states of this env and of the workers are interchangeable."""
     if fingerprint(here) != fingerprint(there):
         # One by one as the whole: arguments may be arrays, which have no plain equality.
         keys = (here | there).keys()

@@ -74,7 +74,7 @@ def _limit(group: Path) -> float:
 
 
 def workers_pay(row_seconds: float, rows: int, n_workers: int) -> bool:
-    """Return whether workers are done with batches clearly sooner than this process.
+    """Return whether workers finish batches clearly sooner than this process.
 
     Args:
         row_seconds: of one row, here.
@@ -87,6 +87,6 @@ def workers_pay(row_seconds: float, rows: int, n_workers: int) -> bool:
 
 
 def is_subprocess() -> bool:
-    """Return whether this is a worker process, whose siblings have the processors."""
+    """Return whether this is a worker process, whose siblings use the processors."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return multiprocessing.parent_process() is not None or getattr(spec, "name", "") in _WORKERS

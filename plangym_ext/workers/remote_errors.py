@@ -27,7 +27,7 @@ class RemoteTraceback(Exception):
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """What a worker says about an exception.
+    """A worker's report of an exception.
 
     Attributes:
         type_name: qualified name of the exception's type; the call if it was `sys.exit`.

@@ -68,11 +68,11 @@ class Worker:
         self._busy = False
 
     def description(self) -> dict[str, Any]:
-        """Return what the parent has to know of the env."""
+        """Return the env's description for the parent."""
         return self._env.description()
 
     def serve(self, messages: list[Message]) -> None:
-        """Answer requests, those that have come already first, until told to close."""
+        """Serve requests in the order of arrival, until the close."""
         self._inbox += messages
         while True:
             while self._inbox:
@@ -297,7 +297,7 @@ class WorkerEnv:
         del self._layouts[number]
 
     def loop(self, number: int) -> RowLoop:
-        """Return what runs the rows of a batch with the layout of a number, in place.
+        """Return the row loop of a batch layout, by its number.
 
         Raises:
             StateTooWide: the env's states have outgrown that layout.

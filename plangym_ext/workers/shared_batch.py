@@ -149,7 +149,7 @@ class SharedBatch:
         return True
 
     def results(self) -> RowResults:
-        """Return what came back: views of the page that the caller keeps, or copies."""
+        """Return the results: views of the page that the caller keeps, or copies."""
         slots = self._request.slots
         if self._commit_here:
             assert slots is not None
@@ -178,7 +178,7 @@ class SharedBatch:
         return state
 
     def release(self) -> None:
-        """Let another batch use the page, unless results look at it; `load` may have failed."""
+        """Release the page, unless results are views of it; `load` may have failed."""
         if self._page is not None:
             self._page.busy = False
         self.blocks.clear()

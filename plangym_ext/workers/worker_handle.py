@@ -51,7 +51,7 @@ def next_request() -> int:
 
 
 class WorkerHandle(Closing):
-    """A worker as its parent sees it; `build`, or the first request, starts it.
+    """The parent's handle of a worker; `build`, or the first request, starts it.
 
     Args:
         constructor: callable that returns a gymnasium env, a `GymEnv` or what a `Service`
@@ -88,7 +88,7 @@ class WorkerHandle(Closing):
         self._forgotten: set[int] = set()
 
     def build(self) -> None:
-        """Start the worker, which begins to build what it serves; further calls do nothing.
+        """Start the worker, which begins to build its service; further calls do nothing.
 
         Raises:
             EnvClosed: `close` was called.
@@ -142,7 +142,7 @@ class WorkerHandle(Closing):
 
     @property
     def ready(self) -> bool:
-        """Whether the env is built, as far as answers have been received."""
+        """Whether the env is built, by the answers received so far."""
         return self._description is not None or READY in self._answers
 
     # Requests -------------------------------------------------------------------
@@ -169,7 +169,7 @@ class WorkerHandle(Closing):
             raise self.death() from None
 
     def begun(self, command: str) -> None:
-        """Note what the worker is about to do, for messages."""
+        """Record the worker's next task, for messages."""
         self._last_command = command
 
     def _check_open(self) -> None:
@@ -177,7 +177,7 @@ class WorkerHandle(Closing):
             raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
 
     def receive(self) -> None:
-        """Take what has come off the channel, without waiting, and keep answers for `taken`.
+        """Read the channel without waiting, and keep answers for `taken`.
 
         If the worker is gone, it has `fallen` from then on.
         """
@@ -202,7 +202,7 @@ class WorkerHandle(Closing):
             self._forgotten.add(request)
 
     def taken(self, request: int) -> Reply | None:
-        """Answer to a request, if it has come; it is given once, but for what the worker is.
+        """Return a request's answer once, if it has arrived.
 
         That is kept for as long as the worker lives: it cannot be asked for again.
         """
@@ -215,13 +215,13 @@ class WorkerHandle(Closing):
         return request in self._answers
 
     def death(self) -> WorkerDied:
-        """Return the error that says how the worker, which is gone, ended."""
+        """Return the error with a dead worker's end."""
         if self.process.fallen is None:
             self.process.fallen = self.process.death(self._last_command)
         return self.process.fallen
 
     def damaged(self, error: ChannelDamaged) -> None:
-        """Note that what comes from the worker cannot be read, and end it."""
+        """Record invalid data from the worker, and kill it."""
         self._fall(
             f"{self.where} was stopped during {self._last_command!r}, for {error}: an env has "
             "written to a descriptor that is not its own."
@@ -236,7 +236,7 @@ class WorkerHandle(Closing):
     def result(
         self, request: int, timeout: float | None = None, process: WorkerProcess | None = None
     ) -> Any:
-        """Wait for the answer to a request and return or raise what it says.
+        """Wait for a request's answer; return or raise it.
 
         Args:
             request: its number.
@@ -280,7 +280,7 @@ class WorkerHandle(Closing):
             return True
 
     def look(self, ready: Container[int]) -> None:
-        """Take what has come, or note the end of the worker.
+        """Read the channel, or record the worker's end.
 
         `ready` are descriptors that are readable, of the process's `signs` and others.
         """
@@ -291,7 +291,7 @@ class WorkerHandle(Closing):
             self.death()
 
     def opened(self, answer: Reply) -> Any:
-        """Return or raise what an answer says."""
+        """Return or raise the content of an answer."""
         if isinstance(answer, Failure):
             raise answer.report.rebuild(self.where)
         if isinstance(answer, Plain):
@@ -342,7 +342,7 @@ class WorkerHandle(Closing):
             self.process.begin_stop()
 
     def close(self, grace: float = CLOSE_GRACE) -> None:
-        """Close the env and end its process; a warning says what the env raises.
+        """Close the env and end its process; a warning reports the env's exception.
 
         Further calls do nothing.
 

@@ -26,7 +26,7 @@ from plangym_ext.planners.trees.tree import (
 
 
 class Job(NamedTuple):
-    """What compiled waves run with, and what they count, for B trees."""
+    """Settings and counters of compiled waves, for B trees."""
 
     wave_size: int
     num_simulations: int
@@ -198,7 +198,7 @@ def make_rollout(
 def make_value(
     functions: SimulatorFunctions, value: Callable[[Any], float] | None
 ) -> Callable[..., float]:
-    """Return `value_of(places, rows, row, lane) -> float`, of what is seen in a row."""
+    """Return `value_of(places, rows, row, lane) -> float`, from a row's observation."""
     observe = functions.observe
     if value is None:
         return _nothing

@@ -14,7 +14,7 @@ from plangym_ext.planners.continuous.spline import Floats
 
 @dataclass(eq=False, kw_only=True)
 class ICEM(Shooting):
-    """The cross-entropy method with coloured noise, kept elites and shrinking rounds.
+    """Cross-entropy method with coloured noise, kept elites and shrinking rounds.
 
     Elites of a round stay candidates in the next one at no cost, since the model is
     deterministic; those of the last plan are shifted and tried again. The mean is

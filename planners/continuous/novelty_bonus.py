@@ -17,7 +17,7 @@ REMEMBERED = 1000
 
 
 class Shown:
-    """What an episode has shown at its decisions, and how widely sequences from there end."""
+    """Observations at an episode's decisions, and the spread of the sequences' ends."""
 
     def __init__(self) -> None:
         self._seen: Floats = np.zeros((0, 0))
@@ -55,7 +55,7 @@ class Shown:
 
 @kernel
 def nearest(ends: Floats, seen: Floats, weights: Floats, squares: Floats) -> None:
-    """Write how far n observations are from the nearest of m.
+    """Write the distances of n observations to the nearest of m.
 
     Args:
         ends: `[n, F]`.

@@ -36,7 +36,7 @@ _GOAL = b"goal"  # follows the key of a goal's state
 
 
 class Ahead(NamedTuple):
-    """The rest of a way to a goal: what comes after the state that was planned for."""
+    """The remaining path to a goal, after the state of the present plan."""
 
     # Contents of the states on it, the goal's left out: what is seen alike may have less time left.
     states: list[bytes]
@@ -45,7 +45,7 @@ class Ahead(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """L steps from expanded nodes to states that a search may go on from."""
+    """L steps from expanded nodes to states that can be expanded further."""
 
     rows: list[int]  # search of each
     parents: list[int]
@@ -64,7 +64,7 @@ class Steps(NamedTuple):
 
 
 class Rated(NamedTuple):
-    """What is said of L states."""
+    """Priors, heuristic values and costs of L states."""
 
     log_prior: Floats  # [L, A], of the legal actions; without a policy they are as likely
     to_go: Floats  # [L], >= 0; of goals 0
@@ -73,7 +73,7 @@ class Rated(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class FrontierSearch(Planner):
-    """Expands the states of the best priorities, and plays the way to the first goal it takes.
+    """Abstract base: expands states by priority, and plays the path to the first goal.
 
     For deterministic envs that are solved rather than explored. A goal is an ending with a
     reward; it is taken when nothing that waits has a better priority. What was found is

@@ -22,7 +22,7 @@ Array = npt.NDArray[Any]
 
 
 class Graph(NamedTuple):
-    """At most N nodes with A actions; kernels write in place.
+    """A search graph of at most N nodes with A actions; kernels write in place.
 
     Only nodes that were expanded have edges: rows `[E, A]`, of which `edges` says which is whose.
     """
@@ -91,7 +91,7 @@ def best_action(graph: Graph, node: int, walk: int) -> int:
 def walk_on(
     graph: Graph, walk: int, avoid_loops: bool, nodes: Array, actions: Array, length: int
 ) -> tuple[int, int]:
-    """Walk greedily from `nodes[length]` until there is no known way on.
+    """Walk greedily from `nodes[length]` to a node without a known successor.
 
     Args:
         graph: the graph.

@@ -264,7 +264,7 @@ class GraphSearch(Planner):
 
 
 class _Children(NamedTuple):
-    """The states that one expansion has come to, in all graphs."""
+    """The states reached by one expansion, in all graphs."""
 
     rows: npt.NDArray[np.int64]  # [L] graph of each
     nodes: npt.NDArray[np.int64]  # [L] which node of it that is

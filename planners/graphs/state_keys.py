@@ -13,12 +13,12 @@ _KINDS = ["state", "obs"]
 
 
 def check_state_key(where: str, kind: str) -> None:
-    """Refuse a kind of key that there is not; `where` is how the message names the option."""
+    """Refuse an unknown kind of key; `where` is the option's name in messages."""
     check_name(where, kind, _KINDS)
 
 
 def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:
-    """Return what `[L, S]` states with `[L, *obs]` observations are known by.
+    """Return the keys of `[L, S]` states with `[L, *obs]` observations.
 
     Args:
         kind: the bytes of the "state", which do not depend on how wide its row is, or of the "obs".

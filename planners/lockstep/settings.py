@@ -9,7 +9,7 @@ from plangym_ext.planners.trees.selection import Selection
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """What a search is run with; see `TreeSearch` for what the numbers mean."""
+    """Parameters of a search; see `TreeSearch` for their meaning."""
 
     num_simulations: int  # UNBOUNDED if only steps or time bound it
     max_model_steps: int | None

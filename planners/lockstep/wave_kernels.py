@@ -22,7 +22,7 @@ from plangym_ext.planners.trees.tree import PENDING, Array, NewNodes, Tree, back
 
 
 class Tallies(NamedTuple):
-    """What a search counts for each of B trees."""
+    """Counters of a search for each of B trees."""
 
     done: npt.NDArray[np.int64]  # [B] simulations that are backed up
     in_flight: npt.NDArray[np.int64]  # [B] simulations selected, and not yet backed up
@@ -32,7 +32,7 @@ class Tallies(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How much may be selected."""
+    """Limits of a selection."""
 
     num_simulations: int
     max_model_steps: int  # -1: no limit
@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 
 
 class SearchData(NamedTuple):
-    """What all waves of a plan are selected from and written to."""
+    """Inputs and outputs common to all waves of a plan."""
 
     tree: Tree
     selection: Selection
@@ -52,7 +52,7 @@ class SearchData(NamedTuple):
 
 
 class Wave(NamedTuple):
-    """Room for R leaves: the L that were selected, and the M of them that are new."""
+    """Arrays for R leaves: the L selected ones, and the M new nodes among them."""
 
     rows: npt.NDArray[np.int32]  # [R] tree of each of the L, ascending
     leaves: npt.NDArray[np.int32]  # [R] their nodes
@@ -76,7 +76,7 @@ def new_wave(room: int) -> Wave:
 
 
 def no_result(num_actions: int) -> WaveResult:
-    """Return what there is to write before the first wave."""
+    """Return the empty result before the first wave."""
     index, flags = np.zeros(0, np.int32), np.zeros(0, np.bool_)
     prior, legal = np.zeros((0, num_actions), np.float32), np.zeros((0, num_actions), np.bool_)
     new = NewNodes(index, index, flags, flags, np.zeros(0), np.zeros(0), prior, legal, flags)
@@ -117,7 +117,7 @@ def write_and_select(
 
 @kernel_part
 def write(tree: Tree, tallies: Tallies, discount: float, result: WaveResult) -> None:
-    """Write what is known about the new nodes of a wave, and back up all its leaves."""
+    """Write the results of a wave's new nodes, and back up all its leaves."""
     size, _ = result.sizes
     rows = result.wave.rows[:size]
     expand(tree, result.new, discount)

@@ -43,7 +43,7 @@ _MOST_TIMED = 1_000_000
 
 @dataclass(eq=False, kw_only=True)
 class TreeSearch(Planner):
-    """Grows a tree under the current state and plays the most tried action.
+    """Abstract base: grows a tree below the current state and plays the most visited action.
 
     Args:
         wave_size: at most how many simulations are in flight at once, per tree.
@@ -222,7 +222,7 @@ def _no_code(_code: CompiledSearch, _rows: npt.NDArray[np.intp]) -> None:
 
 
 def tree_plans(search: Search, seconds: float) -> list[Plan]:
-    """Read the B plans of a search off the roots of its trees.
+    """Read the B plans of a search from the roots of its trees.
 
     Args:
         search: no wave of it is in flight.

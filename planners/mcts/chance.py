@@ -17,7 +17,7 @@ from plangym_ext.states.envelope import as_wide, telling
 
 
 def run_chance_wave(search: Search, chances: Chances) -> bool:
-    """Select, draw, rate and back up a wave; return False if there was none left.
+    """Select, draw, rate and back up a wave; return False if no wave was left.
 
     A draw that gives a known outcome costs a step of the model and is no simulation.
     """
@@ -95,7 +95,7 @@ def _reseeded(search: Search, states: States, rng: np.random.Generator | None) -
 
 
 def check_reseeds(planner: str, model: Any) -> None:
-    """Refuse a model whose chances cannot be drawn anew.
+    """Refuse a model whose random outcomes cannot be redrawn.
 
     Raises:
         WrongKind: that is so.

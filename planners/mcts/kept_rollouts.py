@@ -23,7 +23,7 @@ from plangym_ext.planners.trees.tree import (
 
 
 def run_kept_wave(search: Search, depth: int) -> bool:
-    """Select leaves, play on from them at random, back up; return False if there was none left.
+    """Select leaves, add random rollouts below them, back up; return False without a wave.
 
     Args:
         search: rates its nodes itself: what follows the last node of a rollout is its value.

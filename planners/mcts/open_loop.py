@@ -155,7 +155,7 @@ class OpenLoopMCTS(BanditSearch):
 
 
 class Replay(NamedTuple):
-    """What L replays came to."""
+    """Results of L replays."""
 
     states: States  # [L, S] after the last step taken
     obs: Any  # [L, *obs]

@@ -31,7 +31,7 @@ _HOTTEST = 1e6
 
 @dataclass(eq=False, kw_only=True)
 class SoftSearch(TreeSearch):
-    """Tree search by a policy over the returns of a node's actions, not by bounds.
+    """Abstract base: tree search by a policy over the returns of a node's actions.
 
     A simulation adds one node, as in `MCTS`. What differs is the choice, of the action whose
     share of visits is furthest below the policy's, and what nodes are worth: no mean of

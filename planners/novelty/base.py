@@ -43,7 +43,7 @@ _NO_RULE = Selection(PUCT, 0.0, SCALE_NONE, 0.0, 0.0, 0.0)
 
 @dataclass(eq=False, kw_only=True)
 class NoveltySearch(Planner):
-    """Goes on only where a feature of the observation is new, and plays the best branch.
+    """Abstract base: expands only nodes with new features, and plays the best branch.
 
     No evaluator and no rollouts: what is known of a branch are its rewards. A
     simulation is one new node, that is one model step.
@@ -276,7 +276,7 @@ class NoveltySearch(Planner):
 
 
 class _KeptNovelty(KeptSearch[Novelty]):
-    """A search and what it knows, whose counts end with the episode."""
+    """A search with its novelty tables, whose counts end with the episode."""
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
         """Forget the trees of some rows, and what their episodes have shown."""

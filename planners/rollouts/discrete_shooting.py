@@ -112,7 +112,7 @@ class DiscreteShooting(Planner):
 
 
 class _Tally:
-    """What B rows of rollouts have returned, by first action."""
+    """Returns of B rows of rollouts, by first action."""
 
     def __init__(self, batch: int, num_actions: int) -> None:
         shape = (batch, num_actions)

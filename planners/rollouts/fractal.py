@@ -184,7 +184,7 @@ class _Swarm:
 
 
 def relativize(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Bring values `[W]` to a positive scale on which 1 is their mean, in a fresh array.
+    """Scale values `[W]` to positive numbers around 1, in a fresh array.
 
     z = (x - mean) / std; 1 + log(1 + z) above the mean, exp(z) below. All 1 if they
     are equal but for rounding.

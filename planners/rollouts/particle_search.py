@@ -21,7 +21,7 @@ from plangym_ext.planners.rollouts.playouts import draw
 
 @dataclass(eq=False, kw_only=True)
 class ParticleSearch(Planner):
-    """Walks particles by the policy of an evaluator; the better ones multiply.
+    """Abstract base: moves particles by an evaluator's policy; better ones multiply.
 
     A particle's weight is exp(sum of advantages / temperature), the advantage of a step being
     r + gamma * V' - V; every few steps particles are drawn anew by their weights, so that they

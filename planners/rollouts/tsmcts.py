@@ -104,7 +104,7 @@ class TSMCTS(ParticleSearch):
 
 
 class Heat(NamedTuple):
-    """What a round of one state tries."""
+    """Actions of one halving round of a state, and particles for each."""
 
     actions: npt.NDArray[np.int64]  # [m]
     each: int  # particles for each
@@ -150,7 +150,7 @@ class Race:
 
 
 def schedule(considered: int, particles: int) -> list[tuple[int, int]]:
-    """Return the rounds: actions that are left, and particles for each of them.
+    """Return the halving rounds: numbers of actions, and particles for each.
 
     Every round has an equal share of the particles, but one for each action at least; what is
     left over is the last one's.
@@ -173,7 +173,7 @@ def schedule(considered: int, particles: int) -> list[tuple[int, int]]:
 
 
 class _Tally:
-    """What particles have found out about the actions of B states."""
+    """Particle results of B states, by action."""
 
     def __init__(self, batch: int, num_actions: int) -> None:
         self.sums, self.counts = np.zeros((2, batch, num_actions))

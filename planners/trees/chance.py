@@ -30,7 +30,7 @@ from plangym_ext.planners.trees.tree import (
 
 
 class Chances(NamedTuple):
-    """What B trees know of their nodes of chance, and how many outcomes these are given."""
+    """Chance nodes of B trees: their outcomes, draws and limits."""
 
     first: npt.NDArray[np.int32]  # [B, N] first outcome of a node of chance, UNVISITED if none
     following: npt.NDArray[np.int32]  # [B, N] next outcome of the same node, UNVISITED at the last
@@ -42,7 +42,7 @@ class Chances(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What L draws came to."""
+    """Results of L draws: states, rewards and endings."""
 
     states: npt.NDArray[np.uint8]  # [L, S]
     telling: npt.NDArray[np.bool_]  # [S] bytes that tell one state from another

@@ -149,7 +149,7 @@ def select_frontier(
 
 
 class Descent(NamedTuple):
-    """Room for L simulations, and the return that each has yet to credit to the nodes above it.
+    """Arrays for L simulations, with the return that each has yet to back up.
 
     An ended leaf credits its own value once more.
     """

@@ -151,7 +151,7 @@ def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
 
 
 class NewNodes(NamedTuple):
-    """What model and rater answered about M new nodes, K of which were not terminated."""
+    """Results of model and rater for M new nodes, K of which were rated."""
 
     rows: npt.NDArray[np.integer[Any]]  # [M] tree of each
     nodes: npt.NDArray[np.integer[Any]]  # [M] its index there
@@ -167,7 +167,7 @@ class NewNodes(NamedTuple):
 
 @kernel_part
 def expand(tree: Tree, new: NewNodes, discount: float) -> None:
-    """Write what model and rater answered about new nodes, in place.
+    """Write the results of model and rater into new nodes, in place.
 
     Where the other player moves next, what follows is gained by that one and lost by this
     one: such an edge has the discount -gamma, so that all returns of a node's actions, and

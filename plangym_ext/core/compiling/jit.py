@@ -43,7 +43,7 @@ OPTIONS: Any = {**_COUNTING, "_nrt": False}
 
 
 def part_options() -> dict[str, Any]:
-    """Return what numba's own decorators of functions that kernels call are given."""
+    """Return the options for numba's own decorators of functions that kernels call."""
     if not HAS_PARTS:
         return {}
     from plangym_ext.core.compiling.parts import PART_OPTIONS

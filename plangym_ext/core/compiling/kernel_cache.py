@@ -40,7 +40,7 @@ _OURS = re.compile(r"^unfinished-|-[0-9a-f]{32}\.nbc(\.partial)?$")
 
 
 def cache_folder() -> Path:
-    """Return where compiled functions are kept: `NUMBA_CACHE_DIR`, or the user's cache folder."""
+    """Return the cache folder: `NUMBA_CACHE_DIR`, or one in the user's cache folder."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return Path(chosen)

@@ -136,7 +136,7 @@ class AgentPlanner(Planner):
 
 
 class _KeptSteps(Kept):
-    """What the games of the last plan were left with.
+    """Carries, actions and rewards of the last plan's games.
 
     Attributes:
         rewards: `[B]` float32, as told since then; None: not told.

@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
 
 
 def first_inputs(obs: Any, action_space: spaces.Space[Any], num_rows: int, **more: Any) -> Inputs:
-    """Return what an agent is shown after a reset: no action, no reward, `first` everywhere.
+    """Return the inputs after a reset: zero action and reward, `first` everywhere.
 
     Args:
         obs: `[B, *obs]`.
@@ -85,7 +85,7 @@ def example_inputs(
 
 
 def needed_noise(inputs: Inputs, agent: str) -> StepNoise:
-    """Return the random numbers of a step.
+    """Return the random numbers of a step; raise if there are none.
 
     Raises:
         InvalidOption: there are none.

@@ -11,7 +11,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 def checked_mode(mode: str, where: str) -> Mode:
-    """Return a mode, or say which there are."""
+    """Return a mode after a check of its name."""
     for known in MODES:
         if mode == known:
             return known

@@ -187,7 +187,7 @@ class NetworkAgent(Agent):
 
 
 def as_tensor(array: npt.ArrayLike) -> torch.Tensor:
-    """Return a tensor on the array's memory, or on a copy where torch refuses that.
+    """Return a tensor on the array's memory, or on a copy where torch needs one.
 
     It refuses memory that it may not write, and strides that run backwards.
     """
@@ -199,7 +199,7 @@ def as_tensor(array: npt.ArrayLike) -> torch.Tensor:
 
 
 def refuse_infinite(rows: npt.NDArray[Any], agent: str, what: str) -> None:
-    """Refuse to play what a network says that has lost its numbers.
+    """Refuse network outputs that are not finite.
 
     Args:
         rows: `[B, ...]`, what the choice depends on.

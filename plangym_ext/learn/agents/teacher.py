@@ -16,7 +16,7 @@ from plangym_ext.planners.plans import Budget, Plan
 
 
 class Lessons(NamedTuple):
-    """What a teacher says of N states; fresh arrays."""
+    """A teacher's targets for N states; fresh arrays."""
 
     action: Any  # [N, *act] what it would play, nested as the space
     policy: npt.NDArray[np.float32]  # [N, P] targets of the policy, see Distribution.encode
@@ -101,6 +101,6 @@ class Teacher:
 
 
 def cost_of(lessons: npt.NDArray[np.int64]) -> Budget:
-    """Return what searches cost together, `[..., 3]` as `Lessons.cost` has it."""
+    """Return the joint cost of searches, `[..., 3]`, in the form of `Lessons.cost`."""
     steps, rows, restores = (int(n) for n in lessons.reshape(-1, 3).sum(axis=0))
     return Budget(model_steps=steps, evaluator_rows=rows, restores=restores)

@@ -25,7 +25,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class AgentAlgorithm(InheritedOptions, ABC):
-    """Abstract; an `Algorithm` that takes trees of samplers, and owns what learning needs.
+    """Abstract `Algorithm` for sampler trees, which owns optimisers and replay.
 
     A run makes it of its settings: `cls(network, config, seed=seed)`.
 
@@ -93,7 +93,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
         )
 
     def prepare(self, agent: Any) -> None:
-        """Tell the agent the version of its weights; see `Algorithm.prepare`.
+        """Set the version of the agent's weights; see `Algorithm.prepare`.
 
         One that sets how the agent explores does this as well: a `PolicyAgent` plays at random for
         as long as the version is 0.
@@ -102,7 +102,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
 
     @abstractmethod
     def take(self, collected: Collected) -> None:
-        """Take in what was collected; see `Algorithm.take`."""
+        """Receive a fragment; see `Algorithm.take`."""
 
     @abstractmethod
     def train(self, progress: Progress | None = None) -> dict[str, float]:
@@ -220,7 +220,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
 
 
 class TaughtAlgorithm(AgentAlgorithm):
-    """Abstract; learns targets from a replay, with one optimiser of its network.
+    """Abstract; supervised learning from a replay, with one optimiser of its network.
 
     Attributes:
         optimizer: of the network's parameters.

@@ -25,7 +25,7 @@ class Bernoulli(Distribution):
         self.width = self.target_width = int(np.prod(shape))
 
     def greedy(self, params: Params) -> Any:
-        """Return `[B, *shape]` int8: 1 where that is likelier."""
+        """Return the more likely values `[B, *shape]` int8."""
         return self._actions(np.asarray(params) > 0)
 
     def draw(

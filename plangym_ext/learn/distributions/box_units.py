@@ -54,7 +54,7 @@ class BoxUnits:
         self._tensors: dict[Any, tuple[Any, Any]] = {}
 
     def check_bounded(self, who: str, otherwise: str) -> None:
-        """Refuse what has no two finite bounds for each number, one below the other.
+        """Refuse a space without two finite, distinct bounds for each number.
 
         Args:
             who: needs them.

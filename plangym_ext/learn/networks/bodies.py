@@ -27,7 +27,7 @@ _HIDDEN = {
 
 
 def make_body(shape: tuple[int, ...], config: NetworkConfig) -> tuple[nn.Module, int]:
-    """Return the layers for inputs of `shape`, and how many features they put out."""
+    """Return the layers for inputs of `shape`, and the number of output features."""
     kind = kind_of(shape, config)
     hidden = hidden_of(kind, config)
     if kind == "mlp":
@@ -39,7 +39,7 @@ def make_body(shape: tuple[int, ...], config: NetworkConfig) -> tuple[nn.Module,
 
 
 def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
-    """Return what "auto" comes to for inputs of `shape`."""
+    """Return the kind that "auto" selects for inputs of `shape`."""
     if config.kind != "auto":
         return config.kind
     return "mlp" if len(shape) == 1 else "conv"
@@ -92,7 +92,7 @@ class DenseLayers(nn.Sequential):
 def dense_layers(
     width: int, hidden: tuple[int, ...], config: NetworkConfig
 ) -> tuple[list[nn.Module], int]:
-    """Return dense layers over vectors, and how many features they put out."""
+    """Return dense layers over vectors, and the number of output features."""
     layers: list[nn.Module] = []
     for size in hidden:
         layers.append(nn.Linear(width, size, dtype=torch.float32))
@@ -104,7 +104,7 @@ def dense_layers(
 
 
 def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
-    """Return the layers over an image, and how many numbers they put out, not flattened.
+    """Return the layers over an image, without a flattening, and their number of outputs.
 
     Raises:
         InvalidOption: `shape` is that of vectors, or smaller than the kernels.

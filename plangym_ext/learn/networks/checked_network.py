@@ -10,7 +10,7 @@ from plangym_ext.learn.torch_extra import nn
 
 
 def check_network(where: str, network: Any, attributes: tuple[str, ...] = ()) -> None:
-    """Refuse what is no module, or lacks an attribute that is read of it.
+    """Refuse a value that is not a module, or lacks a required attribute.
 
     Args:
         where: how the message begins.
@@ -40,7 +40,7 @@ def has_own_code(network: nn.Module) -> bool:
 
 
 def refuse_unsized(where: str, network: Any) -> None:
-    """Refuse a network with weights that have no size yet, as those of `nn.LazyLinear`.
+    """Refuse a network with uninitialised weights, such as those of `nn.LazyLinear`.
 
     Raises:
         InvalidOption: it has some; the message names one.

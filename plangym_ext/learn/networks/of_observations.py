@@ -55,7 +55,7 @@ class OfObservations(nn.Module):
 
 
 def of_observations(network: nn.Module) -> nn.Module:
-    """Return a network that is asked about observations alone: itself, if it is one.
+    """Return a network as a function of observations only; unchanged if it already is one.
 
     Raises:
         InvalidOption: it is an agent's, and looks at more than observations.
@@ -64,7 +64,7 @@ def of_observations(network: nn.Module) -> nn.Module:
 
 
 def shown(obs: Any) -> Inputs:
-    """Return observations `[N, ...]` as inputs of a network that looks at nothing else."""
+    """Return observations `[N, ...]` as inputs of a network that reads nothing else."""
     first = next(leaves(obs))
     # Of the length alone something is asked: no memory is written.
     return Inputs(

@@ -70,7 +70,7 @@ class QHead(nn.Module):
         return numbers[:, :, 0], None
 
     def zero(self) -> None:
-        """Begin with all actions alike; deviations of noisy layers stay."""
+        """Set equal Q values for all actions; deviations of noisy layers stay."""
         for stream in (self.advantage, self.value):
             if stream is not None:
                 last: Any = stream[-1]

@@ -44,7 +44,7 @@ def load_network_state(network: nn.Module, state: Mapping[str, Any], where: str 
 
 
 def network_state(network: nn.Module) -> dict[str, Any]:
-    """Return the `state_dict` of a network, and whatever arrays it holds besides.
+    """Return the `state_dict` of a network, with further arrays that it holds.
 
     These are buffers that are not persistent, tensors and arrays that are attributes or parts of
     them, and numbers that are attributes: what a network of the user's own has learned may be

@@ -47,7 +47,7 @@ def checked_capacity(where: str, capacity: Any) -> Capacity:
 
 
 def steps_within(capacity: Capacity, step_bytes: int) -> int:
-    """Return the steps that a checked capacity has room for, of so many bytes each."""
+    """Return the number of steps of a given size that fit a checked capacity."""
     if not isinstance(capacity, str):
         return int(capacity)
     found = _SIZE.fullmatch(capacity)

@@ -19,7 +19,7 @@ Places = npt.NDArray[np.int64]
 
 @final
 class FrameObs:
-    """What B envs showed, stacks of F frames `[F, ...]`, the oldest first, in a ring of M slots.
+    """Observations of B envs as stacks of F frames `[F, ...]`, oldest first, in M slots.
 
     Of a stack that continues the one of the step before, the newest frame is kept. Any other
     stack, such as the first one of an episode, is kept whole beside the ring. So what is taken

@@ -47,7 +47,7 @@ class KeptRows:
         return serials
 
     def drop_before(self, serial: int) -> None:
-        """Let go of all rows with smaller serial numbers; of none for what has gone already."""
+        """Drop all rows with smaller serial numbers."""
         self._dropped = max(self._dropped, serial)
 
     def take(self, serials: Serials) -> list[npt.NDArray[Any]]:
@@ -69,6 +69,6 @@ class KeptRows:
         return {"rows": dict(enumerate(rows)), "dropped": self._dropped}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved."""
+        """Replace the content by a saved one."""
         self._dropped = self._added = int(state["dropped"])
         self.add([np.asarray(state["rows"][number]) for number in range(len(self._parts))])

@@ -23,7 +23,7 @@ def leaves(samples: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def mapped(samples: Mapping[str, Any], change: Callable[[Ndarray], Any]) -> dict[str, Any]:
-    """Return what `change` makes of every array, nested alike."""
+    """Apply `change` to every array; return an equally nested value."""
     found: dict[str, Any] = nested.mapped(lambda value: change(np.asarray(value)), samples)
     return found
 

@@ -39,7 +39,7 @@ def of_errors(errors: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 @final
 class Priorities:
-    """Masses p^α of so many places; place i is drawn with probability p_i^α / Σ p^α.
+    """Priorities p^α of places; place i is drawn with probability p_i^α / Σ p^α.
 
     Args:
         count: places; all begin with a mass of 0 and are not drawn.
@@ -94,7 +94,7 @@ class Priorities:
         self.highest = max(self.highest, float(given.max(initial=0.0)))
 
     def draw(self, count: int, rng: np.random.Generator) -> Places:
-        """Return `[count]` places, one from each of so many equal parts of the sum of masses.
+        """Return `[count]` places by stratified sampling of the sum of priorities.
 
         Raises:
             ReplayEmpty: all masses are 0.
@@ -114,7 +114,7 @@ class Priorities:
         return {"masses": self.masses, "highest": self.highest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a `state_dict`."""
         self._tree = new_sum_tree(self.count)
         masses = np.ascontiguousarray(state["masses"], np.float64)
         assign(self._tree, np.arange(self.count), masses)

@@ -202,7 +202,7 @@ class RingReplay(InheritedOptions, ABC):
             )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved, whatever was here before.
+        """Replace the content by a saved one.
 
         Raises:
             InvalidSamples: the state is of another kind of replay, of another capacity or alpha,

@@ -11,7 +11,7 @@ from plangym_ext.core.compiling.jit import kernel
 
 
 class SequenceArrays(NamedTuple):
-    """What sequences are made of, a ring of M slots for B envs."""
+    """Inputs of sequences: a ring of M slots for B envs."""
 
     reward: npt.NDArray[np.float32]  # [M, B]
     terminated: npt.NDArray[np.bool_]  # [M, B]

@@ -56,7 +56,7 @@ class StepForm:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Return what was saved."""
+        """Return the form from its saved text."""
         return cls(*json.loads(text))
 
 

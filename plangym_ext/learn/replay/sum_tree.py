@@ -21,7 +21,7 @@ SumTree = npt.NDArray[np.float64]  # [2 * size]
 
 
 def new_sum_tree(rows: int) -> SumTree:
-    """Return a tree for so many rows, all of mass 0."""
+    """Return a tree for a number of rows, all of mass 0."""
     size = 1 << max(rows - 1, 0).bit_length()
     return np.zeros(2 * size)
 
@@ -32,7 +32,7 @@ def masses_of(tree: SumTree) -> npt.NDArray[np.float64]:
 
 
 def drawn_in_parts(tree: SumTree, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return `[N]` rows, one from each of so many equal parts of the sum, which is above 0.
+    """Return `[N]` rows by stratified sampling of the sum, which is above 0.
 
     So fewer rows come twice than by as many draws of all.
     """

@@ -47,7 +47,7 @@ class Ring:
         return (self._cursor - back) % self.capacity
 
     def check(self, samples: Mapping[str, Any]) -> int:
-        """Return the number of rows in `samples`, or say why they cannot be added."""
+        """Return the number of rows in `samples`; raise if they cannot be added."""
         arrays = dict(leaves(samples))
         # -1: a number without an axis has no rows.
         lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
@@ -108,7 +108,7 @@ class Ring:
         return self._rows.apply(lambda leaf: leaf.to_ndarray()[places])
 
     def replace(self, places: Positions, samples: Mapping[str, Any]) -> None:
-        """Write some of the arrays of some rows anew, `[N, ...]` by name, not nested."""
+        """Overwrite some arrays of some rows, `[N, ...]` by name, not nested."""
         assert self._rows is not None
         for name, array in samples.items():
             self._rows[name].to_ndarray(copy=False)[places] = array

@@ -17,7 +17,7 @@ Places = npt.NDArray[np.int64]
 
 @final
 class WholeObs:
-    """What B envs showed, in a ring of M slots.
+    """Observations of B envs in a ring of M slots.
 
     Args:
         part: shape and dtype of one.

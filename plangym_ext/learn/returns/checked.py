@@ -17,7 +17,7 @@ from plangym_ext.learn.returns.rows import Rows
 
 
 class Ends(TypedDict, total=False):
-    """What follows the rows, and which of them count; see `returns`."""
+    """Terminations, truncations, bootstrap values and valid rows; see `returns`."""
 
     bootstrap: Any
     truncated: Any
@@ -33,7 +33,7 @@ def checked_rows(
     gamma: float,
     ends: Ends,
 ) -> Rows:
-    """Return the arguments as `Rows`, or say which of them is wrong.
+    """Return the arguments as `Rows`; raise for a wrong one.
 
     Args:
         where: name of the function that was called.

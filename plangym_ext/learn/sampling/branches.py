@@ -19,7 +19,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class Branches(NamedTuple):
-    """What N branches of at most H steps came to; arrays belong to the caller."""
+    """The results of N branches of at most H steps; arrays belong to the caller."""
 
     reward: npt.NDArray[np.float32]  # [H, N] of the env; 0 once a branch has ended
     length: npt.NDArray[np.int64]  # [N] steps that were taken
@@ -33,7 +33,7 @@ class Branches(NamedTuple):
 def play_branches(
     env: SlotStepper, agent: Agent, states: Ndarray, actions: Any, noise: RowNoise, horizon: int
 ) -> Branches:
-    """Play N branches side by side: a first action from a state, then what the agent does.
+    """Play N branches side by side: a given first action from a state, then the agent's.
 
     All branches that go on are one batch of the env, from slot to slot, and one call of the
     agent. One that terminates, or that the env truncates, is stepped no further. What the env
@@ -78,7 +78,7 @@ def play_branches(
 
 
 def some_inputs(inputs: Inputs, rows: Ndarray) -> Inputs:
-    """Return what some rows are shown, without random numbers; `rows` are `[n]` int."""
+    """Return the inputs of some rows, without random numbers; `rows` are `[n]` int."""
     shown = (None if part is None else rows_of(part, rows) for part in inputs._replace(noise=None))
     return Inputs(*shown)
 

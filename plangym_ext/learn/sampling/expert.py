@@ -31,7 +31,7 @@ STREAM = 4
 
 
 class Again(NamedTuple):
-    """What a teacher says of M stored states by now; fresh arrays.
+    """A teacher's new targets for M stored states; fresh arrays.
 
     States are numbered in the order in which they were taught first: by fragment, step and env.
     """
@@ -43,7 +43,7 @@ class Again(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """What the searches of a fragment have found beside the infos of its steps."""
+    """The search results of a fragment beyond the infos of its steps."""
 
     again: Again | None  # None: nothing was searched again
     cost: Budget  # of all searches
@@ -182,7 +182,7 @@ class ExpertSampler(LocalSampler):
 
 
 def shown_rows(tree: ArrayDict) -> dict[str, Any]:
-    """Return what was shown in the steps of a fragment, views `[T, B, ...]`: "obs", "legal"."""
+    """Return the inputs of a fragment's steps, views `[T, B, ...]`: "obs", "legal"."""
     steps = len(tree["valid"].to_ndarray(copy=False))
     found = {"obs": steps_of(tree["obs"], steps)}
     if "action_mask" in tree:
@@ -191,7 +191,7 @@ def shown_rows(tree: ArrayDict) -> dict[str, Any]:
 
 
 def valid_rows(rows: Any, valid: npt.NDArray[np.bool_]) -> Any:
-    """Return the rows of steps that count, `[N, ...]` fresh, in the order of (step, env)."""
+    """Return the rows of valid steps, `[N, ...]` fresh, in the order of (step, env)."""
     if isinstance(rows, Mapping):
         return {name: valid_rows(part, valid) for name, part in rows.items()}
     # A mask of the first two axes makes one of them.

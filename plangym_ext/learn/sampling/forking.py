@@ -33,7 +33,7 @@ STREAM = 3
 
 
 class Forks(NamedTuple):
-    """What k branches from each of N visited states came to; the arrays are fresh.
+    """The results of k branches from each of N visited states; the arrays are fresh.
 
     Entry i k + j of what is `[N k]` belongs to branch j of state i.
     """
@@ -230,7 +230,7 @@ def _arrays(source: Any) -> Iterator[Ndarray]:
 
 
 def distinct(origin: Ndarray, action: Any) -> tuple[Ndarray, Ndarray]:
-    """Return which of M branches are unlike all before them, and which of these each is like.
+    """Return which of M branches differ from all before, and the equal branch of each.
 
     Args:
         origin: `[M]` the state of each.

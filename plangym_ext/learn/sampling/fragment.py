@@ -31,7 +31,7 @@ def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
 def collected(
     tree: ArrayDict, episodes: Mapping[str, Any], version: int, began: float, restores: int
 ) -> Collected:
-    """Return what was played: the tree itself, and what it cost.
+    """Return the sampler's result: the tree, the episodes and the cost.
 
     Args:
         tree: of the sampler.

@@ -15,7 +15,7 @@ from plangym_ext.learn.sampling.starts import Starts
 
 
 class Past(NamedTuple):
-    """The last episodes, and what was learned of the states that they began from; never changed.
+    """Immutable record of the last episodes and of the start distribution.
 
     So an interrupt finds all of it replaced, when a fragment was played, or nothing.
 
@@ -31,7 +31,7 @@ class Past(NamedTuple):
 
     @classmethod
     def of(cls, options: SamplerOptions, state: Mapping[str, Any] | None = None) -> Past:
-        """Return it of a sampler that begins, or goes on from a `state_dict`."""
+        """Return the record of a new sampler, or of one that continues from a `state_dict`."""
         if state is None:
             return cls(Window(options.window), options.starts, options.discount)
         starts = options.starts
@@ -45,7 +45,7 @@ class Past(NamedTuple):
         return None if self.starts is None else self.starts.table()
 
     def after(self, episodes: Mapping[str, Any], tree: ArrayDict) -> Past:
-        """Return it once further episodes have ended.
+        """Return the record after further episodes.
 
         Args:
             episodes: table of them.
@@ -62,7 +62,7 @@ class Past(NamedTuple):
         return Past(self.window.after(episodes), starts, self.discount)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved."""
+        """Return the saved form."""
         starts = {} if self.starts is None else {"starts": self.starts.state_dict()}
         return {"window": self.window.columns, **starts}
 
@@ -75,7 +75,7 @@ def _rows(array: Any, at: tuple[Any, Any]) -> Any:
 
 
 class PastSampler(Closing):
-    """Abstract; a sampler that tells of the last episodes."""
+    """Abstract; a sampler with statistics of its last episodes."""
 
     _past: Past
 

@@ -124,7 +124,7 @@ def build_sample_tree(
 def mask_array(
     env: Any, num_steps: int, num_rows: int, storage: Literal["local", "shared"]
 ) -> Array:
-    """Return memory `[T, B, A]` bool, and one row more, where every action may be played."""
+    """Return memory `[T, B, A]` bool, plus one row, with every action legal."""
     space = RowSpaces(env).single_action_space
     width = mask_width(space)
     if width is None:

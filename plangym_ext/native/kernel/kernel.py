@@ -14,7 +14,7 @@ from plangym_ext.states.families import load_named
 
 @compiled
 def always(state: Any, params: Any) -> bool:  # noqa: ARG001 - as every kernel's `check`
-    """Return True: any bytes are a state."""
+    """Return True: any bytes are a valid state."""
     return True
 
 

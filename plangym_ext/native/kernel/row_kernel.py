@@ -36,7 +36,7 @@ class RowArrays(NamedTuple):
 
 
 class RowRules(NamedTuple):
-    """What is the same for all batches of an env."""
+    """Constants of all batches of an env."""
 
     limit: int  # of the TimeLimit; 0 for none
     frameskip: int

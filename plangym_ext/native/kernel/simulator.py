@@ -26,7 +26,7 @@ class Rows(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What is the same for all rows, and room for what a step says besides.
+    """Constants of all rows, and memory for a step's infos and observation.
 
     Each thread has a lane of its own.
     """

@@ -28,7 +28,7 @@ _WINDOW = 64
 
 @dataclass(frozen=True)
 class _Field:
-    """An array of `mjData`: where it lies, and what it holds."""
+    """An array of `mjData`: offset, shape and dtype."""
 
     name: str
     offset: int
@@ -50,7 +50,7 @@ class FreshRows(NamedTuple):
 
 
 class Played:
-    """What K env steps of n rows were recorded in; used again by the next of that size.
+    """Recorded fields of K env steps of n rows; reused by the next call of that size.
 
     Attributes:
         actions: `[K, n, nu]` float64, to be filled in before.
@@ -85,7 +85,7 @@ class Played:
 
 
 class MujocoPlayer:
-    """Steps rows of one model by many threads, recording what a task reads.
+    """Steps rows of one model on many threads, and records the fields that a task reads.
 
     Args:
         model: an `MjModel`; it is copied.

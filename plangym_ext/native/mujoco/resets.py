@@ -13,7 +13,7 @@ from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
 class MujocoResets:
-    """Resets state rows where they are.
+    """Resets state rows in place.
 
     Args:
         env: resets the rows of a task that does not say what a reset draws.

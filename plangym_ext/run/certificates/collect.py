@@ -58,7 +58,7 @@ def read_list(path: Path, names: Sequence[str]) -> Groups:
 
 
 class Collection:
-    """Certificates in a folder, which are kept as they come.
+    """Certificates in a folder, written one by one.
 
     Args:
         out: the folder.

@@ -16,7 +16,7 @@ from plangym_ext.errors import PlangymExtError
 
 
 class NotInstalled(PlangymExtError):
-    """Packages could not be installed together; the message has what the installer said."""
+    """Packages could not be installed together; the message has the installer's output."""
 
 
 def own_copy(folder: Path) -> Path:

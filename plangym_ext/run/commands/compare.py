@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play what is missing, show the table, write `compare.json`."""
+    """Play the missing episodes, show the table, write `compare.json`."""
     # Now, where it costs nothing: without matplotlib the figure would fail after all was played.
     if options.plot:
         load_pyplot("--plot")

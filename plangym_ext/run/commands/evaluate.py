@@ -276,7 +276,7 @@ def _folder(checkpoint: Path) -> Path:
 
 
 def changes(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what is to differ from the run's own settings."""
+    """Return the changes to the run's own settings."""
     from plangym_ext.run.settings.settings import Text, nested
 
     typed = {

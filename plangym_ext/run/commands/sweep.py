@@ -125,7 +125,7 @@ def _sources(given: Sequence[str]) -> list[Any]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what is left of the sweep; print what each variant has reached."""
+    """Run the remaining runs of the sweep; print the result of each variant."""
     from plangym_ext.run.experiments.plan import jobs_of
     from plangym_ext.run.experiments.summary import lines, scores
 

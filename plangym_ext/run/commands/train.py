@@ -106,7 +106,7 @@ def _sources(given: Sequence[str]) -> list[Any]:
 
 
 def preset_lines() -> Iterator[str]:
-    """Yield name and meaning of each preset, and below them what runs of it have reached."""
+    """Yield name and description of each preset, followed by its measured returns."""
     from plangym_ext.run.settings.presets import PRESETS
     from plangym_ext.run.settings.reached import reached
 

@@ -26,7 +26,7 @@ _LOOK = 0.5
 
 
 class RayJobs(Closing):
-    """Runs on a Ray cluster, which is left as it was found.
+    """Runs jobs on a Ray cluster that other programs may use as well.
 
     The folder of the sweep has to be one and the same for all machines.
 
@@ -73,7 +73,7 @@ class RayJobs(Closing):
 
 
 class RayJob:
-    """A task that runs a job, with the calls of a process.
+    """A Ray task that runs a job, with the methods of a process.
 
     Args:
         ref: of its exit status.
@@ -118,7 +118,7 @@ class RayJob:
             log.write(f"{text}\n")
 
     def send_signal(self, number: int, /) -> None:
-        """Have the run end after its round if this is SIGINT; else end it at once."""
+        """End the run after its round for SIGINT; end it at once for other signals."""
         ray_module().cancel(self._ref, force=number != signal.SIGINT)
 
 

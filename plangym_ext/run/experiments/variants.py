@@ -21,7 +21,7 @@ _RANGE = re.compile(r"\s*(log|uniform|int)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*
 
 
 class Variant(NamedTuple):
-    """Settings that are run with each of the seeds.
+    """One combination of settings, to be run with each of the seeds.
 
     Args:
         name: what tells it from the others, fit for a folder; empty if there is only one.
@@ -36,7 +36,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers that are drawn at random.
+    """A range of random numbers.
 
     Args:
         kind: "uniform" between the ends; "log", whose logarithm is; "int", both ends included.
@@ -72,7 +72,7 @@ class Range:
 
 
 def read_over(key: str, value: Any) -> list[Any] | Range:
-    """Return the values that a key is to take.
+    """Return the values of a key in `--over`.
 
     Args:
         key: dotted, for the message.

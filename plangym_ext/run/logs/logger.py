@@ -22,7 +22,7 @@ from plangym_ext.run.logs.wandb_run import WandbRun
 
 
 class JsonlFile(AppendedFile):
-    """Rows by name, each with a step. What is not finite is written as null."""
+    """Rows by name, each with a step. Numbers that are not finite become null."""
 
     def add(self, row: Mapping[str, Number]) -> None:
         """Append a row; it is in the file when this returns."""
@@ -111,7 +111,7 @@ class Logger(Closing):
         self._began = time.monotonic() - self._timings.last.get("seconds", 0.0)
 
     def log(self, step: int, values: Numbers, *, timings: Numbers | None = None) -> None:
-        """Write one row and show it.
+        """Write and show one row.
 
         Args:
             step: greater than that of the row before.

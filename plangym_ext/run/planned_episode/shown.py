@@ -14,11 +14,11 @@ from plangym_ext.run.video import first_frame
 
 # Raised by the callback: `play` has no other way to end before the episode does.
 class Stopped(Exception):
-    """The move that was played when Ctrl-C was pressed is over."""
+    """Raised at the end of the move in which Ctrl-C was pressed."""
 
 
 class Shown:
-    """What is shown of each move: the progress line and the page of trees.
+    """Displays each move: the progress line and the page of trees.
 
     Args:
         options: of the command line.

@@ -14,7 +14,7 @@ from plangym_ext.run.planned_episode.shown import Shown
 
 
 def tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
-    """Say which options are those that were tuned for the env."""
+    """Print the options that were tuned for the env."""
     from plangym_ext.planners.tuned import tuned_options
 
     tuned = tuned_options(env, planner)
@@ -53,7 +53,7 @@ def tell_trained(options: argparse.Namespace) -> None:
 
 
 def tell_played(options: argparse.Namespace, shown: Shown, seconds: float) -> None:
-    """Say what was played and written."""
+    """Print the result of the episode and the files written."""
     if shown.interrupted:
         print(f"interrupted after {shown.moves} moves, which are kept")
     compiling = f", {shown.compile_seconds:.1f} s of it compiling, or loading what was compiled"

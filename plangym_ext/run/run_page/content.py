@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def page(content: Mapping[str, Any]) -> str:
-    """Return the whole page, which needs nothing else."""
+    """Return the complete, self-contained page."""
     import importlib.resources
 
     text = importlib.resources.files(__package__).joinpath("page.html").read_text("utf-8")
@@ -55,7 +55,7 @@ def page(content: Mapping[str, Any]) -> str:
 def content(
     folders: Sequence[Path], address: Address, *, status: str = "", live: bool = False
 ) -> dict[str, Any]:
-    """Return what the page shows of the runs in and below some folders.
+    """Return the page's data of the runs in and below some folders.
 
     Args:
         folders: of runs, also while they go on.
@@ -84,7 +84,7 @@ def content(
 
 
 def signature(folders: Sequence[Path]) -> str:
-    """Return a text that changes when what the page shows does."""
+    """Return a text that changes with the page's data."""
     found = 0
     for folder in folders:
         # Of a row in the log `timings.csv` is written last, so that the others have it by then.
@@ -98,7 +98,7 @@ def signature(folders: Sequence[Path]) -> str:
 
 
 class _Odd:
-    """Notes what could not be read.
+    """Collects notes on unreadable files.
 
     Attributes:
         told: a line for each.

@@ -48,7 +48,7 @@ _PAGE = (
 
 
 class PageServer(http.server.ThreadingHTTPServer):
-    """Answers with the page, its data, and the files of recorded episodes, and nothing else.
+    """Serves the page, its data, and the files of recorded episodes, and nothing else.
 
     Args:
         folders: with runs.
@@ -93,7 +93,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         self.server_name, self.server_port = self._host, self.server_address[1]
 
     def content(self) -> dict[str, Any]:
-        """Return what the page shows now."""
+        """Return the page's present data."""
         return content(self.folders, self._address, live=True, status="live")
 
     def _address(self, path: Path) -> str:
@@ -106,7 +106,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         return next(i for i, folder in enumerate(self.folders) if path.is_relative_to(folder))
 
     def episode(self, address: str) -> Path | None:
-        """Return the file that `_address` gave this address; None if there is no such."""
+        """Return the file of an address from `_address`; None for an unknown one."""
         root, _, inside = address.partition("/")
         # ValueError: a NUL in the name, or no number. OSError: a name that is too long, a circle
         # of links.

@@ -33,7 +33,7 @@ def _line(start: float, over: int) -> dict[str, Any]:
 
 
 def agent_on_cartpole(algorithm: Mapping[str, Any], **rest: Any) -> dict[str, Any]:
-    """Have an agent learn to balance."""
+    """Return settings in which an agent learns CartPole."""
     return {
         "env": {"id": "CartPole-v1", "max_steps": 500},
         "agent": dict(APART),

@@ -65,7 +65,7 @@ def _name(settings: Mapping[str, Any]) -> Any:
 
 
 def named(source: str | Path) -> dict[str, Any]:
-    """Return what a preset or a file says."""
+    """Return the settings of a preset or a file."""
     path = Path(source)
     # By its ending, and not by whether it is there: a path with a mistake is then not taken for a
     # preset.

@@ -60,7 +60,7 @@ class EnvSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectorSettings:
-    """How episodes are collected.
+    """How episodes are collected: number of envs, moves per round, workers.
 
     Args:
         kind: "games" that are played move by move; or "solutions": of every game the planner

@@ -12,7 +12,7 @@ FILE = Path(__file__).with_name("reached.json")
 
 
 class Reached(NamedTuple):
-    """How runs of a preset have ended.
+    """Measured final return of a preset.
 
     Attributes:
         mean: interquartile mean over the seeds, of the mean return of evaluations.
@@ -36,7 +36,7 @@ class Reached(NamedTuple):
 
 
 def reached() -> dict[str, Reached]:
-    """Return what was measured, by preset."""
+    """Return the measured returns by preset."""
     found = json.loads(FILE.read_text(encoding="utf-8"))
     return {name: _read(row) for name, row in found.items()}
 

@@ -19,7 +19,7 @@ from plangym_ext.learn.schedule import OwnSchedule, Schedule
 
 
 class Text(str):
-    """A value as it was typed: read as whatever kind is wanted in its place."""
+    """A value as typed; its meaning depends on the setting's type."""
 
     # A class of its own, as a file tells "3" from 3 and a command line does not.
     __slots__ = ()
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 
 def build(cls: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
-    """Make a section from a mapping; what it does not name keeps its default.
+    """Make a section from a mapping; missing keys keep their defaults.
 
     Args:
         cls: a dataclass; or a class with `from_settings(values, where)` of its own.
@@ -102,7 +102,7 @@ def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None
 
 
 def read(kind: Any, value: Any, where: str) -> Any:
-    """Return `value` as the annotation `kind` says.
+    """Return `value` converted to the annotation `kind`.
 
     Raises:
         InvalidOption: it is no such value.
@@ -176,7 +176,7 @@ def _read_schedule(value: Any, where: str) -> Schedule | OwnSchedule | None:
 
 
 def free(value: Any) -> Any:
-    """Return a value of no known kind: a literal as TOML has it, else the text."""
+    """Return a value without a known type: a TOML literal, or else the text."""
     if isinstance(value, Mapping):
         return {key: free(one) for key, one in value.items()}
     if not isinstance(value, Text):
@@ -260,7 +260,7 @@ def _left_out(section: Any) -> frozenset[str]:
 def merged(
     first: Mapping[str, Any], second: Mapping[str, Any], *, at_once: bool = False
 ) -> dict[str, Any]:
-    """Return the first with what the second says, section by section.
+    """Return two nested mappings merged; values of the second take precedence.
 
     A section that the second gives another `name` is replaced as a whole: what belonged
     to another planner or algorithm means nothing to the new one.
@@ -315,7 +315,7 @@ def differences(mine: Any, theirs: Any, where: str = "") -> list[str]:
 
 
 def listed(section: Any, where: str = "") -> list[Setting]:
-    """List all values that a section holds, with what they mean."""
+    """List all values of a section, with their descriptions."""
     if hasattr(section, "listed"):
         return list(section.listed(where))
     found: list[Setting] = []

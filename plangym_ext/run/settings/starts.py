@@ -14,7 +14,7 @@ KINDS = ("stored", "backward", "unsure")
 
 @dataclass(frozen=True, kw_only=True)
 class StartsSettings:
-    """Which stored states episodes begin from while an agent learns.
+    """Start-state distribution of the training episodes.
 
     Args:
         file: of a `StateSet`, as `plangym-ext states` writes it; empty: there is none, and

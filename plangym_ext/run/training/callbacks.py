@@ -67,7 +67,7 @@ class StopAt(Callback):
 
 
 def saved_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
-    """Return the states of those that have any, by class and number."""
+    """Return the states of callbacks that have any, by class and number."""
     found: dict[str, Any] = {
         name: getattr(one, "state_dict", dict)() for name, one in _named(callbacks)
     }
@@ -75,7 +75,7 @@ def saved_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
 
 
 def load_callbacks(callbacks: Sequence[Any], saved: Mapping[str, Any]) -> None:
-    """Give those that are there what `saved_callbacks` returned; others may have been left out."""
+    """Load the states of present callbacks; others may be missing."""
     for name, one in _named(callbacks):
         if name in saved:
             one.load_state_dict(saved[name])

@@ -53,7 +53,7 @@ class Interrupts:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back until the block has ended, such as one that starts a process.
+    """Delay Ctrl-C until the end of a block, such as one that starts a process.
 
     Not by a mask of this thread: another one would take the signal, and this one raise it.
     """

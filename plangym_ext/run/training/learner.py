@@ -19,7 +19,7 @@ from plangym_ext.run.training.samplers import make_sampler
 
 @dataclass(frozen=True)
 class LearnerMaker:
-    """Makes what the worker of a learner serves, there.
+    """Makes a learner in its worker process.
 
     Attributes:
         parts: of the run.
@@ -42,7 +42,7 @@ class LearnerMaker:
 
 
 class Learner:
-    """Network, sampler and algorithm of a learner, which is asked by learner 0; see `Service`."""
+    """Network, sampler and algorithm of one learner, called by learner 0; see `Service`."""
 
     def __init__(self, parts: Parts, folder: Path, file: Path) -> None:
         from plangym_ext.learn.freed_memory import keep_freed_memory
@@ -62,7 +62,7 @@ class Learner:
         self._group: Any = None
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: learner 0 has to know nothing."""
+        """Return nothing: learner 0 needs no description."""
         return {}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -126,7 +126,7 @@ class Learner:
 
 
 def with_the_others(collected: Collected, group: LearnerGroup) -> Collected:
-    """Return what was collected, with the episodes and the costs of all learners.
+    """Return a sampler's result with the episodes and costs of all learners.
 
     Its `data` is this learner's own.
     """
@@ -141,7 +141,7 @@ def with_the_others(collected: Collected, group: LearnerGroup) -> Collected:
 
 
 def learner_device(device: str, rank: int) -> str:
-    """Return where the network of a learner runs: "cuda" is a GPU for each, if there are enough."""
+    """Return the device of a learner's network: with "cuda" a GPU each, if there are enough."""
     if device != "cuda":
         return device
     from plangym_ext.learn.torch_extra import torch
@@ -150,7 +150,7 @@ def learner_device(device: str, rank: int) -> str:
 
 
 def weights_hash(algorithm: Any) -> bytes:
-    """Return a hash of the weights that an algorithm saves, those of its other networks too."""
+    """Return a hash of the weights that an algorithm saves."""
     saved, found = algorithm.state_dict()["trainer"], hashlib.sha256()
     for state in (saved["network"], *saved.get("modules", {}).values()):
         for name, tensor in state.items():

@@ -26,7 +26,7 @@ FOLDER = "learners"
 
 
 class Learners(Closing):
-    """The sampler of learner 0, which has the other learners play and learn as often as it does.
+    """Learner 0's sampler, which makes the other learners play and learn in step with it.
 
     They are workers. `collect` tells them to play a fragment of their own envs and to learn from
     it, while this process does the same; in each update they meet in the `TorchGroup`. What a
@@ -144,7 +144,7 @@ class Learners(Closing):
     # As a sampler -----------------------------------------------------------------------
 
     def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
-        """Play n steps in every env of this learner, and tell of those of all.
+        """Play n steps in every env of this learner, and return the totals of all.
 
         Args:
             n: how many.
@@ -162,7 +162,7 @@ class Learners(Closing):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Have the others save, and return what learner 0 saves.
+        """Make the others save, and return learner 0's state.
 
         Raises:
             LearnerLost: the weights of a learner are not those of the others.
@@ -180,7 +180,7 @@ class Learners(Closing):
         return {"own": self._sampler.state_dict(), "rounds": self._rounds}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Have all go on from what was saved."""
+        """Make all learners continue from a saved state."""
         self._sampler.load_state_dict(state["own"])
         self._rounds = int(state["rounds"])
         self._ask("load", self._rounds)

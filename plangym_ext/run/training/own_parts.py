@@ -18,7 +18,7 @@ OWN_STATE = "own_state"
 
 
 class OwnParts:
-    """The parts of a run whose classes are the user's.
+    """The user-defined parts of a run.
 
     Args:
         parts: how things are made.
@@ -34,7 +34,7 @@ class OwnParts:
         self._own = {name: one for name, one in named.items() if is_own(type(one))}
 
     def state_dict(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what they hold besides what is saved of them: nothing but names and plain data.
+        """Return the parts' unsaved attributes: names and plain data only.
 
         Args:
             saved: what the algorithm's `state_dict` has returned.
@@ -72,7 +72,7 @@ class OwnParts:
             self.state_dict(algorithm.state_dict())
 
     def agent_state(self) -> dict[str, Any]:
-        """Return what the agent alone holds, as `state_dict` does."""
+        """Return the agent's part of `state_dict`."""
         if "agent" not in self._own:
             return {}
         whole, self._own = self._own, {"agent": self._own["agent"]}
@@ -110,7 +110,7 @@ class OwnParts:
 
 
 def load_agent(agent: Any, saved: Mapping[str, Any], path: str) -> None:
-    """Give an agent what a checkpoint says that it holds.
+    """Load an agent's attributes from a checkpoint.
 
     Raises:
         DamagedCheckpoint: it cannot hold that.

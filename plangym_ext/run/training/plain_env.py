@@ -17,7 +17,7 @@ _NO_STATE = np.zeros(1, np.uint8)
 
 
 class PlainEnv(Closing):
-    """Plays one episode at a time, for players that look at observations alone.
+    """Plays one episode at a time, for players that only read observations.
 
     It stands where `play` expects an env with states; the states that it returns mean nothing.
 
@@ -45,7 +45,7 @@ class PlainEnv(Closing):
         return _NO_STATE, obs, info
 
     def step(self, action: Any, state: Any = None) -> tuple[Any, ...]:  # noqa: ARG002
-        """Step from where the episode is: a state that means nothing, and as gymnasium."""
+        """Step the episode; the state argument has no meaning."""
         film = self.film
         if film is None:
             return (_NO_STATE, *self.gym_env.step(action))
@@ -67,7 +67,7 @@ class PlainEnv(Closing):
         )
 
     def render(self) -> Any:
-        """Return what the env renders."""
+        """Return the env's picture."""
         return self.gym_env.render()
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from plangym_ext.learn.sampling.episode_statistics import PLACE
 
 
 def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
-    """Return what is logged of what was played, by column.
+    """Return the log numbers of a round's play, by column.
 
     Args:
         collected: in this round.

@@ -11,7 +11,7 @@ from plangym_ext.learn.sampling.episode_statistics import Window
 
 
 class RecentEpisodes:
-    """Statistics of the last episodes: of one round there may be few, or none.
+    """Statistics of the last episodes, across rounds.
 
     Args:
         size: how many episodes.
@@ -28,7 +28,7 @@ class RecentEpisodes:
             self._look_at(self._window.after({n: episodes[n] for n in ("return", "length")}))
 
     def statistics(self) -> dict[str, float]:
-        """Return what is logged, "recent/return" and so on; empty before an episode has ended."""
+        """Return the log columns "recent/return" and so on; empty before the first ending."""
         return self._statistics
 
     def _look_at(self, window: Window) -> None:
@@ -51,5 +51,5 @@ class RecentEpisodes:
         return dict(self._window.columns)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a `state_dict`."""
         self._look_at(Window(self._size, state))

@@ -431,7 +431,7 @@ class Runner(Closing):
 
 
 def asks_for_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether settings let a run go further than those that it had."""
+    """Return whether settings extend a run beyond its earlier ones."""
     goals = [config["evaluation"]["stop_at"] for config in (before, now)]
     first, second = (math.inf if goal is None else goal for goal in goals)
     return bool(now["rounds"] > before["rounds"] or second > first)

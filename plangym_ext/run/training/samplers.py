@@ -15,7 +15,7 @@ from plangym_ext.run.training.starts import make_starts
 def make_sampler(
     parts: Parts, env: Any, network: Any, agent: Any, actors: Actors | None = None
 ) -> Sampler:
-    """Make the sampler of a run; it owns the envs that are played in.
+    """Make the sampler of a run, which owns its envs.
 
     Args:
         parts: how things are made.

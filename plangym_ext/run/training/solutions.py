@@ -17,7 +17,7 @@ from plangym_ext.planners.plans import Budget, Plan, one_hot
 
 
 class SolutionSampler:
-    """Samples the ways that a planner finds from the resets of an env, one search each.
+    """Samples a planner's solutions, one search from each reset of an env.
 
     Its data are the records of those that lead to a termination (see `Sampler`); the episodes
     that are logged are all of them, so that their mean "terminated" is the share that is solved.
@@ -38,7 +38,7 @@ class SolutionSampler:
         self._round = 0
 
     def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:  # noqa: ARG002
-        """Search from `num_problems` resets, whatever n is; see `Sampler.collect`."""
+        """Search from `num_problems` resets, for any n; see `Sampler.collect`."""
         numbers = range(self._num_problems)
         games = [Game(self._env, problem_seed(self._seed, i, self._round)) for i in numbers]
         self._round += 1
@@ -88,7 +88,7 @@ class SolutionSampler:
         return {"round": self._round}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the problems that come next."""
+        """Continue with the next problems."""
         self._round = int(state["round"])
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from plangym_ext.run.settings.starts import StartsSettings
 def make_starts(
     settings: StartsSettings, env: Any, agent: Agent, algorithm: Any = None
 ) -> Starts | None:
-    """Make them; None if the settings name no file.
+    """Make the start distribution; None if the settings name no file.
 
     Args:
         settings: of the run.
@@ -71,7 +71,7 @@ def _to_rewards(algorithm: Any) -> Callable[[Any], Any]:
 
 
 class AgentValue:
-    """What an agent says that observations are worth, as the first of an episode.
+    """An agent's values of observations, taken as first ones of an episode.
 
     Args:
         agent: that has values.

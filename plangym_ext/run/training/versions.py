@@ -7,7 +7,7 @@ import platform
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that results depend on."""
+    """Return the versions of Python and of packages that affect results."""
     found = {"python": platform.python_version()}
     for name in ("plangym-ext", "torch", "numpy", "gymnasium", "numba", "ale-py", "mujoco"):
         try:

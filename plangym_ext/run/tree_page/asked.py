@@ -9,7 +9,7 @@ from plangym_ext.errors import InvalidOption
 
 
 def tree_options(name: str, planner: Any) -> dict[str, Any]:
-    """Return the options with which a planner's plans have trees.
+    """Return the options that make a planner's plans include trees.
 
     Raises:
         InvalidOption: it is one of the library's, and grows none.
@@ -30,7 +30,7 @@ def tree_options(name: str, planner: Any) -> dict[str, Any]:
 
 
 def recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
-    """Return the recorder of the page of trees; None if not asked for."""
+    """Return the recorder of the tree page; None without the option."""
     if not options.tree:
         return None
     from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names

@@ -11,7 +11,7 @@ from plangym_ext.planners.plans import Plan, SearchTree
 
 
 def one_step_tree(plan: Plan, num_actions: int) -> SearchTree:
-    """Return what a plan without a tree says, as one: the root, and a node for every action.
+    """Return a plan without a tree as a one-step tree: the root, and a node for every action.
 
     For agents, which do not search; the root alone where the plan knows nothing of the actions.
     """
@@ -50,7 +50,7 @@ def drawn_nodes(tree: SearchTree, most: int) -> npt.NDArray[np.intp]:
 
 
 def best_line(tree: SearchTree, plan: Plan, first: int) -> list[int]:
-    """Return the rows of the best line: what the plan says, else the most visited on.
+    """Return the rows of the best line: the plan's actions, else the most visited nodes.
 
     Args:
         tree: of the plan.
@@ -101,7 +101,7 @@ def columns(tree: SearchTree, plan: Plan, first: int, most: int) -> dict[str, An
 
 
 def rounded(values: Any) -> list[float | None]:
-    """Return numbers with four digits; None for what is not finite."""
+    """Return numbers with four digits; None for numbers that are not finite."""
     return [
         None if not np.isfinite(x) else float(f"{x:.4g}")
         for x in np.asarray(values, float).tolist()

@@ -112,7 +112,7 @@ def _base64(content: bytes) -> str:
 
 
 def action_names(env: Any) -> list[str]:
-    """Return what the simulator calls its actions, or their numbers."""
+    """Return the simulator's names of its actions, or their numbers."""
     space = env.action_space
     inner = getattr(getattr(env, "plan_env", env), "gym_env", None)
     meanings = getattr(getattr(inner, "unwrapped", None), "get_action_meanings", None)

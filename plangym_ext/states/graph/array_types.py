@@ -53,7 +53,7 @@ def dtype_text(dtype: np.dtype[Any]) -> Any:
 
 
 def array_type(row: Any) -> ArrayType:
-    """Return what an entry of the table says.
+    """Return the type of a table entry.
 
     Raises:
         ValueError, TypeError: it is none.

@@ -9,7 +9,7 @@ Parts = tuple[Any, ...]
 
 
 class DataType(NamedTuple):
-    """One type.
+    """Rules for one type: disassembly into parts and construction from them.
 
     Attributes:
         name: what graphs call it.

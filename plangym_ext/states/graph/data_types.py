@@ -51,7 +51,7 @@ def are_plain(parts: Iterable[Any]) -> bool:
 
 
 def data_type(kind: Any) -> DataType | None:
-    """Return how instances of exactly a class are taken apart; None if they are not."""
+    """Return the rules for exactly this class; None without any."""
     return _BY_TYPE.get(kind) or _of_other_packages(kind)
 
 
@@ -157,7 +157,7 @@ def _made_array(typecode: str, data: bytes) -> array.array[Any]:
 
 
 def random_parts(value: random.Random) -> Parts:
-    """Return the numbers of a generator as bytes, and the draw that it keeps or None."""
+    """Return the state of a `random.Random` as bytes, and its pending Gaussian or None."""
     if len(vars(value)) != 1:
         raise NotPlain("a random.Random with attributes of its own")
     words = _random.Random.getstate(value)

@@ -22,7 +22,7 @@ _MOST_LEVELS, _LONGEST = 1024, 4096
 
 
 class Kind(IntEnum):
-    """What a node is, one byte; what it takes from the other blocks, and its children."""
+    """Kind of a node, one byte: its data in the other blocks, and its children."""
 
     NONE = 0
     FLOAT = auto()  # a float

@@ -41,7 +41,7 @@ _SIZES = struct.Struct("<5I")
 
 
 class Finder(Protocol):
-    """Finds what a graph names, or raises `StateError`; see `nameable`.
+    """Protocol: resolves a graph's names, or raises `StateError`; see `nameable`.
 
     Attributes:
         careful: whether the graph is not trusted, so that none of the code of the
@@ -511,7 +511,7 @@ def _table(data: bytes) -> tuple[Any, ...]:
 
 
 def alike(one: Any, two: Any) -> bool:
-    """Return whether two objects of one type are the same data."""
+    """Return whether two objects of one type hold the same data."""
     # Compared as graphs: `==` may be an object's own, or an array's, which is no bool.
     if type(one) is not type(two):
         return False

@@ -45,7 +45,7 @@ _PLAYED = ("replay", "approximate")
 
 
 class DisturbedSubject(Subject):
-    """A subject in a process of its own, where objects lie at other addresses after each restore.
+    """A subject in another process, with new object addresses after each restore.
 
     Sets of objects then have another order. So have sets that the state holds, but for those
     that no step changes and a restore gives the order that they had.
@@ -60,7 +60,7 @@ class DisturbedSubject(Subject):
         self._run_through = ""
 
     def serve(self, line: Line) -> None:
-        """Replay what is asked for in this process, which is thrown away.
+        """Serve replay requests in this temporary process.
 
         Weak sets are a library's, such as those of a body's shapes: a step may well show an order
         of them seldom, and who asks for it is seen.
@@ -82,7 +82,7 @@ class DisturbedSubject(Subject):
         super().serve(line)
 
     def keep_sets(self, fixed: Collection[int]) -> None:
-        """Be told which sets no step changes, by the hashes of what they hold."""
+        """Set the hashes of sets that no step changes."""
         self._first = {kept: self._first[kept] for kept in fixed if kept in self._first}
 
     def unordered(self) -> str:
@@ -95,7 +95,7 @@ class DisturbedSubject(Subject):
         )
 
     def restore(self, state: bytes) -> None:
-        """Bring the env to a saved state, and disturb it."""
+        """Restore a saved state, then disturb addresses and orders."""
         self._move_addresses()
         super().restore(state)
         for found in sets_in(layers(self.env)):
@@ -151,7 +151,7 @@ def _names_hash(code: types.CodeType) -> bool:
 
 
 class _OtherTexts(Subject):
-    """A subject in a process of its own, where hashes of texts are made others.
+    """A subject in another process, with altered hashes of texts.
 
     A set of texts that the env can reach lies in another order after each restore.
     """

@@ -76,7 +76,7 @@ class Sandbox:
         self._is_entered = False
 
     def enter(self, keep: int) -> None:
-        """Take away what the original shares.
+        """Detach this process from everything shared with the original.
 
         Args:
             keep: descriptor that stays as it is.
@@ -104,7 +104,7 @@ class Sandbox:
     # Files ----------------------------------------------------------------------------
 
     def write_in_memory(self) -> None:
-        """Have Python's own calls write to copies of files."""
+        """Redirect Python's file writes to copies in memory."""
         module: Any = os
         low, high = os.open, io.open
 

@@ -20,7 +20,7 @@ from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class _NoEnv(gym.Env[Any, Any]):
-    """Stands where Tianshou's base class wants envs of its own; only its spaces are looked at."""
+    """Placeholder env for Tianshou's base class, which reads only its spaces."""
 
     def __init__(self, venv: PlanVectorEnv) -> None:
         # A copy of its own: Tianshou seeds it.

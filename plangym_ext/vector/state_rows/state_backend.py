@@ -35,7 +35,7 @@ _CHANGEABLE = (np.ndarray, np.random.Generator, list, dict, set, tuple)
 
 
 class StateBackend(VectorBackend):
-    """Moves n states with one env; see `VectorBackend`.
+    """Steps n states with one env; see `VectorBackend`.
 
     A step, with the resets of rows that ended, is one native call for all rows
     (`_step_all`). Rows that the native code cannot judge, resets with seeds or options, and
@@ -143,7 +143,7 @@ class StateBackend(VectorBackend):
         call: StepResults | RowStep,
         timeout: float | None,  # noqa: ARG002 - it cannot be stopped
     ) -> StepResults:
-        """Return what came of the call, which was done at once, or is when its turn has come."""
+        """Return a call's results, which are computed at once or in turn."""
         return self._step(call) if isinstance(call, RowStep) else call
 
     def _step_all(
@@ -425,7 +425,7 @@ class StateBackend(VectorBackend):
         self._env.set_state(state)
 
     def finish_call(self, call: list[Any], timeout: float | None) -> list[Any]:  # noqa: ARG002
-        """Return what each env gave, which was done at once."""
+        """Return each env's result, which was computed at once."""
         return call
 
     def _visit(self, row: int) -> None:
@@ -437,7 +437,7 @@ class StateBackend(VectorBackend):
         return self._env.sealed(self._kept.now[0][_index(rows)])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
-        """Set what is part of a state.
+        """Set an attribute that is part of a state.
 
         Raises:
             ValueError: it is not, so rows cannot differ in it.

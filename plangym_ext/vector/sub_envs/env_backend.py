@@ -34,7 +34,7 @@ from plangym_ext.workers.close_errors import warn_of
 
 
 class EnvBackend(VectorBackend):
-    """Moves live envs; see `VectorBackend`.
+    """Steps live envs; see `VectorBackend`.
 
     Args:
         makes: constructor of each row's env.
@@ -391,7 +391,7 @@ class CallWatch:
         self._by_fd: dict[int, ReplayLog] = {}
 
     def finish(self, logs: Sequence[ReplayLog], timeout: float | None) -> None:
-        """Wait until calls have settled.
+        """Wait until calls are complete.
 
         Args:
             logs: that have begun a call.

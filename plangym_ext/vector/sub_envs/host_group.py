@@ -127,7 +127,7 @@ class HostGroup:
 
     @property
     def note(self) -> str:
-        """Which rows have no states, and why; "" if all have."""
+        """The rows without states, and the reason; "" if all have states."""
         reasons: dict[str, list[int]] = {}
         notes = [note for found in self.described for note in found["notes"]]
         for row, note in enumerate(notes):
@@ -171,7 +171,7 @@ class HostGroup:
         return memory
 
     def expire(self, message: ForgetBlock | ForgetLayout) -> None:
-        """Have workers forget arrays that results were written to."""
+        """Make workers drop arrays of earlier `out`s."""
         for host in self.hosts:
             if isinstance(host, WorkerHost):
                 host.expire(message)
@@ -183,7 +183,7 @@ class HostGroup:
                 host.worker.kill()
 
     def close(self) -> list[BaseException | None]:
-        """Close all envs and return what each host raised; further calls do nothing."""
+        """Close all envs and return each host's error; further calls do nothing."""
         # Told before any is waited for: workers leave beside each other.
         for host in self.hosts:
             host.begin_close()

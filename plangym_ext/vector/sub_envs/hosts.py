@@ -36,7 +36,7 @@ from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 @dataclass(frozen=True)
 class HostedRows:
-    """What makes the rows of one process.
+    """Recipe for the rows of one process.
 
     Attributes:
         makes: constructor of each row's env.
@@ -53,13 +53,13 @@ class HostedRows:
         return EnvRows(self.makes, first=self.first, proved=proved, **self.settings)
 
     def without_states(self, reason: str) -> HostedRows:
-        """Return the same rows without states, for a reason that the caller is told."""
+        """Return the same recipe without states, with the reason."""
         settings = {**self.settings, "state": "off", "why_off": reason}
         return HostedRows(self.makes, self.first, settings)
 
 
 class RowHost(ABC):
-    """The rows of one process, seen from the vector env's."""
+    """Abstract access to the rows of one process."""
 
     @abstractmethod
     def build(self) -> None:
@@ -73,7 +73,7 @@ class RowHost(ABC):
     def use(
         self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
     ) -> None:
-        """Have the rows write to memory.
+        """Set the memory to which the rows write.
 
         Args:
             form: of it.
@@ -97,7 +97,7 @@ class RowHost(ABC):
 
     @abstractmethod
     def take(self, request: int) -> Any:
-        """Return or raise what the answer to a request says; it is given once."""
+        """Return or raise a request's answer, once."""
 
     @abstractmethod
     def begin_close(self) -> None:
@@ -105,7 +105,7 @@ class RowHost(ABC):
 
     @abstractmethod
     def close(self) -> BaseException | None:
-        """Close the envs and return what one has raised; further calls do nothing."""
+        """Close the envs and return an error of one; further calls do nothing."""
 
 
 class LocalHost(RowHost):
@@ -269,7 +269,7 @@ class WorkerHost(RowHost):
         self._known.add(layout.number)
 
     def expire(self, message: ForgetBlock | ForgetLayout) -> None:
-        """Have the process forget what it knows of, before the next step with an `out`."""
+        """Make the process drop known arrays, before the next step with an `out`."""
         if message.number in self._known:
             self._known.remove(message.number)
             self._expired.append(message)
@@ -286,7 +286,7 @@ class WorkerHost(RowHost):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """The row that is moved now or `NO_ROW`, and how many calls have moved rows."""
+        """The row in progress or `NO_ROW`, and the number of calls that have moved rows."""
         if self._memory is None:
             return NO_ROW, 0
         row, count = self._memory.progress[self._index, :2].tolist()
@@ -307,7 +307,7 @@ class WorkerHost(RowHost):
         self.worker.restart()
 
     def open(self, attributes: dict[tuple[int, str], Any]) -> int:
-        """Begin to have a new process use the memory, and its envs have some attributes.
+        """Begin to set memory and attributes in a new process.
 
         Raises:
             Exception: what the constructor of an env raised.
@@ -337,7 +337,7 @@ class WorkerHost(RowHost):
 
 
 class RowService:
-    """What the worker of a `WorkerHost` serves: the methods of `EnvRows`, and `open`.
+    """The service in a `WorkerHost`'s worker: the methods of `EnvRows`, and `open`.
 
     Args:
         hosted: the rows.
@@ -381,7 +381,7 @@ class RowService:
         return self._called(getattr(self._rows, name), *args, **given)
 
     def plain(self, message: Plain) -> Plain | bytes:
-        """Step rows as a message of few bytes says; return the answer, a pickle if it has to be."""
+        """Step rows by a compact message; return the answer, pickled if necessary."""
         asked = self._messages.read_request(message.data)
         out = None if asked.out is None else self._out(*asked.out)
         reply = self._called(self._rows.step, *asked[:4], out=out)

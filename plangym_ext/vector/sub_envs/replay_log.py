@@ -34,7 +34,7 @@ _CHECKS = 8
 
 
 class Phase(enum.Enum):
-    """What a log waits for."""
+    """States of the log's state machine."""
 
     STARTING = "a worker was started"
     OPENING = "a worker was prepared"
@@ -49,7 +49,7 @@ _SETTLED, _ASKED, _STARTING = Phase.SETTLED, Phase.ASKED, Phase.STARTING
 
 
 class ReplayLog:
-    """Makes calls of one host, one at a time, each from where its rows should be.
+    """Makes the calls of one host in sequence, each from the rows' committed states.
 
     Args:
         host: whose.
@@ -124,13 +124,13 @@ class ReplayLog:
         return self._at is not checkpoint or self.fallen is not None
 
     def is_lost(self, checkpoint: Checkpoint) -> bool:
-        """Return whether rows are elsewhere and cannot be brought there: reset them."""
+        """Return whether rows have moved and cannot be restored: reset them."""
         return self.is_away(checkpoint) and (
             not checkpoint.restorable or self._unreachable is checkpoint
         )
 
     def begin(self, target: Checkpoint, call: RowCall | None) -> None:
-        """Begin a call, or only to bring rows where they should be.
+        """Begin a call, or only the restoration of rows.
 
         Args:
             target: where that is.
@@ -188,7 +188,7 @@ class ReplayLog:
         return True
 
     def drop_ahead(self) -> None:
-        """Forget calls that were sent ahead: they may have moved rows."""
+        """Drop calls that were sent ahead: they may have moved rows."""
         for _, request in self._ahead:
             self._at = None
             self._abandon(request)
@@ -201,7 +201,7 @@ class ReplayLog:
         self._abandoned = True
 
     def receive(self, ready: Any) -> None:
-        """Take in what has come from the host on descriptors that are readable, and go on."""
+        """Read the host's messages from readable descriptors, and advance."""
         assert self._remote is not None
         if self.fallen is None:
             self._remote.worker.look(ready)
@@ -210,7 +210,7 @@ class ReplayLog:
         self.advance()
 
     def advance(self) -> None:
-        """Go on as far as that is possible without waiting."""
+        """Advance as far as possible without waiting."""
         while self.phase is not _SETTLED:
             if self.fallen is not None:
                 self._died()

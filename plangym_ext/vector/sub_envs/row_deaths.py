@@ -18,7 +18,7 @@ FROM_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class RowDeaths:
-    """The deaths of one worker over one call.
+    """Counts the deaths of one worker during one call.
 
     Args:
         first: number in the vector env of its first row.

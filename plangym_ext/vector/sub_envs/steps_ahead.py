@@ -71,11 +71,11 @@ class StepsAhead:
 
     @property
     def too_many(self) -> bool:
-        """Whether there were more steps than are kept."""
+        """Whether there were more steps than the record holds."""
         return self._steps > _MOST_STEPS
 
     def check_back(self, states: Sequence[np.ndarray | None]) -> None:
-        """Check that rows can be brought back to states, None for never reset.
+        """Check that rows can be set back to states, None for never reset.
 
         Raises:
             ResetNeeded: such a row is not what its constructor made any more.

@@ -268,7 +268,7 @@ def forked_worker(
 
 
 def current() -> ForkServer | None:
-    """Return the server that new workers come of, if there is one."""
+    """Return the present fork server, if there is one."""
     server = _current
     return server if server is not None and server._close.alive else None
 

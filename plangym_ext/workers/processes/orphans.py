@@ -22,7 +22,7 @@ _PATIENCE = 2.0
 
 
 def adopt() -> None:
-    """Have processes below this one become its children when their parents end."""
+    """Make this process the subreaper of its descendants."""
     # Elsewhere than on Linux there is no such function, or it refuses.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

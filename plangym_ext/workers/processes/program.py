@@ -33,7 +33,7 @@ STACK_SIGNAL = signal.SIGUSR2
 
 
 def watch_parent(lifeline: int) -> None:
-    """End this process the moment the parent is gone, however busy it is.
+    """Kill this process as soon as the parent is gone, however busy it is.
 
     The parent holds the only writing end of the lifeline and never writes. When it
     dies the kernel sends a signal here, which ends the process even inside native code that

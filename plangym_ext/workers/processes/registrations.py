@@ -20,7 +20,7 @@ _MAIN = "__main__"
 
 
 class LazyEntryPoint:
-    """An entry point that travels by value, loaded when an env is made of it.
+    """An entry point sent by value, and unpickled when an env is made of it.
 
     A class or function of a script may refer to anything, and what it refers to is imported
     when it is loaded: most workers never make an env of it.
@@ -96,7 +96,7 @@ class Registrations:
         return cls(pickle.dumps(plain, protocol=5), tuple(others), tuple(objects))
 
     def install(self) -> None:
-        """Register all of it in this process, and replace what has the same ids."""
+        """Register all specs in this process; they replace those with the same ids."""
         import gymnasium as gym
 
         # A package that the parent has imported registers its ids once more when it is imported

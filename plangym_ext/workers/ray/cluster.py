@@ -36,7 +36,7 @@ _AUTH, _WITH_TOKENS = "RAY_AUTH_MODE", (2, 60)
 
 
 class _Connection:
-    """This process's connection to Ray, and how many envs use it.
+    """This process's connection to Ray, with the number of envs that use it.
 
     Attributes:
         started: whether the cluster was started here, and ends with its last user.
@@ -103,7 +103,7 @@ connection = _Connection()
 
 
 def actor_sizes(n_workers: int, workers_per_actor: int | None, nodes: list[int]) -> list[int]:
-    """Return how many workers each actor holds: one actor for a node, as far as they may.
+    """Return the number of workers in each actor: one actor per node, if possible.
 
     Args:
         n_workers: of all actors.
@@ -131,7 +131,7 @@ def actor_sizes(n_workers: int, workers_per_actor: int | None, nodes: list[int])
 
 
 def processors_of_nodes() -> list[int]:
-    """Return how many processors each living node has, of those that have any."""
+    """Return the number of processors of each living node that has any."""
     nodes = ray_module().nodes()
     found = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
     return [count for count in found if count]

@@ -14,7 +14,7 @@ from plangym_ext.workers.processes.registrations import Registrations
 
 
 class Driver(NamedTuple):
-    """The process that sends work to actors.
+    """The sending process: import path, trust key, families, registrations.
 
     Attributes:
         path: its module path.
@@ -30,7 +30,7 @@ class Driver(NamedTuple):
 
     @classmethod
     def of_this_process(cls) -> Self:
-        """Return what actors of this process have to know."""
+        """Return this process's data for its actors."""
         return cls(
             [entry for entry in sys.path if entry],
             trust.session_key(),
@@ -39,7 +39,7 @@ class Driver(NamedTuple):
         )
 
     def meet(self) -> None:
-        """Have this process, an actor's, load what the driver pickles."""
+        """Prepare this process, an actor's, to load the driver's pickles."""
         # Before families are loaded, whose modules may lie there; after the actor's own entries.
         sys.path += [entry for entry in self.path if entry not in sys.path]
         trust.join_session(self.key)

@@ -55,7 +55,7 @@ _USUAL_STEP = 30e-6
 
 
 class RunOwner(Protocol):
-    """What a run has to know of the env whose batch it is.
+    """Protocol of the env whose batch a run executes.
 
     Attributes:
         pool: its actors.
@@ -71,7 +71,7 @@ class RunOwner(Protocol):
 
     @property
     def layout(self) -> RowLayout:
-        """What a row holds."""
+        """Layout of a row."""
 
     @property
     def envelope(self) -> Envelope:
@@ -119,7 +119,7 @@ class RayRun:
     # Sending --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Lay the rows out, cut them by what the actors' speeds are, and send them."""
+        """Lay the rows out, cut them by the actors' speeds, and send them."""
         owner, request = self.owner, self.request
         owner.check_open()
         for run in list(owner.runs):

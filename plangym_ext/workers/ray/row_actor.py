@@ -35,7 +35,7 @@ _MAX_VIEWS = 16
 
 
 class ActorStart(NamedTuple):
-    """What an actor has to know of the driver.
+    """The driver's data for an actor.
 
     Attributes:
         driver: what there is to load things with.
@@ -63,7 +63,7 @@ class RowActor:
         self._views: OrderedDict[tuple[Any, ...], tuple[SharedBlock, RowBatch]] = OrderedDict()
 
     def build(self) -> dict[str, Any] | ErrorReport:
-        """Make the backend; return what the driver has to know of it, or what was raised."""
+        """Make the backend; return its description, or its error."""
         start = self._start
         try:
             start.driver.meet()
@@ -80,7 +80,7 @@ class RowActor:
             return ErrorReport.of(error)
 
     def is_there(self) -> bool:
-        """Return True: the actor's process answers, whatever its backend is at."""
+        """Return True: the actor's process responds, even if its backend is busy."""
         return True
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class RowActor:
             self._env.close()
 
     def run(self, share: Share) -> Answer:
-        """Run the rows of a share; what is raised is part of the answer."""
+        """Run the rows of a share; exceptions are part of the answer."""
         began = time.perf_counter()
         try:
             fields, own = self._run(share)

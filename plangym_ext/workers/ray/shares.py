@@ -61,7 +61,7 @@ class Share:
 
 
 class Answer(NamedTuple):
-    """What came of a share.
+    """The result of a share.
 
     Attributes:
         seconds: that the actor took.
@@ -93,7 +93,7 @@ def part_of(request: RowRequest, first: int, stop: int) -> RowRequest:
 
 
 def arrived(request: RowRequest) -> RowRequest:
-    """Return a request that has travelled: `ONE_STEP` is told by being that very array."""
+    """Return a request after its transfer; `ONE_STEP` is restored by identity."""
     single = request.dt.ndim == 0 and request.dt == 1
     return dataclasses.replace(request, dt=ONE_STEP) if single else request
 
@@ -112,7 +112,7 @@ def result_names(layout: RowLayout, infos: str) -> tuple[str, ...]:
 def cut_rows(
     num_rows: int, rates: Sequence[float], loads: Sequence[float]
 ) -> list[tuple[int, int]]:
-    """Cut rows so that all actors are done at once, by what is known of them.
+    """Cut rows so that all actors finish together, by their measured speeds.
 
     Args:
         num_rows: B.

@@ -15,7 +15,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayActorCriticConfig(OffPolicyConfig):
-    """What algorithms have in common that learn critics from a replay, and a policy from them.
+    """Common configuration of SAC, TD3 and DDPG.
 
     Args:
         critics: how many; the lowest of them counts.
@@ -51,7 +51,7 @@ class ReplayActorCriticConfig(OffPolicyConfig):
             )
 
     def critic_layers(self) -> dict[str, Any]:
-        """Return the options of `make_critics` that say what the critics consist of."""
+        """Return the layer options of `make_critics`."""
         layers = {"hidden": self.critic_hidden, "layer_norm": self.critic_layer_norm}
         return {"count": self.critics, **layers}
 
@@ -82,7 +82,7 @@ class SACConfig(ReplayActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DeterministicConfig(ReplayActorCriticConfig):
-    """What TD3 and DDPG have in common: noise where they play, and where targets are worked out.
+    """Common configuration of TD3 and DDPG: exploration noise and target noise.
 
     Deviations are in units in which the bounds of an action are -1 and 1.
 

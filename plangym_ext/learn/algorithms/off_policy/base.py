@@ -41,7 +41,7 @@ _NOTHING: tuple[Any, int] = (0.0, 0)
 
 
 class Updated(NamedTuple):
-    """What came of an update."""
+    """Log numbers and errors of an update."""
 
     logged: Mapping[str, Any]  # scalars by name, numbers or tensors
     errors: Any = None  # [N] the steps' new priorities; None: they keep theirs

@@ -14,7 +14,7 @@ VALUE_LOSSES = ("huber", "squared")
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig(LearnerConfig):
-    """What algorithms have in common that learn from a replay of steps.
+    """Common configuration of the algorithms with a replay of steps.
 
     Args:
         capacity: of the replay: steps of all envs, or bytes, such as "2GB".

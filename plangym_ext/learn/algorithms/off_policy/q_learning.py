@@ -23,7 +23,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class Learned(NamedTuple):
-    """What a loss says of N steps."""
+    """Loss, Q values and errors of N steps."""
 
     loss: Any  # scalar
     q: Any  # [N] of the actions that were played, without gradient

@@ -163,7 +163,7 @@ class SAC(ReplayActorCritic):
 
 @final
 class Temperature(nn.Module):
-    """What a unit of entropy is worth, of which the logarithm is learned.
+    """The weight of entropy relative to rewards, with a learned logarithm.
 
     Args:
         start: what it is at first.

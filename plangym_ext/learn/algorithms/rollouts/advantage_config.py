@@ -50,7 +50,7 @@ class AdvantageConfig(CheckedConfig):
 
 
 def check_advantages(given: Any) -> None:
-    """Refuse what is no `AdvantageConfig`, such as its name.
+    """Refuse a value that is not an `AdvantageConfig`, such as a name.
 
     Raises:
         InvalidOption: it is none.

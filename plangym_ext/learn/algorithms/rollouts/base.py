@@ -23,7 +23,7 @@ from plangym_ext.learn.transforms.rewards import RewardNormalizer
 
 
 class RolloutAlgorithm(AgentAlgorithm):
-    """Abstract; learns from the tree of a sampler, and owns the optimiser, not the network.
+    """Abstract; learns from sampler trees, and owns the optimiser, not the network.
 
     Args:
         network: such as `make_agent_network` makes and an agent plays; changed in place by
@@ -214,7 +214,7 @@ class RolloutAlgorithm(AgentAlgorithm):
 
 
 def means_of(logged: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean of each number over the updates of a round; nothing where there was none."""
+    """Return the mean of each number over a round's updates; empty without updates."""
     if not logged:
         return {}
     return {name: sum(float(row[name]) for row in logged) / len(logged) for name in logged[0]}

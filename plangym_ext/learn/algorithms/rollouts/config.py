@@ -17,7 +17,7 @@ MINIBATCHES = ("step", "env")
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutConfig(LearnerConfig):
-    """What algorithms have in common that learn from a fragment once and forget it.
+    """Common configuration of the algorithms that use each fragment once.
 
     Args:
         normalize_reward: whether rewards are divided by the deviation of their discounted sums;
@@ -37,7 +37,7 @@ class RolloutConfig(LearnerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfig(RolloutConfig):
-    """What algorithms have in common that learn a policy from rollouts.
+    """Common configuration of the algorithms that learn a policy from rollouts.
 
     Args:
         value_weight: of the mean squared error of the values.

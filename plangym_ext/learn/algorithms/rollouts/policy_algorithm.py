@@ -23,7 +23,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 def forked_rows(
     rollout: Rollout, forks: Forks, discount: float, scaled: Callable[[Any], Any]
 ) -> Rows:
-    """Return a row for each branch: what it began with, and what that was worth.
+    """Return one row per branch: its first action and that action's advantage.
 
     The advantage of a first action is its return less the mean of the others of its state; the
     target of the value of the state is the mean of all. See `forked_advantages`.
@@ -67,7 +67,7 @@ def forked_rows(
 
 
 class PolicyAlgorithm(RolloutAlgorithm):
-    """Abstract; learns from what an `ActorCriticAgent` played.
+    """Abstract; learns from the fragments of an `ActorCriticAgent`.
 
     Args:
         network: with a policy head, and values unless the algorithm says otherwise.

@@ -18,7 +18,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class Rows(NamedTuple):
-    """What losses need of T steps of B envs, `[T, B, ...]`, or of N single steps `[N, ...]`."""
+    """The inputs of losses: T steps of B envs, `[T, B, ...]`, or N single steps `[N, ...]`."""
 
     inputs: Inputs  # what the network was shown; fields it does not look at are None
     action: Any  # as drawn, before it was clipped to the space
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
         return self._changed(lambda leaf: _taken(leaf, index), valid=valid)
 
     def spread(self, most: int) -> Rows:
-        """Return no more than so many of N steps, as far from each other as can be."""
+        """Return at most a given number of N steps, evenly spaced."""
         count = len(self.target)
         return self if count <= most else self.take(torch.arange(most) * count // most)
 
@@ -110,12 +110,12 @@ class Rollout(NamedTuple):
         return self.terminated | self.ends["truncated"]
 
     def rows(self, advantage: Any, target: Any) -> Rows:
-        """Return what losses need, with advantages and targets `[T, B]`."""
+        """Return the inputs of losses, with advantages and targets `[T, B]`."""
         first = self.inputs, self.action, self.log_prob, self.value
         return Rows(*first, advantage, target, self.valid, self.carry)
 
     def rows_by_gae(self, value: Any, discount: float, gae_lambda: float) -> Rows:
-        """Return what losses need, with advantages by GAE; `value` is `[T, B]`."""
+        """Return the inputs of losses, with advantages by GAE; `value` is `[T, B]`."""
         if self._is_plain:
             advantage = self._compiled_gae(value, discount, gae_lambda)
         else:
@@ -152,7 +152,7 @@ class Rollout(NamedTuple):
 def rollout_of(
     tree: ArrayDict, network: Any, needed: str = "log_prob", forward: Any = None
 ) -> Rollout:
-    """Return a fragment, with the values of what its ends lead to.
+    """Return a fragment as a `Rollout`, with bootstrap values of its ends.
 
     The network is asked about obs[T] and about the final observations of truncated episodes:
     these returns go on, those of terminated episodes do not. What Q values are of is worth the

@@ -40,7 +40,7 @@ _ALL = Agent.looks_at
 
 
 class Actor:
-    """Plays b rows of all, step by step.
+    """Steps an agent and b rows of envs, and writes their columns.
 
     `begin` asks the agent and has the envs begin a step, `finish` waits for it. After a step
     that failed `load_state_dict` brings the rows back to where they were.
@@ -106,7 +106,7 @@ class Actor:
 
     @property
     def lacks_masks(self) -> bool:
-        """Whether the envs say which actions may be played, and the tree has no room for that."""
+        """Whether the envs have action masks but the tree has no array for them."""
         return self._first_legal is not None and self._columns.legal is None
 
     def find_masks(self) -> None:
@@ -130,7 +130,7 @@ class Actor:
     # A fragment -------------------------------------------------------------------------
 
     def begin_fragment(self, version: int, table: Ndarray | None = None) -> None:
-        """Go on from the last row of the columns in the first.
+        """Copy the last row of the columns to the first.
 
         Args:
             version: of the weights that play.
@@ -158,7 +158,7 @@ class Actor:
             self._waiting.begin()
 
     def begin(self, t: int) -> None:
-        """Have the agent choose the actions of step t, and the envs begin it."""
+        """Select the actions of step t, and begin the envs' step."""
         columns, noise = self._columns, self._noise
         # Before the agent: it draws from here, and a step that is repeated after a failure draws
         # the same.
@@ -181,7 +181,7 @@ class Actor:
         self._steps.begin(t, rows)
 
     def finish(self, t: int) -> None:
-        """Wait for step t; write what came of it, and what the next action answers to."""
+        """Wait for step t; write its results and the next action's inputs."""
         columns = self._columns
         stepped = self._steps.finish(t)
         if columns.legal is not None:
@@ -234,7 +234,7 @@ class Actor:
         return table | self._endings.fields(len(table["row"])) | self._restarts.fields()
 
     def inputs(self, t: int) -> Inputs:
-        """Return what the agent is shown in step t, as views of the columns."""
+        """Return the agent's inputs of step t, as views of the columns."""
         return self._inputs[t]
 
     def steps_before(self, t: int) -> Ndarray:
@@ -300,7 +300,7 @@ class Actor:
             return None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned; without states of envs, with new episodes."""
+        """Continue from a `state_dict`; without states of envs, with new episodes."""
         columns = self._columns
         # First: a step that was in flight would write to the columns after they were brought back.
         self._venv.settle()
@@ -324,7 +324,7 @@ class Actor:
 
 
 def show_after(following: Following) -> None:
-    """Write what the next actions answer to, beside the observations."""
+    """Write the next step's previous actions, rewards and `first` flags."""
     ended = follow(*following.results)
     for action, shown in following.actions:
         shown[...] = action
@@ -335,7 +335,7 @@ def show_after(following: Following) -> None:
 
 @kernel
 def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward: Any) -> int:
-    """Write what is shown after k steps.
+    """Write the inputs that follow k steps.
 
     Args:
         terminated: `[k, b]` bool.

@@ -32,7 +32,7 @@ def begin_episodes(
     steps: npt.NDArray[np.uint64],
     restarts: Restarts,
 ) -> npt.NDArray[Any] | None:
-    """Reset every row by a seed of its own; have it play a random number of random steps.
+    """Reset every row by its own seed and play a random number of random steps.
 
     The last row of the columns then shows what the first action answers to. Random steps count
     for the return and the length of the episodes that they begin.

@@ -14,7 +14,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class Following(NamedTuple):
-    """What steps are followed by, beside observations.
+    """Arrays of previous action, previous reward and `first` flags for the next step.
 
     Attributes:
         results: `[k, b]` terminated, truncated and reward of k steps, and `first` and previous

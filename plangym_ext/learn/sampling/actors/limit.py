@@ -75,6 +75,6 @@ class Limit:
             columns.legal[t + 1, rows] = True if told is None else told
 
     def leave(self, t: int, going_on: Ndarray) -> None:
-        """Count anew where an episode ended with step t, but where its game goes on."""
+        """Restart the step count of rows whose game ended with step t."""
         columns = self._columns
         self._lengths[(columns.terminated[t] | columns.truncated[t]) & ~going_on] = 0

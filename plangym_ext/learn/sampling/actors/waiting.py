@@ -35,7 +35,7 @@ class Waiting:
         self._columns.valid[:] = True
 
     def add(self, t: int, rows: npt.NDArray[Any]) -> None:
-        """Have rows wait that ended in step t; they show what the next fragment begins with."""
+        """Make rows wait that ended in step t, with the first observation of the next fragment."""
         columns = self._columns
         # Nothing is left to wait for: row T already shows what the next fragment begins with.
         if t + 1 == columns.num_steps:
@@ -53,7 +53,7 @@ class Waiting:
         return [*leaves(columns.obs[t]), *legal]
 
     def clear(self, t: int) -> None:
-        """Have waiting rows do nothing in step t."""
+        """Write zeros for waiting rows in step t."""
         columns, waits = self._columns, self._waits
         columns.earned[t, waits] = 0
         columns.terminated[t, waits] = columns.truncated[t, waits] = False
@@ -61,7 +61,7 @@ class Waiting:
             leaf[waits] = 0
 
     def show(self, t: int) -> None:
-        """Have waiting rows show at t what they show while they wait."""
+        """Write the waiting rows' observations at t."""
         columns, waits = self._columns, self._waits
         last = t == columns.num_steps
         # Row T begins an episode of the next fragment, whatever was shown while waiting.

@@ -29,7 +29,7 @@ MakeVenv = Callable[[range], PlanVectorEnv]
 
 @dataclass(frozen=True)
 class RemoteActorMaker:
-    """Makes what a worker serves, there.
+    """Makes the worker's service in the worker.
 
     Attributes:
         make_venv: of the sampler.

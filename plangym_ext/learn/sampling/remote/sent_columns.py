@@ -48,7 +48,7 @@ class SentColumns:
         return found
 
     def taken(self) -> list[Ndarray]:
-        """Return what was played, as fresh arrays."""
+        """Return the fragment as fresh arrays."""
         ended = self._ended()
         return [
             *(np.array(view, order="C") for view in self._everywhere),
