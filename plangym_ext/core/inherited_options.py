@@ -23,7 +23,7 @@ class _Signature:
 
 
 class InheritedOptions:
-    """Abstract; what its subclasses take is all in their signature and under their `Args`.
+    """Abstract; subclasses show all inherited options in their signature and `Args`.
 
     A subclass describes the options that it adds. The entries of its bases follow them, and
     `**options` of a constructor stand for what the constructor of the next base takes.

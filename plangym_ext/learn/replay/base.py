@@ -40,7 +40,7 @@ def check_saved(kind: str, capacity: Any, state: Mapping[str, Any]) -> None:
 
 
 class Replay(ABC):
-    """Protocol of replay buffers: stores the newest rows and samples batches.
+    """Abstract base of replay buffers: stores the newest rows and samples batches.
 
     The first `add` decides on names, shapes and dtypes. The same calls with the same seed
     give the same batches; what was saved goes on bit for bit.

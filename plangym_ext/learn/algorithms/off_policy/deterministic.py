@@ -26,7 +26,7 @@ _TOGETHER = 4
 
 
 class DeterministicActorCritic(ReplayActorCritic):
-    """Abstract; what TD3 and DDPG do, which differ in their settings alone."""
+    """Abstract base of TD3 and DDPG, which differ only in their settings."""
 
     config: DeterministicConfig
 

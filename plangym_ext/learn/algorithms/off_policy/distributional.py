@@ -23,7 +23,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class AtomsLearning(QLearning):
-    """Abstract; learns how likely returns are to be those of some atoms."""
+    """Abstract; learns the probabilities of returns at some atoms."""
 
     _needed = "QAgentConfig(returns='atoms')"
 
