@@ -351,15 +351,14 @@ class EnvBackend(VectorBackend):
 
     def _reach(self, call: SharedCall, replies: Sequence[Reply]) -> None:
         """Note where rows have come to; `keep` makes that count."""
-        of_processes = zip(call.shares, call.calls, call.logs, replies, strict=False)
-        for share, one, log, reply in of_processes:
+        for share, log, reply in zip(call.shares, call.logs, replies, strict=False):
             checkpoint = self._kept[0][share.host]
             shown = checkpoint.shown
             if reply.shown is not None:
                 shown = reply.shown
             elif reply.states or (checkpoint.captures and not self.obs.is_array):
                 shown = self.obs.taken(log.rows)
-            reached = checkpoint.after(one, reply, shown)
+            reached = checkpoint.after(log.call, reply, shown)
             # For the log at once, for the vector env by `keep`: after an interrupt between the two
             # rows are "elsewhere", and the next call brings them back.
             log.at = reached
