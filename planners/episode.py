@@ -108,7 +108,7 @@ class Episode:
         return one_line("Episode", self._shown())
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the notebook view."""
         return html_table("Episode", list(self._shown().items()))
 
     def _shown(self) -> dict[str, Any]:

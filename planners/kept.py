@@ -26,7 +26,7 @@ class Kept(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
 
     @abstractmethod
     def keep(self, which: npt.NDArray[np.intp]) -> None:

@@ -81,7 +81,7 @@ class BaseArray(Closing):
 
     @property
     def n_batch_dims(self) -> int:
-        """How many of the view's axes are batch axes."""
+        """Number of batch axes of the view."""
         numbers = indexing.open_axes(self._location("index"))
         return sum(number < self._buffer.n_batch for number in numbers)
 

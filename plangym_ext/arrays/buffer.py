@@ -107,7 +107,7 @@ class Buffer:
         return Buffer(copy, block, self.storage, self.n_batch, self.padding, self.full_size)
 
     def close(self) -> None:
-        """Let go of the memory; safe to call twice."""
+        """Release the memory; safe to call twice."""
         # Not block.close(): another array unpickled here may use the block,
         # and its last owner closes it anyway.
         self.base = self.block = None

@@ -49,17 +49,17 @@ class BackendEnv(PlanEnv):
 
     @property
     def exactness(self) -> Exactness:
-        """How it was proved that states are exact, and how far; see `PlanEnv.exactness`."""
+        """Method and extent of the proof that states are exact; see `PlanEnv.exactness`."""
         return self.plan_env.exactness
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
+        """Reason why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
         return self.codec.incomparable
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
+        """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         return self.plan_env.exact
 
     @property
@@ -107,7 +107,7 @@ class BackendEnv(PlanEnv):
 
     @one_call
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states with other random numbers to come; see `PlanEnv.reseeded`."""
+        """Return states with new random generators; see `PlanEnv.reseeded`."""
         return self.plan_env.reseeded(states, rng)
 
     def _first_state(self) -> np.ndarray:

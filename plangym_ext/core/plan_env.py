@@ -232,7 +232,7 @@ class PlanEnv(SlotStepper, Closing):
         return f"<{type(self).__name__} {self.name} ({self.backend}{note})>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the notebook view."""
         rows = {
             "backend": self.backend,
             "why": self.backend_note or None,

@@ -112,7 +112,7 @@ class StateCodec:
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; "" if they do not."""
+        """Reason why equal states may differ in their bytes; "" if they do not."""
         for part, name in self._found:
             if not part.canonical:
                 why = getattr(part, "pickled_for", "") or f"the state of {name} is no plain data"

@@ -42,7 +42,7 @@ class KeptSearch(Kept, Generic[Beside]):
         self.search, self.beside = search, beside
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self.search = self.beside = None
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:

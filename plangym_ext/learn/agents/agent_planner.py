@@ -146,7 +146,7 @@ class _KeptSteps(Kept):
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._steps: tuple[Any, Any] | None = None
         self._first = np.zeros(0, np.bool_)
         self.rewards: Any = None
