@@ -16,7 +16,7 @@ from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator
-from plangym_ext.planners.model import Rng
+from plangym_ext.planners.simulator import Rng
 
 
 @dataclass(eq=False)

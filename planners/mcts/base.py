@@ -24,8 +24,7 @@ from plangym_ext.planners.plans import Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
-from plangym_ext.planners.trees.branches import best_branches
-from plangym_ext.planners.trees.export import exported
+from plangym_ext.planners.trees.export import best_branches, exported
 from plangym_ext.planners.trees.gumbel import gumbel_summary
 from plangym_ext.planners.trees.rules import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
 from plangym_ext.planners.trees.selection import Selection

@@ -297,7 +297,9 @@ def test_a_command_reads_runs_that_its_page_has_begun(commands):
         words = cli_words(command)
         if words and not _NO_BEGIN & set(words):
             read = {word for word in words if re.fullmatch(r"runs/\w+", word)} - begun
-            given = {words[i + 1] for i, word in enumerate(words[:-1]) if word in ("--out", "--tree")}
+            given = {
+                words[i + 1] for i, word in enumerate(words[:-1]) if word in ("--out", "--tree")
+            }
             assert not read - given, ids(command)
             begun |= given
 

@@ -17,9 +17,9 @@ from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.kept import Kept
-from plangym_ext.planners.model import Rng
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.simulator import Rng
 
 
 @dataclass(eq=False)
