@@ -1,13 +1,14 @@
-from plangym_ext.learn.agents.actor_critic import ActorCriticAgent as ActorCriticAgent
 from plangym_ext.learn.agents.agent import Acted as Acted
 from plangym_ext.learn.agents.agent import Agent as Agent
 from plangym_ext.learn.agents.agent_planner import AgentPlanner as AgentPlanner
 from plangym_ext.learn.agents.check import check_agent as check_agent
 from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent as EvaluatorAgent
+from plangym_ext.learn.agents.evaluator_agent import NetworkPolicy as NetworkPolicy
 from plangym_ext.learn.agents.expert_agent import ExpertAgent as ExpertAgent
 from plangym_ext.learn.agents.inputs import Inputs as Inputs
 from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
 from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
+from plangym_ext.learn.agents.policy_agent import ActorCriticAgent as ActorCriticAgent
 from plangym_ext.learn.agents.policy_agent import PolicyAgent as PolicyAgent
 from plangym_ext.learn.agents.q_agent import QAgent as QAgent
 from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
@@ -58,7 +59,6 @@ from plangym_ext.learn.distributions.make import distribution_of as distribution
 from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
-from plangym_ext.learn.network_policy import NetworkPolicy as NetworkPolicy
 from plangym_ext.learn.networks.agent_config import AgentConfig as AgentConfig
 from plangym_ext.learn.networks.agent_config import (
     DeterministicPolicyConfig as DeterministicPolicyConfig,
@@ -80,13 +80,13 @@ from plangym_ext.learn.replay.prioritized import PrioritizedReplay as Prioritize
 from plangym_ext.learn.replay.sequences import SequenceReplay as SequenceReplay
 from plangym_ext.learn.replay.steps import StepReplay as StepReplay
 from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
-from plangym_ext.learn.sampling.alternating import AlternatingSampler as AlternatingSampler
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
 from plangym_ext.learn.sampling.expert import ExpertSampler as ExpertSampler
 from plangym_ext.learn.sampling.forking import ForkingSampler as ForkingSampler
+from plangym_ext.learn.sampling.local import AlternatingSampler as AlternatingSampler
+from plangym_ext.learn.sampling.local import SerialSampler as SerialSampler
 from plangym_ext.learn.sampling.noise import RowNoise as RowNoise
 from plangym_ext.learn.sampling.options import SamplerOptions as SamplerOptions
-from plangym_ext.learn.sampling.serial import SerialSampler as SerialSampler
 from plangym_ext.learn.sampling.starts import BackwardStarts as BackwardStarts
 from plangym_ext.learn.sampling.starts import Starts as Starts
 from plangym_ext.learn.sampling.starts import StoredStarts as StoredStarts

@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.learn.algorithms.value_units import in_rewards
     from plangym_ext.planners import visited_states
     from plangym_ext.run.evaluating.value_audit import audit_values
-    from plangym_ext.run.training.starts import AgentValue
+    from plangym_ext.run.training.solutions import AgentValue
     from plangym_ext.run.training.trained import Trained
 
     search_current_folder()

@@ -240,7 +240,7 @@ class AgentSettings(NamedSettings):
         """Make the agent that plays a network."""
         if self.name == "network":
             from plangym_ext.learn import EvaluatorAgent, NetworkEvaluator
-            from plangym_ext.learn.networks.of_observations import of_observations
+            from plangym_ext.learn.networks.quick_forward import of_observations
 
             return EvaluatorAgent(NetworkEvaluator(of_observations(network), device=device))
         return self._class()(network, device=device)

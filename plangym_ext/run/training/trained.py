@@ -237,7 +237,7 @@ def _of_observations(
     from plangym_ext.learn import load_network_state
     from plangym_ext.learn.networks.critics import make_critics
     from plangym_ext.learn.networks.of_critics import OfCritics
-    from plangym_ext.learn.networks.of_observations import OfObservations
+    from plangym_ext.learn.networks.quick_forward import OfObservations
 
     assert config.algorithm is not None
     settings: Any = config.algorithm.config
