@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import UnknownName, WrongKind, suggestion
 from plangym_ext.states.families import load_named
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidAnswer
-from plangym_ext.planners.action_spaces import Box
+from plangym_ext.planners.masks import Box
 from plangym_ext.planners.request import PlanRequest
 
 Floats = npt.NDArray[np.float64]

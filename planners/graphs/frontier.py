@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.core.own_modules import load_own
+from plangym_ext.core.inherited_options import load_own
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite

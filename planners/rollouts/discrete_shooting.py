@@ -12,13 +12,12 @@ import numpy.typing as npt
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.final_action import most_visited, sampled
 from plangym_ext.planners.finite import check_finite
-from plangym_ext.planners.masks import weights_over_legal
+from plangym_ext.planners.masks import weights_over_legal, with_noise
 from plangym_ext.planners.plans import Budget, Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, check_prior
 from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import play_out, returns_of, starts_from
-from plangym_ext.planners.root_noise import with_noise
 from plangym_ext.planners.simulator import Rng
 
 # Rollouts per round where only time bounds them.

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.masks import discrete_actions
 from plangym_ext.planners.rating import (
     Evaluator,
     EvaluatorRater,

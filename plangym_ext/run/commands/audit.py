@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import search_current_folder
+from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.errors import (
     CannotDraw,
     IncompleteState,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import search_current_folder
+from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, import_modules, made_env

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import plangym_ext
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.drawing import Film
-from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, WrongKind
 from plangym_ext.learn.parallel.group import learner_seed
 from plangym_ext.learn.sampling.collected import Algorithm
