@@ -20,8 +20,7 @@ from plangym_ext.workers.channel import (
     Plain,
     wait_readable,
 )
-from plangym_ext.workers.close_errors import warn_of
-from plangym_ext.workers.limits import START_TIMEOUT
+from plangym_ext.workers.close_errors import START_TIMEOUT, warn_of
 from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processes.process import WorkerProcess, pickled_constructor
 from plangym_ext.workers.protocol import (
