@@ -1,4 +1,4 @@
-"""Action masks of states, from the infos of a batch."""
+"""Action masks, action spaces and root noise of planners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulator: protocol of envs whose compiled rules search loops may call."""
+"""Protocols of envs for planners: SearchModel steps batches, Simulator has compiled rules."""
 
 from __future__ import annotations
 

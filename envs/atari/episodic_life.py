@@ -1,4 +1,4 @@
-"""EpisodicLife: Atari wrapper that ends the agent's episode when a life is lost.
+"""Atari wrappers for lost lives: EpisodicLife ends the episode, LifePenalty costs reward.
 
 As the players of DQN learned: an agent that may not lose a life values each one, and
 the next episode begins where the life was lost. Only a game that is over is reset.

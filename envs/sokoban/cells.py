@@ -1,4 +1,4 @@
-"""Cell codes of Sokoban boards, their text symbols, and the check that a board is legal."""
+"""Sokoban boards: cell codes and symbols, legality check, move rule, mirrored boards."""
 
 from __future__ import annotations
 

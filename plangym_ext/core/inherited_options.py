@@ -1,4 +1,4 @@
-"""Classes whose signature and docstring include the constructor options of their bases."""
+"""Constructor options inherited by subclasses, and import of users' classes by "module:name"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OneCaller: a guard that lets a handle serve one call at a time, in one process."""
+"""OneCaller: guard against concurrent calls of a handle; detection of forks; usable processors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reproducible torch: seeds, thread counts, deterministic kernels."""
+"""Reproducible torch: seeds, thread counts, deterministic kernels; reuse of freed memory."""
 
 from __future__ import annotations
 

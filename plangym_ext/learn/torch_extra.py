@@ -1,4 +1,4 @@
-"""Import of torch, or an error that says how to install it.
+"""Import of torch, or an error that says how to install it; checks of torch devices.
 
 Every module that needs torch takes it from here.
 """

@@ -1,4 +1,4 @@
-"""SeededResets: batched resets by seed on a native backend."""
+"""Batched resets by seed on a native backend, with numpy's seeding in compiled code."""
 
 from __future__ import annotations
 

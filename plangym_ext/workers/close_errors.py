@@ -1,4 +1,4 @@
-"""Warning about errors that envs raised while being closed."""
+"""Warning about envs' errors at their close, and the time limits of workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Default number of workers, and the estimate whether workers pay off."""
+"""Choice of the number of workers, by processors and by the cost of a step."""
 
 from __future__ import annotations
 

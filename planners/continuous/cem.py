@@ -1,4 +1,4 @@
-"""CEM: the cross-entropy method over action sequences."""
+"""Cross-entropy planners CEM and iCEM, and random shooting."""
 
 from __future__ import annotations
 

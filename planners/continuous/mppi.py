@@ -1,4 +1,4 @@
-"""MPPI: return-weighted mean of noisy action sequences."""
+"""MPPI and DIAL, return-weighted means of noisy sequences; predictive sampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spline: action sequences interpolated between a few knots."""
+"""Action sequences interpolated between knots (Spline), or proposed by a policy (Proposal)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BestFirst: A*, weighted A*, greedy and uniform-cost search."""
+"""Best-first searches: BestFirst (A*, greedy, uniform cost), LevinTS, PHS."""
 
 from __future__ import annotations
 

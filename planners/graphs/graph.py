@@ -1,4 +1,4 @@
-"""Graph: array representation of a search graph, with kernels.
+"""Graph: array representation of a search graph, its kernels, and keys of equal states.
 
 A node is an index and stands for one state, however it was reached.
 Rewards sit on the edges, which belong to the parent. Statistics are float32 running

@@ -1,4 +1,4 @@
-"""MCTS: Monte Carlo tree search with PUCT, UCT or Gumbel selection."""
+"""MCTS: Monte Carlo tree search with PUCT, UCT or Gumbel; chance nodes, kept rollouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SoftSearch: base class of entropy-regularised tree searches (MENTS, BTS, DENTS, TENTS)."""
+"""Entropy-regularised tree searches: MENTS, BTS, DENTS, TENTS, ANTS."""
 
 from __future__ import annotations
 

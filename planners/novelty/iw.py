@@ -1,4 +1,4 @@
-"""IW(1): breadth-first search pruned by feature novelty."""
+"""Novelty searches IW(1), breadth-first, and Rollout-IW, by random walks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DiscreteShooting: the first action of the best rollouts."""
+"""Shooting planners for discrete actions: DiscreteShooting and BanditShooting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ParticleSearch: base class of particle planners with a policy (SPO, TSMCTS)."""
+"""Particle planners with a policy: base class, and SPO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PUCT and UCT action selection, and value scaling."""
+"""PUCT and UCT selection, value scaling, best branches, copy of one tree."""
 
 from __future__ import annotations
 

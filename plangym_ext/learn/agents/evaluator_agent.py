@@ -1,4 +1,4 @@
-"""EvaluatorAgent: agent that acts by the network of a planner's evaluator, without search."""
+"""EvaluatorAgent and NetworkPolicy: acting by an evaluator's network, without search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PolicyAgent: policy sampling for off-policy algorithms, with random actions at first."""
+"""Agents with a stochastic policy: PolicyAgent for replay, ActorCriticAgent with values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Independent categorical distributions for a `MultiDiscrete` action."""
+"""Independent distributions of `MultiDiscrete` and `MultiBinary` actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network bodies: dense, convolutional and residual layers."""
+"""Network bodies: dense, convolutional and residual layers, and a fast tanh layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QHead: network head for Q values or return distributions, optionally dueling."""
+"""Network parts: QHead for Q values or return distributions, and recurrent layers (LSTM, GRU)."""
 
 from __future__ import annotations
 

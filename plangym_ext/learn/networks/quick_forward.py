@@ -1,4 +1,4 @@
-"""Fast forward pass of feed-forward networks, without torch's module calls and hooks."""
+"""Fast forward pass of feed-forward networks; agent networks as evaluators (OfObservations)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay: the interface of replay buffers, and their batches."""
+"""Replay: the interface of replay buffers, their batches and their capacity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FrameObs: frame-stack observations in a ring buffer, each frame stored once."""
+"""Storage of replayed observations: frame stacks, whole observations, rare rows, step forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Priorities: prioritised sampling of replay positions, with importance weights."""
+"""Prioritised sampling of replay positions: priorities, sum tree, importance weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled assembly of replayed sequences from the ring buffer."""
+"""Compiled assembly of replay batches: sequences, and n-step returns of single steps."""
 
 from __future__ import annotations
 

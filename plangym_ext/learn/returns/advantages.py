@@ -1,4 +1,4 @@
-"""Advantage functions: TD errors, GAE, λ-returns, V-trace targets."""
+"""Advantage functions: TD errors, GAE, λ-returns, V-trace targets, normalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discounted and n-step returns, with optional importance ratios."""
+"""Discounted and n-step returns, with optional importance ratios, and n-step reward sums."""
 
 from __future__ import annotations
 

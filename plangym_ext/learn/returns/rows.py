@@ -1,4 +1,4 @@
-"""Rows: checked arguments of the return functions, with terminations and bootstrap values."""
+"""Rows: arguments of the return functions in numpy or torch, and their backward recurrence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collected: the result of a sampler, and the sampler interface. Imports no torch."""
+"""Interfaces of samplers and algorithms, and a sampler's result (Collected). Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ForkingSampler: sampler that also plays branches from visited states."""
+"""ForkingSampler: sampler that also plays branches from visited states; branch rollouts."""
 
 from __future__ import annotations
 

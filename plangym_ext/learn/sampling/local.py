@@ -1,4 +1,4 @@
-"""LocalSampler: base class of samplers that run their actors in this process."""
+"""Samplers in this process: SerialSampler, and AlternatingSampler over two halves of the envs."""
 
 from __future__ import annotations
 

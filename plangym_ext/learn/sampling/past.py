@@ -1,4 +1,4 @@
-"""Past: statistics of a sampler's recent episodes and the state of its start distribution."""
+"""Past: a sampler's recent episodes and start distribution; assembly of a sampler's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sample tree: preallocated `[T, B, ...]` arrays for all data of a fragment."""
+"""Sample tree: preallocated `[T, B, ...]` arrays for all data of a fragment, and their size."""
 
 from __future__ import annotations
 

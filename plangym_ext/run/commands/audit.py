@@ -1,4 +1,4 @@
-"""`plangym-ext audit RUN`: what a critic says of states, against returns from these states.
+"""`plangym-ext audit RUN`: compare a critic's values with returns measured from the same states.
 
 The agent of a run plays on from stored states, several times from each. DIR/audit.html shows how
 well its values agree with the returns, and where they do not; it needs no network.

@@ -1,4 +1,4 @@
-"""`plangym-ext compare`: several planners at equal model steps, over envs and seeds.
+"""`plangym-ext compare`: compare planners at equal model steps, over envs and seeds.
 
 A planner is a name, or a name with options: `mcts:selection=uct,c-puct=1.4`, or one of your own:
 `module:Class:depth=5`. Finished

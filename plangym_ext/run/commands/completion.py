@@ -1,4 +1,4 @@
-"""`plangym-ext completion SHELL`: the lines that let a shell complete the commands.
+"""`plangym-ext completion SHELL`: print the set-up for completion in a shell.
 
 In ~/.bashrc: `eval "$(plangym-ext completion bash)"`; in ~/.zshrc, after compinit:
 `eval "$(plangym-ext completion zsh)"`; in ~/.config/fish/config.fish:

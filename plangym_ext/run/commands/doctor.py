@@ -1,4 +1,4 @@
-"""`plangym-ext doctor ENV_ID`: how an env's state is captured, and proof that it is exact.
+"""`plangym-ext doctor ENV_ID`: show how an env's state is captured, and test that it is exact.
 
 `plangym-ext doctor --all` does that for a list of public envs, in virtual environments that are
 made for it and thrown away. What came is kept in a folder as it comes: the same call goes on from

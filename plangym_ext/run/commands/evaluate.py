@@ -1,4 +1,4 @@
-"""`plangym-ext eval PLAYER...`: play episodes with what was trained, or compare several players.
+"""`plangym-ext eval PLAYER...`: play evaluation episodes, or compare several players.
 
 PLAYER is a checkpoint, or the folder of a run, of which the newest one is taken. Arguments of
 the env and options of the planner can be changed: `--env.num_boxes 3`,

@@ -1,4 +1,4 @@
-"""`plangym-ext list KIND`: the names that the other commands take.
+"""`plangym-ext list KIND`: list envs, planners, presets and other names.
 
 With a WORD, those that have it in them: `plangym-ext list envs pacman`. The name stands first
 in its line, so that `plangym-ext list planners | cut -d' ' -f1` gives the names alone.

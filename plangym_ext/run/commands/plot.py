@@ -1,4 +1,4 @@
-"""`plangym-ext plot DIR...`: curves of training runs, seeds together.
+"""`plangym-ext plot DIR...`: draw learning curves of training runs, averaged over seeds.
 
 Every `progress.csv` in and below the folders is a run. Runs whose `params.json` differ in
 nothing but the seed are one curve: their mean, and a band around it. Where some of the seeds

@@ -1,4 +1,4 @@
-"""`plangym-ext sweep PRESET --over KEY=VALUES`: many training runs as one experiment.
+"""`plangym-ext sweep PRESET --over KEY=VALUES`: run many training runs as one experiment.
 
 `plangym-ext sweep ppo_cartpole --over algorithm.learning_rate=1e-3,3e-4 --seeds 3` runs every
 combination of the values with every seed, so many processes at a time, each in a folder of its

@@ -1,4 +1,4 @@
-"""`plangym-ext train PRESET`: a network learns from planning, or from what an agent played.
+"""`plangym-ext train PRESET`: train a network from a planner's plans or an agent's play.
 
 Settings come from a preset, from files given with `--config`, and from the command line,
 the later over the earlier: `plangym-ext train cartpole --algorithm.learning_rate 3e-4`.

@@ -1,4 +1,4 @@
-"""Messages of the `plan` command before and after the episode, and `episode.json`."""
+"""Display, messages and files of the `plan` command: progress, results, `episode.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts: factory of a run's env, network, agent, sampler and algorithm from its settings."""
+"""Parts: factory of a run's env, network, agent and algorithm; env without exact states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RecentEpisodes: sliding window of episode statistics across rounds."""
+"""Log columns of a run's play: round means, sliding window of episodes, package versions."""
 
 from __future__ import annotations
 

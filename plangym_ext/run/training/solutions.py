@@ -1,4 +1,4 @@
-"""SolutionSampler: one search per problem, with its solution path as training data."""
+"""Factories of a run's sampler and start distribution; SolutionSampler for found solutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TreeRecorder: collects the moves of an episode and writes the tree page."""
+"""TreeRecorder: writes the tree page of an episode (node selection, PNG frames)."""
 
 from __future__ import annotations
 

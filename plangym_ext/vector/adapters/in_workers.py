@@ -1,4 +1,4 @@
-"""Attribute access and seeding of single envs in their workers, for the adapters.
+"""Helpers of the adapters: attributes of envs in workers; LegacyInfo for old gymnasium infos.
 
 A function travels to a worker by the name of its module, which is imported there.
 """

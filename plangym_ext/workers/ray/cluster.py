@@ -1,4 +1,4 @@
-"""Connection to a Ray cluster, and the sizes of actors per node."""
+"""Connection to a Ray cluster, sizes of its actors, and the driver's data for them."""
 
 from __future__ import annotations
 

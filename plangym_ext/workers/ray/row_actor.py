@@ -1,4 +1,4 @@
-"""RowActor: the Ray actor's side, running shares of batches on its own backend.
+"""RowActor: runs shares of batches on a backend in a Ray actor; messages with the driver.
 
 An actor's process does little itself: rows run in its backend's workers or native threads. So
 a row that crashes or hangs there is found, named and run again there, and costs no actor.

@@ -1,4 +1,4 @@
-"""First episodes of an actor: seeded resets and random initial steps."""
+"""First episodes of an actor (seeded resets, random steps), and rows that wait (Waiting)."""
 
 from __future__ import annotations
 
