@@ -1,4 +1,4 @@
-"""Network of planners: policy, value and Q heads for an observation and an action space."""
+"""Neural network of planners: policy, value and Q heads for given spaces."""
 
 from __future__ import annotations
 

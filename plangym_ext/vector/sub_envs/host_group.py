@@ -1,4 +1,4 @@
-"""HostGroup: all hosts of a vector env's rows, built, described and closed together."""
+"""HostGroup: all processes of a vector env's sub-envs, built, described and closed together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RowHost: access to the rows of one process, local or in a worker."""
+"""RowHost: access to the sub-envs of one process, local or in a worker."""
 
 from __future__ import annotations
 

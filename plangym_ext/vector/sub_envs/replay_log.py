@@ -1,4 +1,4 @@
-"""ReplayLog: the calls of one host, with restart and replay after a worker's death.
+"""ReplayLog: calls to the sub-envs of one process, with restart and replay after its death.
 
     idle --- begin ---> STARTING --> OPENING --> RESTORING --> REPLAYING --> ASKED --> SETTLED
                |  a new process is needed             ^                        ^

@@ -1,1 +1,1 @@
-"""On-policy algorithms: PPO, A2C, PQN, REINFORCE, V-trace."""
+"""Rollout algorithms, which use each fragment once: PPO, A2C, PQN, REINFORCE, V-trace."""

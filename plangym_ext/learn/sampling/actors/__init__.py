@@ -1,1 +1,1 @@
-"""Actors: an agent in some env rows, writing its columns of a fragment."""
+"""Actors: an agent with some rows of envs, writing its part of the fragment arrays."""

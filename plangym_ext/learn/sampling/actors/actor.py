@@ -1,4 +1,4 @@
-"""Actor: steps an agent in some env rows and writes the columns of a sample tree."""
+"""Actor: steps an agent and its envs, and writes their columns of the fragment arrays."""
 
 from __future__ import annotations
 

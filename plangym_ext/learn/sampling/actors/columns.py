@@ -1,4 +1,4 @@
-"""Columns: numpy views of one actor's part of a sample tree; flattening of nested values."""
+"""Columns: numpy views of one actor's rows in the fragment arrays; flattening of nested values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EnvSteps: one vector-env step written into an actor's columns."""
+"""EnvSteps: one step of a vector env, with results written into the fragment arrays."""
 
 from __future__ import annotations
 
