@@ -53,7 +53,7 @@ class Job(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where states are, as the simulator's functions take them."""
+    """Positions of states, in the form of the simulator's functions."""
 
     context: Any
     nodes: Any  # row b * N + n is node n of tree b

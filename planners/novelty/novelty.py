@@ -194,7 +194,7 @@ def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array)
 
 
 class Walks(NamedTuple):
-    """How walks go."""
+    """Parameters of random walks."""
 
     max_depth: int  # nothing is looked for below
     ends_below: float  # a node whose reward is less is an end; not the root, played already

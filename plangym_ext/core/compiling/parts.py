@@ -83,7 +83,7 @@ PART_OPTIONS: Any = {
 
 
 class _Written(registry.CPUDispatcher):
-    """What kernels find in place of a part: its IR for the types of each call."""
+    """A part's stand-in for the kernel compiler: its IR for the types of each call."""
 
     _compiler: Any
 

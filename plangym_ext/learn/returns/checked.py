@@ -118,7 +118,7 @@ def checked_array(where: str, library: Callable[[Any], Any], name: str, given: A
 
 
 class _Form(NamedTuple):
-    """What every argument of a call has to be."""
+    """Required shape, dtype and library of the arguments of a call."""
 
     where: str
     convert: Callable[[str, Any], Any]

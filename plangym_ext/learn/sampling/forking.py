@@ -266,7 +266,7 @@ class ForkingSampler(LocalSampler):
 
 
 class _First(NamedTuple):
-    """What M branches begin with."""
+    """First actions and start states of M branches."""
 
     action: Any  # [M, *act] within the bounds of the space
     drawn: Any  # [M, *act] before it was clipped

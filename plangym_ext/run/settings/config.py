@@ -60,7 +60,7 @@ class EnvSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectorSettings:
-    """How episodes are collected: number of envs, moves per round, workers.
+    """Settings of collection: kind, number of envs, moves per round, workers.
 
     Args:
         kind: "games" that are played move by move; or "solutions": of every game the planner
@@ -113,7 +113,7 @@ class CollectorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """How the network is judged, apart from training.
+    """Settings of the evaluation, apart from training.
 
     Args:
         every: rounds between evaluations, the last round included; 0: never.

@@ -86,7 +86,7 @@ Taker = Callable[[Any], Any]
 
 
 class Writing(NamedTuple):
-    """How a level of certain types is written.
+    """Writer of a level of nodes with given types.
 
     Attributes:
         kinds: of its nodes; 0 for those that are looked at one by one.
@@ -106,7 +106,7 @@ class Writing(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How a level of certain kinds is read.
+    """Reader of a level of nodes with given kinds.
 
     Attributes:
         counts: of the values of each kind of `COLUMNS`.

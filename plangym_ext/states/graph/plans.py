@@ -20,7 +20,7 @@ _MOST_TRIED = 6
 
 
 class _Plan:
-    """How graphs of one structure are written or read.
+    """The writing or reading function for graphs of one structure.
 
     Attributes:
         run: the function of it.

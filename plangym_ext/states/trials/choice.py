@@ -238,7 +238,7 @@ def _outcome(
 
 @dataclass
 class _Failed:
-    """Why a way was not taken, in words."""
+    """A way failed its trial; the message says why."""
 
     reason: str
 
@@ -273,7 +273,7 @@ def _sendable(error: BaseException) -> BaseException:
 
 @dataclass(frozen=True)
 class _Trial:
-    """How a way is tried, in another process.
+    """The trial of one way, in another process.
 
     Attributes:
         state: as for `prove`.

@@ -204,7 +204,7 @@ def _orders(elements: list[Any]) -> Iterator[list[Any]]:
 
 
 class _Filler:
-    """What takes room in a set for a moment: some place, or that of another hash."""
+    """Temporary set element that occupies a slot of the hash table."""
 
     def __init__(self, value: int | None = None) -> None:
         self._hash = id(self) // 16 if value is None else value
