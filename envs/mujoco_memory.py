@@ -183,7 +183,7 @@ class _Options:
 
 
 class ModelMemory(SimulatorMemory):
-    """An `MjModel`: its numbers that differ from what its constructor made."""
+    """An `MjModel`: its numbers that differ from the constructor's."""
 
     def __init__(self, simulator: Any, others: list[Any]) -> None:
         self._words = ModelArrays(simulator)

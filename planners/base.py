@@ -270,7 +270,7 @@ class Planner(InheritedOptions, ABC):
         self._planned_with = now
 
     def _found_space_checks(self) -> list[Callable[[Any], None]]:
-        """Return what looks at the spaces of those that are asked about observations."""
+        """Return the space checks of functions of observations."""
         names = "evaluator", "rollout_policy", "policy"
         asked: list[Any] = [getattr(self, name, None) for name in names]
         return [one.check_space for one in asked if hasattr(one, "check_space")]
@@ -280,7 +280,7 @@ class Planner(InheritedOptions, ABC):
         return None
 
     def _check_observations(self, env: SearchModel) -> None:
-        """Have the functions that are asked about observations refuse those they cannot take."""
+        """Let functions of observations refuse unsupported spaces."""
         space = getattr(env, "observation_space", None) if self._space_checks else None
         if space is not None:
             for check in self._space_checks:

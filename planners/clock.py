@@ -47,7 +47,7 @@ class Clock:
 
 @functools.cache
 def _listen() -> None:
-    """Have the compiler's seconds counted, from the first plan on."""
+    """Register the compile-time listener, from the first plan on."""
     # Here, as it imports numba, which a look at the options of planners does without.
     from plangym_ext.planners.compiler_events import listen
 

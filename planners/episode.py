@@ -332,7 +332,7 @@ class _Record:
         return not self.game.ended and len(self.actions) < max_steps
 
     def episode(self, env: PlayableEnv) -> Episode:
-        """Return what was played."""
+        """Return the episode so far."""
         # The first row tells of all: an env has one player or two throughout.
         two = bool(self.players) and self.players[0] is not None
         return Episode(
@@ -347,7 +347,7 @@ class _Record:
 
 
 def _earned(reward: float, player: int | None) -> float:
-    """Return what a reward is to the first player: what the second one earns, it loses."""
+    """Return a reward for the first player; the second one's reward is negated."""
     return -reward if player == 1 else reward
 
 

@@ -101,7 +101,7 @@ class Plan:
         return one_line("Plan", shown)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: what the plan says of each action."""
+        """Return the notebook view: the plan's data of each action."""
         columns = {"visits": self.visits, "q": self.q, "weight": self.weights}
         known = {name: found for name, found in columns.items() if found is not None}
         table = zip(*(found.tolist() for found in known.values()), strict=True)
@@ -128,7 +128,7 @@ class SearchTree(NamedTuple):
         return f"SearchTree({len(self.parent)} nodes)"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the nodes that were visited most."""
+        """Return the notebook view: the most visited nodes."""
         most = np.argsort(-self.visits, kind="stable")[:20]
         rows = [(int(node), *(column[node].item() for column in self)) for node in most]
         return html_table(f"{self!r}: the most visited", rows, ("node", *self._fields))

@@ -118,7 +118,7 @@ class Emulator:
         self._lead.begin(self._look(), 0)
 
     def reseed(self, seed: int) -> None:
-        """Have other frames repeat the action before."""
+        """Reseed the generator of sticky actions."""
         self._twister.load(seeded_text(seed))
 
     def _insert(self, path: Any) -> None:
@@ -316,7 +316,7 @@ class Emulator:
         self._core = core
 
     def _finish_frame(self, core: bytes) -> None:
-        """Bring an emulator that is within a frame to its end.
+        """Complete the frame of an emulator that stopped within one.
 
         Args:
             core: of the state that is to be restored next.

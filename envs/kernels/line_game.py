@@ -80,7 +80,7 @@ def _cell(state: Any, params: Any, place: int) -> int:
 
 @compiled
 def _describe(state: Any, params: Any, player: int, info: Any) -> None:
-    """Write what a step says: who moved, who moves next, and where."""
+    """Write the infos of a step: last player, next player, legal cells."""
     info["player"] = player
     info["to_play"] = _to_play(state, params)
     mask = info["action_mask"]

@@ -39,7 +39,7 @@ _UNREACHED, _CLOSED = -1, -2
 
 @kernel_part
 def _stride(width: int, action: int) -> int:
-    """Return what an action (up, down, left, right) adds to the number of a cell.
+    """Return the change of the cell number by an action (up, down, left, right).
 
     Arithmetic: to look it up in a tuple is a jump that processors cannot foresee.
     """

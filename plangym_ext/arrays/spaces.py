@@ -187,7 +187,7 @@ class ObsWriter:
 def _vector_writer(
     layout: SpaceLayout, array: np.ndarray, cells: Any
 ) -> Callable[[int, Any], None]:
-    """Return what `ObsWriter.into` gives for short vectors; `cells` are the memory of `array`."""
+    """Return the fast `ObsWriter.into` for short vectors; `cells` are the array's memory."""
     size = array.shape[1]
 
     def put(i: int, obs: Any) -> None:

@@ -84,7 +84,7 @@ def without_display(family: Family, render_mode: str | None) -> dict[str, str]:
 
 
 def rgb_frame(picture: Any, where: str) -> npt.NDArray[np.uint8]:
-    """Return what `render` has returned as `[H, W, 3]` uint8: that itself, if it is.
+    """Return a result of `render` as `[H, W, 3]` uint8, without a copy if possible.
 
     Args:
         picture: `[H, W]`, `[H, W, 1]` grey, `[H, W, 3]` colours or `[H, W, 4]` with their

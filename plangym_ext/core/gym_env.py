@@ -215,7 +215,7 @@ class GymEnv(LocalStepper, PlanEnv):
         return result if final is None else StateTransition(final, *result)
 
     def _note(self, *played: Any) -> None:
-        """Note an action, or None for a reset, and what it has led to, for an audit."""
+        """Record an action, or None for a reset, and its result, for an audit."""
         action, *result = played
         if self.audit.note(action, shown(self.layout.obs, *result)):
             self.audit.start(self.gym_env, self.codec)

@@ -129,7 +129,7 @@ class RowLoop:
             self._audit(first, starts[0])
 
     def _audit(self, row: int, start: int) -> None:
-        """Have the future of a row's state played again, with what was handed out of it."""
+        """Have the future of a row's state replayed and compared with its results."""
         env, batch = self.env, self.batch
         env.audit.open(self._source[start : start - HEADER + self._width])
         if env.frameskip == 1:  # a batch keeps the sums of several env steps

@@ -335,7 +335,7 @@ class RowStepper(ABC):
         return self._continued.states[:num_rows], reset_first
 
     def _end_abandoned(self) -> None:  # noqa: B027 - most backends have none
-        """Bring batches to their end whose results will not be asked for."""
+        """Complete batches whose results were abandoned."""
 
     def _remembered(self, pending: Pending[Any], *, moves_rows: bool) -> Pending[Any]:
         """Return the same batch; while it is open, nothing else may touch rows that it moves."""

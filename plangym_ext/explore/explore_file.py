@@ -137,7 +137,7 @@ def _particles(found: Mapping[str, Any], explorer: Any) -> Places | None:
 
 
 def _described(cell: Any) -> dict[str, Any]:
-    """Return what is written of a cell function: all of one of the library's, else its name."""
+    """Return a cell function's saved form: complete for the library's own, else its name."""
     kind = type(cell).__name__
     if _CELLS.get(kind) is type(cell):
         return {"kind": kind, "options": vars(cell)}

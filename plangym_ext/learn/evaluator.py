@@ -194,7 +194,7 @@ class NetworkEvaluator:
         return out
 
     def _forward(self) -> Any:
-        """Return what evaluates tensors as the network does, and as fast as it is known."""
+        """Return the fastest known function that evaluates tensors as the network does."""
         if self._compiled is not None:
             return self._compiled
         network: Any = self.network
@@ -231,7 +231,7 @@ class NetworkEvaluator:
         return logits, None if self._kind == "policy" else out.value
 
     def _checked_kind(self, out: NetworkOutput) -> str:
-        """Return what `outputs` comes to with the heads that the network has."""
+        """Return the value of `outputs` for the network's heads."""
         there = {"policy": out.policy_logits, "value": out.value, "q": out.q}
         there = {name: part for name, part in there.items() if part is not None}
         wanted = self.outputs

@@ -110,7 +110,7 @@ class WholeEpisodes:
 
 
 def _columns(tree: ArrayDict) -> dict[str, Any]:
-    """Return what is kept of steps, views `[T, B, ...]` by name."""
+    """Return the stored columns of steps, views `[T, B, ...]` by name."""
     num_steps = tree["reward"].shape[0]
     names = ("obs", "action", "reward", "terminated", "truncated", "final_obs")
     found = {name: steps_of(tree[name], num_steps) for name in names}

@@ -66,7 +66,7 @@ class FolderLock(Closing):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
 
     def close(self) -> None:
-        """Let go of the folder; safe to call twice."""
+        """Release the folder; safe to call twice."""
         # While it is held: another one that waits for it would find it gone.
         if self._lock.is_there():
             remove_empty(self._made)

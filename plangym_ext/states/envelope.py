@@ -56,7 +56,7 @@ def fingerprint(identity: dict[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON lacks, in a form that is the same in every process."""
+    """Return a value that JSON lacks, in a form equal in every process."""
     return ["content", content_digest(value)]
 
 
@@ -206,7 +206,7 @@ class Envelope:
         ].tobytes() and heads.tobytes() == self._own_bytes * len(rows)
 
     def _refuse(self, rows: np.ndarray, where: str) -> None:
-        """Say what is wrong with the first row that is not good, if there is one."""
+        """Raise for the first bad row, if there is one."""
         width = rows.shape[1]
         words = rows.view(_U8)
         weights = self._weights if width == self.width else _weights(width // _WORD)
@@ -239,7 +239,7 @@ class Envelope:
         )
 
     def _differing(self, row: np.ndarray) -> str:
-        """Say in what the env of a foreign row differs from this one."""
+        """Return the difference between a foreign row's env and this one."""
         theirs = _identities.get(row[_FINGERPRINT].tobytes())
         if theirs is None:
             told = {k: v for k, v in self.identity.items() if k in ("id", "arguments", OF_TEXTS)}

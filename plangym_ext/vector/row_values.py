@@ -79,7 +79,7 @@ class RowValues:
         return results._replace(infos=infos)
 
     def _invalid_leaf(self, obs: Any) -> str | None:
-        """Return what is invalid in one observation, in words."""
+        """Return a description of the invalid value in one observation."""
         if self._layout is None:
             return None
         parts = self._layout.split(obs)

@@ -161,7 +161,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         options: dict[str, Any] | None = None,
         out: Any = None,
     ) -> None:
-        """Begin `reset`; `reset_wait` gives what it returns."""
+        """Begin `reset`; `reset_wait` returns its result."""
         with self._one_caller:
             self._pending.begin(self._begin_reset(seed, options, out))
 
@@ -289,7 +289,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._as_one(moving)
 
     def step_async(self, actions: Any, env_ids: EnvIds = None, *, out: Any = None) -> None:
-        """Begin `step`; `step_wait` gives what it returns.
+        """Begin `step`; `step_wait` returns its result.
 
         Steps of other sub-envs may be begun before it is waited for: workers begin with them
         when they have answered the first one; in this process they run when they are waited for.
@@ -537,7 +537,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._as_one(lambda: self._called(self._begin_call(rows, name, args, kwargs), None))
 
     def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
-        """Begin `call`; `call_wait` gives what it returns."""
+        """Begin `call`; `call_wait` returns its result."""
         with self._one_caller:
             rows = range(self.num_envs)
             call = self._begin_call(rows, name, args, kwargs)

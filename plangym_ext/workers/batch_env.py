@@ -177,7 +177,7 @@ class BatchEnv(Closing, WorkerStepper):
         return self._waiting.get(row)
 
     def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
-        """Have rows begin at these `[S]` states; one after a row without a state waits for it."""
+        """Start rows from these `[S]` states; later rows wait for those without a state."""
         self._waiting |= states
         count = len(self._continued.states)
         while count in self._waiting:
@@ -233,7 +233,7 @@ class BatchEnv(Closing, WorkerStepper):
         warn_of(errors)
 
     def _kill(self) -> None:
-        """Have a call that another thread is in the middle of fail."""
+        """Fail a call that another thread is in the middle of."""
         self._closed = True
         for env in self._envs:
             env.kill()

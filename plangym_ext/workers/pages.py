@@ -119,7 +119,7 @@ class Pages:
         return min(fit, key=lambda one: one.nbytes)
 
     def drop(self, page: Page) -> None:
-        """Let go of a page that something may still be writing to."""
+        """Release a page to which a worker may still write."""
         if page in self._pages:
             self._pages.remove(page)
             page.block.close()
@@ -129,7 +129,7 @@ class Pages:
         return nbytes >= _SMALL and sum(page.leased for page in self._pages) < MAX_LEASES
 
     def close(self) -> None:
-        """Let go of all pages; results that callers hold stay valid."""
+        """Release all pages; results that callers hold stay valid."""
         for page in self._pages:
             page.block.close()
         self._pages.clear()

@@ -128,7 +128,7 @@ def proved_seconds(env: Any) -> float | None:
 
 
 def _refusal(seconds: float | None, render_mode: str | None, target: Any) -> str:
-    """Say why the env has to stay in this process; "" if it need not."""
+    """Return why the env has to stay in this process; "" if it may run in workers."""
     if is_subprocess():
         return "no worker processes, as this is one itself"
     if default_n_workers() == 1:

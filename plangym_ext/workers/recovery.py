@@ -220,7 +220,7 @@ class Recovery:
     # Hangs ----------------------------------------------------------------------
 
     def _look_for_hung(self, run: RecoverableRun) -> None:
-        """Have workers that have been at the same for too long stopped."""
+        """Stop workers without progress for too long."""
         limit = self.limit(run)
         # One that has nothing to run answers at once, and is not held to hang.
         run.round.ask_to_finish()
@@ -245,7 +245,7 @@ class Recovery:
             pool.slowest = max(pool.slowest, time.monotonic() - began)
 
     def _still(self, run: RecoverableRun, worker: WorkerHandle, process: WorkerProcess) -> float:
-        """Return for how many seconds a worker has been at what it is at."""
+        """Return the seconds since a worker's last progress."""
         now, sign = time.monotonic(), run.pool.progress_of(worker)
         before, since = self._seen.get(process, (None, now))
         if before != sign:

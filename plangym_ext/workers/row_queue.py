@@ -192,7 +192,7 @@ class Arrivals:
         return queue
 
     def give_back(self, queue: RowQueue) -> None:
-        """Let another batch use a queue; no worker runs rows of the last one any more."""
+        """Release a queue for another batch, when no worker runs rows of the last one."""
         self._free.append(queue)
 
     def pump(self, timeout: float | None, spinning: float = 0.0) -> bool:

@@ -283,7 +283,7 @@ class WorkerEnv:
         self._blocks[number] = SharedBlock.attach(fd, nbytes)
 
     def close_block(self, number: int) -> None:
-        """Let go of shared memory, and of all views."""
+        """Unmap shared memory, with all views."""
         self._loops.clear()
         self._blocks.pop(number).close()
 
@@ -292,7 +292,7 @@ class WorkerEnv:
         self._layouts[message.layout.number] = message
 
     def forget(self, number: int) -> None:
-        """Let go of a layout, and of all views."""
+        """Drop a layout, with all views."""
         self._loops.clear()
         del self._layouts[number]
 

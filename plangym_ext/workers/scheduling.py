@@ -110,7 +110,7 @@ class Scheduler:
 
 
 def _slowly_less(known: float, found: float) -> float:
-    """Return what is found, if it is more than what is known; one that is less says little."""
+    """Return a new estimate: a larger value at once, a smaller one slowly."""
     return found if found > known else known + _FORGOTTEN * (found - known)
 
 

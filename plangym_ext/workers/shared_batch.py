@@ -138,7 +138,7 @@ class SharedBatch:
         )
 
     def _place(self, places: list[Place], name: str, array: np.ndarray) -> bool:
-        """Let workers use an array where it lies, if that is shared memory."""
+        """Give workers an array in place, if it is in shared memory."""
         found = SharedBlock.of(array)
         if found is None:
             return False

@@ -187,7 +187,7 @@ class WorkerPool:
         blocks: Sequence[SharedBlock],
         layout: BatchLayout,
     ) -> bool:
-        """Tell one worker what it does not know, and what expired; whether there was anything."""
+        """Send one worker its missing and expired data; return whether there was any."""
         worker.describe()
         process, index = worker.process, self.workers.index(worker)
         news = bool(process.expired)
@@ -258,7 +258,7 @@ class WorkerPool:
                 raise self.workers[0].hung(limit)
 
     def close(self, error: Exception) -> None:
-        """Let go of memory and queues, when all workers are closed.
+        """Release memory and queues, when all workers are closed.
 
         Args:
             error: the outcome of batches in flight.

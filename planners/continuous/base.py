@@ -175,7 +175,7 @@ class Shooting(Planner):
         return horizon
 
     def _memory_options(self) -> tuple[Any, ...]:
-        """Return what the shape of the last plan depends on, from which the next one begins."""
+        """Return the options that determine the shape of the last plan."""
         return self.horizon, self.num_knots, self.action_repeat, self.spline
 
     # What a planner of this kind says -------------------------------------------

@@ -270,7 +270,7 @@ class FrontierSearch(Planner):
         return max(left, 0)
 
     def _add(self, searches: dict[int, OpenList], new: Steps) -> None:
-        """Have the states that L steps lead to wait, where these are the best ways to them."""
+        """Open the successors of L steps where these are the best paths to them."""
         steps, log_policy = self._ways(searches, new)
         # Before rating: no evaluator is asked about a way that is no better than a known one.
         cost = self._cost(steps, log_policy)
@@ -338,7 +338,7 @@ class FrontierSearch(Planner):
         return Rated(log_prior, to_go, rows)
 
     def _asked(self, obs: Any, legal: npt.NDArray[np.bool_]) -> tuple[Floats, Floats | None]:
-        """Return what the evaluator says of L states.
+        """Return the evaluator's results for L states.
 
         Returns:
             Logarithms of the probabilities of the actions `[L, A]`, over legal ones alone: what
@@ -358,7 +358,7 @@ class FrontierSearch(Planner):
 
 
 def _checked(said: npt.ArrayLike, count: int) -> Floats:
-    """Return what a heuristic has said of so many states, if it may say so."""
+    """Return a heuristic's values of a number of states, after a check."""
     found = as_floats("heuristic: what it returns", said, np.float64)
     if found.shape != (count,) or not (np.isfinite(found) & (found >= 0)).all():
         raise InvalidAnswer(
@@ -369,7 +369,7 @@ def _checked(said: npt.ArrayLike, count: int) -> Floats:
 
 
 def _rest(kept: Ahead | None, now: bytes, legal: npt.NDArray[np.bool_]) -> Ahead | None:
-    """Return what is left of a way if a state is its next one, and its next action is allowed.
+    """Return the rest of a path if a state is its next one and its next action is legal.
 
     Args:
         kept: the way; None: there is none.

@@ -108,7 +108,7 @@ class GraphSearch(Planner):
         return [one.plan(origin, seconds) for one in grown]
 
     def _start(self, request: PlanRequest, grown: list[GraphWalk]) -> None:
-        """Have every graph begin in its state."""
+        """Start every graph in its state."""
         keys = state_keys(self.state_key, request.states, request.obs)
         masks = request.masks()
         for b, one in enumerate(grown):

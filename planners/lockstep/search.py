@@ -166,7 +166,7 @@ class Search:
                 restrict_prior(self.tree, b, ROOT)
 
     def _reuse(self, request: PlanRequest) -> npt.NDArray[np.intp]:
-        """Go on with the subtrees of the states; return the rows `[n]` that have none."""
+        """Re-root at the states' subtrees; return the rows `[n]` without one."""
         legal = [None] * request.batch if request.legal is None else request.legal
         pairs = enumerate(zip(request.states, legal, strict=True))
         self.kept = [reuse(self.tree, self.states, b, *pair) for b, pair in pairs]
@@ -363,7 +363,7 @@ class Search:
         return Limits(self.settings.num_simulations, -1 if most is None else most, cost)
 
     def _prepared(self) -> tuple[SearchData, Callable[..., tuple[int, int]]]:
-        """Return what all waves of a plan are selected with, and the kernel for its types."""
+        """Return the selection inputs of all waves of a plan, and the kernel for their types."""
         limits = self.limits(1 + self.rater.most_steps)
         numbers = self.settings.discount, self.first_action
         selection, tallies = self.settings.selection, self._tallies()

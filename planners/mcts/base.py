@@ -122,11 +122,11 @@ class TreeSearch(Planner):
 
     @abstractmethod
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Return what runs one wave of simulations and returns False if there was none left."""
+        """Return the function of one wave, which returns False if no wave was left."""
 
     @abstractmethod
     def _compiled(self, search: Search) -> CompiledSearch | None:
-        """Return what runs this planner's waves in compiled code, if that is possible."""
+        """Return the runner of waves in compiled code, or None."""
 
     @abstractmethod
     def _nodes_per_simulation(self, num_actions: int) -> int:
@@ -191,7 +191,7 @@ class TreeSearch(Planner):
         return 1
 
     def _settings(self, num_actions: int) -> SearchSettings:
-        """Return what the search runs with."""
+        """Return the search's parameters."""
         return SearchSettings(
             num_simulations=self.most_simulations,
             max_model_steps=self.max_model_steps,

@@ -170,7 +170,7 @@ class MCTS(BanditSearch):
                 )
 
     def _rater(self, num_actions: int) -> Rater:
-        """Return what rates nodes: without rollouts, if those are nodes themselves."""
+        """Return the rater of nodes: without rollouts, if their steps are nodes themselves."""
         if self.keep_rollouts:
             # `RolloutRater` would play on from a leaf, and pay for steps that no node remembers.
             return node_rater(self.evaluator, num_actions)

@@ -67,7 +67,7 @@ class SoftSearch(TreeSearch):
         return Selection(PUCT, 0.0, SCALES[self.value_scale], 0.0, 0.0, 0.0)
 
     def _soft(self, search: Search) -> Soft:
-        """Return what trees are searched with, before any of their nodes has a value."""
+        """Return the arrays of the entropy-regularised search, before any node has a value."""
         batch, nodes, num_actions = search.tree.children.shape
         return Soft(
             rule=self.rule,
@@ -194,7 +194,7 @@ class ANTS(MENTS):
         self.target_entropy = self._number("target_entropy", 0.0, 0.99)
 
     def _soft(self, search: Search) -> Soft:
-        """Return what trees are searched with; none of them has its temperature yet."""
+        """Return the arrays of the search, without temperatures yet."""
         # Kept trees are larger: they are adapted first of all. It is the search's, not this
         # planner's: that may plan in several threads, in an env each.
         search.adapted = np.ones(len(search.done), np.int32)
@@ -232,5 +232,5 @@ class DENTS(BTS):
         self.entropy_weight = self._number("entropy_weight", 0.0, math.inf)
 
     def _soft(self, search: Search) -> Soft:
-        """Return what trees are searched with, with the weight of entropies."""
+        """Return the arrays of the search, with the weight of entropies."""
         return super()._soft(search)._replace(entropy_weight=self.entropy_weight)

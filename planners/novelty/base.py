@@ -133,11 +133,11 @@ class NoveltySearch(Planner):
         return self._plans(search, novelty, request.clock.seconds)
 
     def _rater(self, num_actions: int) -> Rater:  # noqa: ARG002 - of those that ask a policy
-        """Return what rates the nodes: nothing but rewards says what they are worth."""
+        """Return the rater of nodes: only rewards count."""
         return ZeroRater()
 
     def _settings(self) -> SearchSettings:
-        """Return what the search runs with."""
+        """Return the search's parameters."""
         most = min(self.most_simulations, _TIMED_CAPACITY)
         most = 1 + (self.most_simulations if self.most_simulations != UNBOUNDED else most)
         # Those that are kept and as many new ones; the root is among both.

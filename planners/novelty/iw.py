@@ -149,19 +149,19 @@ class RolloutIW(NoveltySearch):
             self.ends_below = self._number("ends_below", -math.inf, math.inf)
 
     def _walks(self) -> Walks:
-        """Return what the kernels need to know of the options."""
+        """Return the walks' parameters for the kernels."""
         ends_below = -math.inf if self.ends_below is None else self.ends_below
         guided = self.rollout_policy is not None
         return Walks(self.max_depth, ends_below, self.persistence, self.greed, guided)
 
     def _rater(self, num_actions: int) -> Rater:
-        """Return what asks the policy about nodes."""
+        """Return the rater that calls the policy."""
         if self.rollout_policy is None:
             return super()._rater(num_actions)
         return EvaluatorRater(from_prior(self.rollout_policy), num_actions, "rollout_policy")
 
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> Novelty:
-        """Let the walks go on, a step at a time; see `NoveltySearch`."""
+        """Continue the walks, a step at a time; see `NoveltySearch`."""
         tree, batch = search.tree, len(search.done)
         # `[B, W]` the node that each walk goes on from.
         cursors = np.full((batch, self.wave_size), ROOT, np.int32)

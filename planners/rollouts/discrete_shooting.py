@@ -136,7 +136,7 @@ class _Tally:
         np.add.at(self.rows, of, out.evaluator_rows + int(evaluated))
 
     def budget(self, b: int, seconds: float) -> Budget:
-        """Return what the plan of row b cost."""
+        """Return the budget of row b's plan."""
         return Budget(int(self.steps[b]), 0, int(self.rows[b]), int(self.restores[b]), seconds)
 
 

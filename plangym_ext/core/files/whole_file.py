@@ -94,7 +94,7 @@ class PathLock(Closing):
         return False
 
     def close(self) -> None:
-        """Let go of it; safe to call twice."""
+        """Release the lock; safe to call twice."""
         self._release()
 
 

@@ -92,7 +92,7 @@ class AgentPlanner(Planner):
         rngs: Sequence[Rng] | None,
         legal: npt.NDArray[np.bool_] | None,
     ) -> tuple[Inputs, Any]:
-        """Return what the agent is shown, and the carry of its games."""
+        """Return the agent's inputs, and the carry of its games."""
         noise = None if rngs is None else GeneratorNoise(rngs)
         kept = self._kept.taken(batch)
         if kept is None:
@@ -105,7 +105,7 @@ class AgentPlanner(Planner):
         return Inputs(obs, action, reward, first, noise, legal), carry
 
     def _check_spaces(self, env: Any) -> None:
-        """Have the agent refuse an env that its network was not made for, once per env."""
+        """Let the agent check the env's spaces, once per env."""
         check = getattr(self.agent, "check_spaces", None)
         if check is not None and env is not None and env is not self._checked:
             check(env.observation_space, env.action_space)
@@ -123,7 +123,7 @@ class AgentPlanner(Planner):
         return np.zeros(batch, np.float32)
 
     def _asked(self, inputs: Inputs, carry: Any) -> Any:
-        """Have the agent act in this planner's mode."""
+        """Run the agent in this planner's mode."""
         before = self.agent.mode
         if before == self.mode:
             return self.agent.step(inputs, carry)
@@ -177,7 +177,7 @@ class _KeptSteps(Kept):
         self.rewards = None if self.rewards is None else self.rewards[which]
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
-        """Begin some rows anew: the agent resets its carry where `first`."""
+        """Reset some rows: the agent resets its carry where `first`."""
         if self._steps is not None:
             self._first[which] = True
 

@@ -62,7 +62,7 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
 
 
 def _checked_name(agent: Any) -> str:
-    """Return what messages call an agent, if it is one."""
+    """Return an agent's name for messages; refuse a value that is not an agent."""
     if isinstance(agent, type):
         raise WrongKind(
             f"check_agent: agent must be an instance; got the class {agent.__name__}. "

@@ -108,7 +108,7 @@ class EvaluatorAgent(Agent):
         return out.value
 
     def _distribution(self) -> Distribution:
-        """Return what the numbers of the head describe."""
+        """Return the distribution of the head's outputs."""
         network: Any = self.evaluator.network
         found: Distribution = network.distribution
         return found

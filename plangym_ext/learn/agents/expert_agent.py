@@ -50,7 +50,7 @@ class ExpertAgent(Agent):
         self._states: npt.NDArray[np.uint8] | None = None
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Have the student refuse spaces that it was not made for."""
+        """Let the student refuse spaces other than its own."""
         self.student.check_spaces(observation_space, action_space)
 
     def set_mode(self, mode: Mode) -> None:

@@ -117,7 +117,7 @@ class QAgent(NetworkAgent):
         self._epsilon = epsilon
 
     def _row_noise(self, inputs: Inputs) -> AbstractContextManager[None]:
-        """Return what gives each row its noise: one for many steps would try one thing in all."""
+        """Return a context with separate layer noise for each row."""
         if self.mode == "eval" or not self._num_factors:
             return nullcontext()
         drawn = needed_noise(inputs, type(self).__name__).normal(self._num_factors)

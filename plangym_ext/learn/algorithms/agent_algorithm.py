@@ -208,14 +208,14 @@ class AgentAlgorithm(InheritedOptions, ABC):
         self._random.load_state_dict(state["torch_random"])
 
     def _own_state(self) -> dict[str, Any]:
-        """Return what an algorithm saves of its own, besides the network: moments of optimisers."""
+        """Return an algorithm's own state beside the network: moments of optimisers."""
         return {}
 
     def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
         """Refuse a state whose `_own_state` cannot be loaded, before anything is changed."""
 
     def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
-        """Go on from what `_own_state` returned, and forget what was taken in and not learned."""
+        """Load a result of `_own_state`, and drop experience not learned from."""
 
 
 class TaughtAlgorithm(AgentAlgorithm):
@@ -260,7 +260,7 @@ class TaughtAlgorithm(AgentAlgorithm):
 
 
 def _check_names(where: str, what: str, state: Any, names: Iterable[str]) -> None:
-    """Refuse what is no mapping, or lacks one of some names."""
+    """Refuse a value that is not a mapping, or lacks one of some names."""
     missing = [name for name in names if not isinstance(state, Mapping) or name not in state]
     if missing:
         found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__

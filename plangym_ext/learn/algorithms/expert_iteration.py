@@ -84,7 +84,7 @@ class ExpertIteration(TaughtAlgorithm):
         self.steps += collected.cost.model_steps
 
     def _returned(self, tree: Any) -> Any:
-        """Return what was played from each step on, `[T, B]`."""
+        """Return the played returns from each step on, `[T, B]`."""
         rollout = rollout_of(tree, self.network, "value")
         how = self.config.discount, self.config.gae_lambda
         return rollout.rows_by_gae(rollout.value, *how).target.cpu().numpy()

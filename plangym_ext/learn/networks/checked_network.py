@@ -87,7 +87,7 @@ class KnownParameters:
 
 
 def _called(network: Any) -> str:
-    """Return what a message calls it: a module's repr has a line for every layer."""
+    """Return a module's name for messages."""
     if isinstance(network, type):
         return f"the class {network.__name__}"
     return f"an object of {type(network).__name__}"

@@ -142,7 +142,7 @@ def _encoder(space: spaces.Space[Any], config: AgentConfig) -> ObservationEncode
 
 
 def _vector(encoder: ObservationEncoder, kind: str, config: AgentConfig) -> tuple[nn.Module, int]:
-    """Return what makes a vector of one part of an observation, and how long it is."""
+    """Return an encoder of one part of an observation to a vector, and its width."""
     if len(encoder.shape) == 1:
         return encoder, encoder.shape[0]
     if kind == "mlp":

@@ -139,7 +139,7 @@ def _own_excepthook() -> Iterator[None]:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Have gloo use the loopback interface, if the user has named none."""
+    """Set gloo's interface to loopback, unless the user has named one."""
     if _INTERFACE in os.environ or not os.path.isdir("/sys/class/net/lo"):
         yield
         return

@@ -173,7 +173,7 @@ class RingReplay(InheritedOptions, ABC):
         return found | self._contents()
 
     def _contents(self) -> dict[str, Any]:
-        """Return what else is to be saved."""
+        """Return further contents to save."""
         return {}
 
     @abstractmethod

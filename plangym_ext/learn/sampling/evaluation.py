@@ -176,7 +176,7 @@ class _Evaluation:
             target[rows] = source
 
     def _allow(self, rows: Ndarray, infos: Any) -> None:
-        """Have rows play what their envs allow."""
+        """Set the rows' legal actions."""
         space: Any = self._spaces.single_action_space
         told = legal_actions(infos, space, len(rows))
         if told is not None and self.inputs.legal is None:
@@ -186,7 +186,7 @@ class _Evaluation:
             self.inputs.legal[rows] = True if told is None else told
 
     def _forget(self, rows: Ndarray) -> None:
-        """Have rows be in the first step of an episode, as the agent sees it."""
+        """Set rows to the first step of an episode, for the agent."""
         self.inputs.first[rows], self.inputs.reward[rows] = True, 0
         for leaf in leaves(self.inputs.action):
             leaf[rows] = 0

@@ -94,7 +94,7 @@ def some_inputs(inputs: Inputs, rows: Ndarray) -> Inputs:
 
 
 def _shown(env: SlotStepper, found: Any, actions: Any) -> Inputs:
-    """Return what the agent is shown after a step of some branches."""
+    """Return the agent's inputs after a step of some branches."""
     ended, legal = found.terminateds | found.truncateds, None
     width = mask_width(env.action_space)
     if width is not None and has_masks(found.infos):
@@ -252,7 +252,7 @@ class ForkingSampler(LocalSampler):
         return noise
 
     def _first_actions(self, step: Ndarray, row: Ndarray, inputs: Inputs) -> _First:
-        """Return what `[N k]` branches begin with; the first of each state as it was played."""
+        """Return the first actions of `[N k]` branches; of each state, first the played one."""
         acted = self._agent.step(inputs, None)
         drawn = acted.info.get("raw_action", acted.action)
         found = _First(acted.action, drawn, np.array(acted.info["log_prob"]))
@@ -289,7 +289,7 @@ def _check(env: Any, agent: Any) -> None:
 
 
 def _joined(parts: list[Inputs]) -> Inputs:
-    """Return what was shown in several steps, `[N, ...]`."""
+    """Return the inputs of several steps, concatenated, `[N, ...]`."""
     return Inputs(
         *(
             None if some[0] is None else mapped(lambda *leaf: np.concatenate(leaf), *some)

@@ -97,7 +97,7 @@ class LocalSampler(PastSampler):
         return sum(actor.restored for actor in self._actors)
 
     def _settle(self) -> None:
-        """Bring the actors back if the last fragment failed; begin the episodes of new ones."""
+        """Restore the actors if the last fragment failed; begin the episodes of new ones."""
         if self._saved is not None:
             for actor, state in zip(self._actors, self._saved, strict=True):
                 actor.load_state_dict(state)

@@ -130,7 +130,7 @@ def collected(
 
 
 def _searched(tree: ArrayDict, valid: Any) -> Budget | None:
-    """Return what the searches of a `PlannerAgent` took; None for another agent."""
+    """Return the cost of a `PlannerAgent`'s searches; None for another agent."""
     told: Any = tree.get("agent_info", {})
     if any(name not in told for name in COST):
         return None

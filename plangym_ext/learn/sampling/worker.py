@@ -177,7 +177,7 @@ class WorkerSampler(PastSampler):
                 venv.close()
 
     def _open(self, index: int) -> None:
-        """Have a new worker take part."""
+        """Add a new worker."""
         worker, rows = self._workers[index], self._ranges[index]
         made = worker.describe()["num_envs"]
         if made != len(rows):
@@ -239,7 +239,7 @@ class WorkerSampler(PastSampler):
     def _fly(
         self, version: int, weights: Mapping[str, Any] | None = None, changes: bytes | None = None
     ) -> _Flight:
-        """Have all workers begin a fragment, with the agent's weights or those of before."""
+        """Begin a fragment in all workers, with the agent's weights or earlier ones."""
         if weights is None:
             weights = self._sent.weights()
             changes = self._sent.changes(weights)

@@ -140,7 +140,7 @@ class KernelEnv(NativeEnv):
         return found if all(map(values.bounds_kept, shown)) else None
 
     def _shared(self, arrays: RowArrays, threads: int, *how: bool) -> int:
-        """Return what the loop returns, its rows shared among threads."""
+        """Run the loop with its rows split over threads; return its result."""
         assert self._loop is not None
         run: Callable[..., int] = functools.partial(
             self._loop, arrays, self._memory.rules, self.kernel.params

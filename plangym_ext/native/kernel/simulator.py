@@ -132,7 +132,7 @@ _built: dict[Any, Any] = {}
 
 
 def _mark(function: Callable[..., Any], seen: set[Any]) -> None:
-    """Have everything compiled that a closure of closures calls."""
+    """Mark everything in nested closures for compilation."""
     for cell in function.__closure__ or ():
         inner = cell.cell_contents
         if isinstance(inner, types.FunctionType) and inner not in seen:

@@ -107,7 +107,7 @@ class MujocoEnv(NativeEnv):
         self._live = MujocoLive(self._rows, self._resets)
 
     def _prepare_checks(self) -> None:
-        """Have what seals states and checks inputs, for rows as wide as they are now."""
+        """Make the seals and input checks for rows of the present width."""
         envelope = self.envelope
         seals = RowSeals(envelope, self._states.length)
         self._rows.seals = seals

@@ -248,7 +248,7 @@ class MujocoPlayer:
         self._batch, self._capacity, self._spare = None, 0, None
 
     def _reserve(self, num_rows: int) -> None:
-        """Have a batch with room for so many rows, with threads of this process."""
+        """Make a batch with room for a number of rows, with threads of this process."""
         # A forked child has the batch but none of its threads, and makes its own.
         if num_rows <= self._capacity and self._forks == fork_count():
             return

@@ -78,7 +78,7 @@ class Collection:
         self._line = ProgressLine()
 
     def close(self) -> None:
-        """Let others write to the folder."""
+        """Release the lock on the folder."""
         self._lock.close()
 
     def collect(self, groups: Groups) -> None:

@@ -75,7 +75,7 @@ def versions(folder: Path, names: list[str]) -> dict[str, str]:
 
 
 def _own_requirements(given: Any) -> list[str]:
-    """Return what this library requires; what a group gives stands in place of the same name."""
+    """Return this library's requirements, with a group's own in place of the same names."""
     own = [r for r in importlib.metadata.requires("plangym-ext") or [] if "extra ==" not in r]
     names = {_name(requirement) for requirement in given}
     return [*given, *(requirement for requirement in own if _name(requirement) not in names)]

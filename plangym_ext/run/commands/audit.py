@@ -155,7 +155,7 @@ def _agent(trained: Trained) -> Any:
 
 
 def _explore(agent: Any, settings: Any, learned: Mapping[str, Any]) -> None:
-    """Have the agent explore as it did when it was saved."""
+    """Set the agent's exploration as at its checkpoint."""
     from plangym_ext.learn.schedule import at
 
     if not hasattr(settings, "exploration"):

@@ -257,7 +257,7 @@ class _Results:
 def _check_pairs(
     planners: dict[str, NamedPlayer], options: argparse.Namespace, results: _Results
 ) -> None:
-    """Have every planner plan one move in every env, before anything is played.
+    """Plan one move with every planner in every env, before the episodes.
 
     Raises:
         PlangymExtError: a planner cannot plan in one of the envs.

@@ -102,7 +102,7 @@ def candidates(words: Sequence[str]) -> dict[str, str]:
 
 
 def _known(before: Sequence[str], word: str) -> dict[str, str]:
-    """Return what may stand where `word` does, whatever it begins with."""
+    """Return the possible words at the place of `word`."""
     if not before:
         return {name: summary for name, (_, summary) in COMMANDS.items()}
     name, *given = before

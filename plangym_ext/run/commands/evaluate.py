@@ -175,7 +175,7 @@ def _check_several(options: argparse.Namespace) -> None:
 def _played(
     contest: Any, options: argparse.Namespace, starts: StateSet | None
 ) -> dict[str, list[Episode]]:
-    """Have every player play the episodes."""
+    """Play the episodes with every player."""
     from plangym_ext.run.evaluating.contest import told
 
     count = options.episodes or (_EPISODES if starts is None else len(starts))
@@ -202,7 +202,7 @@ def _played(
 
 
 def _about(contest: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what tells how it was played."""
+    """Return data on how the episodes were played."""
     import plangym_ext
 
     return {
@@ -215,7 +215,7 @@ def _about(contest: Any, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _how(trained: Any) -> dict[str, Any]:
-    """Return what tells which weights played, and by what."""
+    """Return the weights' origin and the player of an evaluation."""
     evaluation = trained.config.evaluation
     return {
         "checkpoint": trained.path.name,

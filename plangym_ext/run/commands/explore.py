@@ -329,7 +329,7 @@ def _film(options: argparse.Namespace, kept: _Kept) -> None:
 
 
 def _tell(options: argparse.Namespace, kept: _Kept) -> None:
-    """Say what was found and written."""
+    """Print the results and the files written."""
     explorer, archive = kept.explorer, kept.explorer.archive
     if kept.interrupted:
         print(f"interrupted after {explorer.steps_taken:,} steps, which are kept")

@@ -274,7 +274,7 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
 
 
 def _left(queue: JobQueue, folder: Path) -> str:
-    """Return what an interrupt has left of the runs."""
+    """Return the report of an interrupted sweep."""
     from plangym_ext.run.training.checkpoints import Checkpoints
 
     # A second Ctrl-C killed them, and their last checkpoints are what is left.

@@ -197,7 +197,7 @@ def _planner(name: str, env: Any) -> Any:
 
 
 def _identity(env: Any) -> Any:
-    """Return what two envs have in common whose episodes can be compared."""
+    """Return the properties that envs of comparable episodes share."""
     envelope = getattr(env, "envelope", None)
     # A plain env captures no states, and so has no fingerprint.
     return env.name if envelope is None else envelope.identity

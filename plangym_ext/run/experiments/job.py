@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _ends_with(parent: int) -> bool:
-    """Have this process ended when its parent dies; False if that has died already."""
+    """Bind this process's life to its parent's; return False if the parent is dead."""
     if sys.platform == "linux":
         import ctypes
 

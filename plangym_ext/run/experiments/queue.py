@@ -169,7 +169,7 @@ class JobQueue:
             self.running.append(Running(job, slot, self._where.start(folder, slot)))
 
     def _gone(self) -> list[Running]:
-        """Return what has ended for good; start again what a signal killed."""
+        """Return jobs that have ended; restart those killed by a signal."""
         gone = []
         for one in self.running:
             status = one.process.poll()

@@ -162,7 +162,7 @@ def _variant(rows: Sequence[Mapping[str, Any]]) -> Variant:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    """Return what a row is called: its name, or its settings, in letters that folders may have."""
+    """Return the folder name of a row: its name, or its settings."""
     if "name" in row:
         text = str(row["name"])
     else:

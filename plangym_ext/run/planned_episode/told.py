@@ -195,7 +195,7 @@ class Shown:
             raise Stopped
 
     def _first_frame(self) -> Any:
-        """Return what the page begins with; without a package to draw with it has no pictures."""
+        """Return the page's first frame; None without a rendering package."""
         try:
             # Its reset changes nothing: `play` resets with the same seed again.
             return first_frame(self._env, self._options.seed)

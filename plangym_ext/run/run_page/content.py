@@ -108,7 +108,7 @@ class _Odd:
         self.told: list[str] = []
 
     def part(self, path: Path, read: Callable[[Path], T], otherwise: T) -> T:
-        """Return what is read from a file, or what stands for it."""
+        """Return the content of a file, or its placeholder."""
         try:
             return read(path)
         # Of whatever kind: no file, of a person's or a program's, is to cost the other panels.
@@ -161,7 +161,7 @@ def _total(settings: Mapping[str, Any]) -> int | None:
 
 
 def _plain(value: Any, level: int = 0) -> Any:
-    """Return what a file says as JSON that browsers read, and no more of it than can be shown."""
+    """Return a file's content as JSON for browsers, limited in size."""
     if isinstance(value, float):
         # JSON has neither NaN nor infinity, and browsers refuse what Python writes for them.
         return value if math.isfinite(value) else str(value)
@@ -194,7 +194,7 @@ def _number(value: float) -> float | None:
 
 
 def _evaluation(path: Path) -> dict[str, Any] | None:
-    """Return what `plangym-ext eval` found; None if it was not run."""
+    """Return the result of `plangym-ext eval`; None without one."""
     if not path.exists():
         return None
     with opened(path) as file:

@@ -149,7 +149,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Drop those that do not say what they want; called twice a second."""
+        """Drop connections without a request; called twice a second."""
         latest = time.monotonic() - _TO_ASK
         with self._lock:
             late = [one for one, began in self._clients.items() if began < latest]
@@ -176,7 +176,7 @@ class PageServer(http.server.ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: what ends here is a connection that a client has left."""
+        """Ignore the error of a connection that a client has left."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -257,11 +257,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(piece)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing of each request."""
+        """Log no requests."""
 
 
 def _policy(text: str) -> str:
-    """Return what the page may do: run its own scripts, whatever is written into it."""
+    """Return the page's content security policy: only its own scripts run."""
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()) for one in scripts]
     return _PAGE.format(scripts=" ".join(f"'sha256-{one.decode()}'" for one in digests))

@@ -134,7 +134,7 @@ class NamedSettings:
 
     @classmethod
     def _base(cls) -> type[Any]:
-        """Return what a class of the user's derives from."""
+        """Return the library's base class of a user's class."""
         raise NotImplementedError
 
     @classmethod
@@ -215,7 +215,7 @@ class AgentSettings(NamedSettings):
 
     @classmethod
     def _own_kind(cls, name: str) -> AgentKind:
-        """Return what the agent of the library is made of that an own one derives from."""
+        """Return the kind of the library's agent from which a user's agent derives."""
         import plangym_ext.learn
 
         own = load_own_class(name, f"settings: {cls.section}.name", cls._base())

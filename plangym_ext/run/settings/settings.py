@@ -135,7 +135,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
 
 
 def _typed_list(value: Text) -> str:
-    """Return what stands in brackets, if anything does: as Python, TOML and JSON write lists."""
+    """Return the content of typed brackets, in Python's, TOML's or JSON's form; None without."""
     whole = value.strip()
     return whole[1:-1] if whole[:1] + whole[-1:] in ("[]", "()") else whole
 

@@ -173,7 +173,7 @@ class Checkpoints:
         return path
 
     def _begun(self) -> dict[str, set[int]]:
-        """Return what checkpoints need that another process has left, and go on from the last."""
+        """Return the block files of another process's checkpoints, and continue from the last."""
         found: dict[str, set[int]] = {}
         for path in self.paths():
             try:
@@ -370,7 +370,7 @@ def spaces_of(env: Any) -> dict[str, dict[str, str]]:
 
 
 def _values(space: Any) -> Any:
-    """Return what makes a space what it is, nested, without its generator."""
+    """Return the defining values of a space, nested, without its generator."""
     # Here: help of commands does without.
     from gymnasium import spaces
 

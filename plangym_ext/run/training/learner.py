@@ -104,7 +104,7 @@ class Learner:
         return weights_hash(self._algorithm)
 
     def _load(self, round_number: int) -> None:
-        """Go on from the checkpoint of a round."""
+        """Load the checkpoint of a round."""
         saved = read_checkpoint(self._checkpoints.path(round_number))
         self._algorithm.load_state_dict(saved)
         self._own.load_state_dict(saved.get(OWN_STATE, {}))

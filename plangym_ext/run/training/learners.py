@@ -86,7 +86,7 @@ class Learners(Closing):
     # Asking the others ------------------------------------------------------------------
 
     def _ask(self, name: str, *args: Any) -> None:
-        """Have all of them begin something."""
+        """Begin a call in all other learners."""
         self._answers(self._timeout)
         try:
             self._asked = [worker.call(name, *args) for worker in self._workers]
@@ -94,7 +94,7 @@ class Learners(Closing):
             self._lost(error.worker or 0, error)
 
     def _answers(self, seconds: float | None = None) -> list[Any]:
-        """Wait until they have done what they were asked last; return what they answered."""
+        """Wait for the others' last call; return its answers."""
         asked, self._asked = self._asked, []
         deadline = None if seconds is None else time.monotonic() + seconds
         found, errors = [], []
@@ -121,7 +121,7 @@ class Learners(Closing):
         ) from error
 
     def _watched(self, progress: Progress | None) -> Callable[[int], None]:
-        """Return what looks after the others while this one plays."""
+        """Return a progress callback that checks the others during play."""
         looked = time.monotonic()
 
         def told(done: int) -> None:

@@ -89,7 +89,7 @@ class OwnParts:
             load_own_state(self._own[name], one)
 
     def _made_anew(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parts like those that a run is made of that goes on from these."""
+        """Return freshly made parts, like those of a resumed run."""
         parts, saved = self._parts, _apart(saved)
         network = parts.network(self._env)
         others = {"agent": parts.agent(network)}

@@ -175,7 +175,7 @@ class Parts:
             raise _no_frameskip(settings) from error
 
     def _factory(self, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return what makes one env of the user's."""
+        """Return the constructor of the user's env."""
         assert self.make_env is not None
         return functools.partial(self.make_env, **kwargs)
 

@@ -163,7 +163,7 @@ class Runner(Closing):
             raise
 
     def _recording_of(self, every: int) -> Recording | None:
-        """Return what films evaluations; None if none are to be filmed."""
+        """Return the `Recording` of evaluations, or None."""
         if not (every and self.config.evaluation.every):
             return None
         found: Recording = self._closed_later(Recording(self._parts, self.agent, every))
@@ -360,7 +360,7 @@ class Runner(Closing):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Say in one line what it means that a file cannot be written."""
+        """Explain a failed write of a file in one line."""
         try:
             yield
         except FolderTaken:  # which is no fault of the disk

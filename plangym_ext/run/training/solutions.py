@@ -113,7 +113,7 @@ def problem_seed(run_seed: int, problem: int, round_number: int) -> int:
 
 
 def _moves(plan: Plan) -> list[Plan]:
-    """Return a plan for every move of the way that a plan found; the first is what it cost."""
+    """Return a plan for every move of a solution; the first has the whole cost."""
     if plan.actions is None or plan.weights is None:
         raise InvalidOption(
             "settings: collector.kind 'solutions' needs a planner that finds ways, such as phs, "
@@ -268,7 +268,7 @@ def make_starts(
 
 
 def _to_rewards(algorithm: Any) -> Callable[[Any], Any]:
-    """Return what brings values to the scale of returns.
+    """Return a function that converts values to the scale of returns.
 
     Raises:
         InvalidOption: nothing does.

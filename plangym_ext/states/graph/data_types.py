@@ -237,7 +237,7 @@ def _iterator_parts(value: Any) -> Parts:
 
 
 def _made_over(kind: type, begun: Callable[..., Any], *over: type) -> Callable[..., Any]:
-    """Return what makes iterators over instances of exactly the classes `over`."""
+    """Return a constructor of iterators over instances of exactly the classes `over`."""
 
     def made(arguments: Parts, state: Any) -> Any:
         if not arguments:
@@ -257,7 +257,7 @@ def _made_over(kind: type, begun: Callable[..., Any], *over: type) -> Callable[.
 
 
 def _made_of(kind: Any, num_iterators: int | None) -> Callable[..., Any]:
-    """Return what makes iterators of some iterators, all of them if None, and other arguments."""
+    """Return a constructor of iterators from some iterators (None: all) and other arguments."""
 
     def made(arguments: Parts, state: Any) -> Any:
         held = [*arguments[:num_iterators]]
@@ -279,7 +279,7 @@ def _made_of(kind: Any, num_iterators: int | None) -> Callable[..., Any]:
 
 
 def _made_selection(kind: Any) -> Callable[..., Any]:
-    """Return what makes iterators over selections of the items of tuples."""
+    """Return a constructor of iterators over selections of tuples' items."""
 
     def made(arguments: Parts, state: Any) -> Any:
         if any(type(one) not in (tuple, int) for one in arguments):

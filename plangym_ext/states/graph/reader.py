@@ -261,7 +261,7 @@ class GraphReader:
     # Filling ----------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Give all nodes what they hold, those of the last level first."""
+        """Fill all nodes with their children, those of the last level first."""
         below: list[Any] = []
         for level, fillings in reversed(self._levels):
             for fill, place, made, how, first, stop in fillings:

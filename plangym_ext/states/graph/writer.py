@@ -622,7 +622,7 @@ def _place_in_set(element: Any) -> str:
 
 
 def _writer_of(kind: Any) -> Callable[[GraphWriter, Any], int]:
-    """Return what writes instances of a class that is not builtin, and remember it."""
+    """Return the write function of a class that is not builtin, and cache it."""
     if issubclass(kind, np.generic):
         found = GraphWriter._put_scalar
     elif issubclass(kind, enum.Enum):

@@ -253,7 +253,7 @@ class Look:
         return None if same else (now,)
 
     def _is_same(self, value: Any, standing: Any) -> bool:
-        """Return whether a place has what it had at first; reach what it refers to."""
+        """Return whether a place is unchanged; visit its object."""
         kind = type(standing)
         if kind is Ref:
             return self._is_object(value, standing.number)

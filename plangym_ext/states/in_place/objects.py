@@ -175,7 +175,7 @@ class Objects:
         }
 
     def _standing(self, value: Any, path: str, *, fixed: bool) -> Any:
-        """Return what stands for a value: itself if it has no parts."""
+        """Return a value's placeholder: itself if it has no parts."""
         kind: Any = type(value)
         if is_atom(kind):
             return value

@@ -79,7 +79,7 @@ def check_way(state: str, *others: str) -> None:
 
 
 def prepare(env: gym.Env[Any, Any], state: str) -> None:
-    """Do to a new simulator what its family's codec needs done before the first reset."""
+    """Prepare a new simulator as its family's codec needs, before the first reset."""
     simulator = layers(env)[-1]
     if state in ("auto", "simulator"):
         remember(layers(env))
@@ -209,7 +209,7 @@ def _first_way(trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | 
 def _outcome(
     trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | None
 ) -> Binding | _Failed:
-    """Return what came of a trial: in a fork, or in a new process where a fork cannot do it."""
+    """Return the outcome of a trial in a fork, or in a new process where a fork cannot run it."""
     try:
         threads = running_threads(env)
         if threads:

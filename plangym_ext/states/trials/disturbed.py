@@ -103,7 +103,7 @@ class DisturbedSubject(Subject):
                 _reorder(found)
 
     def _move_addresses(self) -> None:
-        """Have the objects that are made next lie at other places, in another order."""
+        """Allocate memory so that the next objects lie at other addresses."""
         made: list[Any] = [bytes(size - _HEAD) for size in _SIZES for _ in range(_OF_A_SIZE)]
         # Compiled code has memory of another kind.
         made += [np.empty(size, np.uint8) for size in _SIZES for _ in range(_OF_A_SIZE)]

@@ -275,7 +275,7 @@ def _shared_mappings() -> Iterator[tuple[int, int]]:
 
 
 def _forbid_writing(libc: Any) -> None:
-    """Have the kernel refuse what compiled code would write; Linux 5.13 and later can."""
+    """Forbid file writes of compiled code by Landlock; Linux 5.13 and later."""
     rules = ctypes.c_uint64(_LANDLOCK_WRITES)
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), ctypes.sizeof(rules), 0)
     if ruleset < 0:

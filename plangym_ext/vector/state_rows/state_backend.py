@@ -362,7 +362,7 @@ class StateBackend(VectorBackend):
         return found
 
     def _given(self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
-        """Return what the env proper gives where it is, and whether that may have moved it."""
+        """Return the env proper's result at its present state, and whether it may have moved."""
         env = self._gym_env
         value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
         moves = callable(value)  # what is only read moves nothing
@@ -426,7 +426,7 @@ class StateBackend(VectorBackend):
         return call
 
     def _visit(self, row: int) -> None:
-        """Bring the env proper to where a row is, unless that was never reset."""
+        """Set the env proper to a row's state, unless the row was never reset."""
         if not self._kept.fresh[row]:
             self._env.set_state(self._sealed([row])[0])
 
@@ -515,6 +515,6 @@ def _noted(infos: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
 def _quiet_results(
     num_rows: int, infos: Sequence[dict[str, Any]], finals: list[tuple[int, Any, dict[str, Any]]]
 ) -> StepResults:
-    """Return what comes of k rows that ended nothing and were paid nothing."""
+    """Return results of k rows without endings and rewards."""
     quiet = np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool)
     return StepResults(*quiet, _noted(infos), finals)

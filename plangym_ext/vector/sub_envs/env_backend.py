@@ -192,7 +192,7 @@ class EnvBackend(VectorBackend):
         return results
 
     def _results(self, call: SharedCall, replies: Sequence[Reply]) -> StepResults:
-        """Return what came of a step or a reset of some rows, in the order of the call."""
+        """Return the results of a step or a reset of some rows, in the order of the call."""
         assert self._memory is not None
         steps, last = self._memory.steps, self._memory.finals
         infos: list[tuple[int, dict[str, Any]]] = []
@@ -310,7 +310,7 @@ class EnvBackend(VectorBackend):
         return call
 
     def _send_ahead(self, call: SharedCall) -> SharedCall:
-        """Have processes begin a call whose turn has not come, as far as they are in order."""
+        """Begin a later call in processes that are ready for it."""
         for share, one in zip(call.shares, call.calls, strict=True):
             self.logs[share.host].send_ahead(self._kept[0][share.host], one)
         return call

@@ -324,7 +324,7 @@ class EnvRows:
         capture: bool | None,
         begun: float | None = None,
     ) -> Reply:
-        """Return what came of a call, with the checksum that a replay of it has to come to."""
+        """Return the reply of a call, with the checksum for a replay."""
         self._checksum.add(*self._results_of(rows))
         own = None if self._obs.is_array else obs
         if own is not None:
@@ -392,7 +392,7 @@ class EnvRows:
         kwargs: dict[str, Any],
         changes: PlainChanges,
     ) -> Any:
-        """Return an attribute of a row's env, or what its method returns."""
+        """Read an attribute of a row's env, or call its method."""
         env = self.envs[row]
         value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
         if not callable(value):

@@ -92,7 +92,7 @@ class HostGroup:
         return WorkerHost(rows, index, self._timeout)
 
     def _description(self, index: int, hosted: HostedRows) -> dict[str, Any]:
-        """Return what a host says of its rows; build it without states if those kill it.
+        """Return a host's description; build it without states if those kill it.
 
         An env may end its process in a step that is made only to find how its state is
         captured.

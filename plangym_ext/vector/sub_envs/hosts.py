@@ -240,7 +240,7 @@ class WorkerHost(RowHost):
         return request
 
     def _message(self, request: int, call: RowCall) -> Plain | Call:
-        """Return what asks for a call: a few bytes if it is a step whose actions lie in memory."""
+        """Return the message of a call: a few bytes for a step with actions in memory."""
         out = None if call.out is None else self._told(call.out)
         if call.name == "step":
             data = self._messages.request(call.args, out)
@@ -251,7 +251,7 @@ class WorkerHost(RowHost):
         return Call(request, call.name, pickle.dumps((call.args, given), protocol=5))
 
     def _told(self, out: OutShare) -> tuple[int, Places]:
-        """Tell the process where arrays lie, unless it knows; return what a step says of them."""
+        """Send the places of arrays to the process if unknown; return their number and places."""
         # First, so that the process lets go of memory before it maps more.
         while self._expired:
             self.worker.post(self._expired.pop())
@@ -356,7 +356,7 @@ class RowService:
         self._blocks[number] = SharedBlock.attach(fd, nbytes)
 
     def close_block(self, number: int) -> None:
-        """Let go of shared memory, and of the arrays that lie there."""
+        """Unmap shared memory, with its arrays."""
         self._outs = {k: found for k, found in self._outs.items() if number not in found[1]}
         self._blocks.pop(number).close()
 
@@ -408,7 +408,7 @@ class RowService:
 
 
 def _next_service(constructor: bytes, proved: Sequence[ProvedRow]) -> RowService:
-    """Return what the process after the first one serves.
+    """Return the service of a replacement process.
 
     Args:
         constructor: that of the first one, as it was pickled then: what it makes may depend on

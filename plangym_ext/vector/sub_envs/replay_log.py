@@ -247,7 +247,7 @@ class ReplayLog:
         self._enter(Phase.OPENING, self._call_limit)
 
     def _bring_back(self) -> None:
-        """Bring rows of a process that is ready to where they should be."""
+        """Restore the committed states of rows in a process that is ready."""
         target = self._target
         if not target.restorable or target is self._unreachable:
             if self._abandoned and self._remote is not None:

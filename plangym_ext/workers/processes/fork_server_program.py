@@ -139,7 +139,7 @@ def _named(request: Fork, fds: list[int]) -> list[int]:
 
 
 def _become_worker(request: Fork, fds: list[int]) -> list[str]:
-    """Be as this process would be had the parent started it; return the program's arguments."""
+    """Take over the parent's environment and limits; return the program's arguments."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     *mine, stdout, stderr, folder = _named(request, fds)

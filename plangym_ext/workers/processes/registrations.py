@@ -202,7 +202,7 @@ def _refusal(name: str, reason: str) -> Callable[..., Any]:
 
 
 def _install_main(objects: tuple[tuple[str, bytes | str], ...]) -> None:
-    """Have `__main__` hold what the parent's does, as far as entry points name it."""
+    """Set `__main__` to the parent's, as far as entry points name it."""
     # A new module: the names of the worker program stay its own.
     found = types.ModuleType(_MAIN)
     for name, data in objects:

@@ -187,7 +187,7 @@ class ActorPool:
                 raise self._not_started()
 
     def _see_builds(self, timeout: float) -> None:
-        """Take in what actors say that were started, and start those anew that have died."""
+        """Read the start reports of actors, and restart those that have died."""
         ray = ray_module()
         begun = {actor.building: actor for actor in self.actors if actor.description is None}
         if not begun:

@@ -88,7 +88,7 @@ def _init(ray: Any, address: str | None) -> None:
 
 
 def _warn_without_token(ray: Any) -> None:
-    """Say what a cluster opens that is about to be started: Ray listens on all addresses.
+    """Warn that Ray's new cluster listens on all addresses.
 
     Later versions of Ray ask for a token by themselves, and run nothing for who has none.
     """

@@ -179,7 +179,7 @@ class RayEnv(LiveStepper):
             raise
 
     def _started(self, n_workers: int | None, workers_per_actor: int | None) -> ActorPool:
-        """Have the actors started."""
+        """Start the actors."""
         arguments = dict(self._arguments)
         make, rows = arguments["make"], arguments["rows"]
         for key in ("make", "n_workers", "address", "workers_per_actor", "timeout", "rows"):

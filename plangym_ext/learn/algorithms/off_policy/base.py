@@ -224,7 +224,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         return found | self.group.means(means)
 
     def _learn(self, count: int, sums: Sums, progress: Progress | None) -> None:
-        """Make so many updates; add what they log to `sums`."""
+        """Make a number of updates; add their log numbers to `sums`."""
         if self._graphs is not None:
             self._graphs.begin()
         done = 0
@@ -262,7 +262,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         return Updated({}, errors)
 
     def _kind(self) -> Hashable:
-        """Return what an update does that not all do."""
+        """Return the kind of the next update, such as one with a policy step."""
         return self._target_is_due()
 
     def _check_finite(self, graphs: UpdateGraphs) -> None:
@@ -313,7 +313,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         return self._tensors.steps(batch, weighted=self.config.prioritized)
 
     def _asked(self, module: Any) -> Any:
-        """Return what calls a network while it is learned."""
+        """Return the function that evaluates a network in updates."""
         return self._called.get(id(module), module)
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:

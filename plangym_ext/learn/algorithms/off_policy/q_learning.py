@@ -99,7 +99,7 @@ class QLearning(OffPolicyAlgorithm):
         return found
 
     def _following(self, steps: Steps) -> tuple[NetworkOutput, Any]:
-        """Return what the target network says of what follows, and the best actions `[N]` there."""
+        """Return the target network's outputs for the next states, and the best actions `[N]`."""
         out = self._out(self._target.module, steps.next_obs)
         q = self._out(self.network, steps.next_obs).q if self.config.double else out.q
         # What cannot be played there is worth nothing, however high a value it was never taught.

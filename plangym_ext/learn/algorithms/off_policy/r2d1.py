@@ -36,7 +36,7 @@ class _Sequences(NamedTuple):
     legal: Any  # [R, N, A] bool, which actions could be played; None: all
 
     def from_row(self, begin: int) -> _Sequences:
-        """Return what comes from a row on, with rows counted from there; the carry stays."""
+        """Return the rest of the sequences from a row on, renumbered; the carry stays."""
         return self._replace(
             inputs=_rows(self.inputs, begin, None),
             action=self.action[begin:],

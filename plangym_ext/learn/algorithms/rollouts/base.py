@@ -154,7 +154,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         return found | {f"train/{name}": number for name, number in means.items()}
 
     def _set_training(self, on: bool) -> None:
-        """Have the network be in training mode, or in that of evaluations."""
+        """Set the network to training or evaluation mode."""
         self.network.train(on)
 
     @abstractmethod
@@ -175,7 +175,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         return rows.steps(whole=self._uneven)
 
     def _weigh(self, rows: Rows) -> None:
-        """Have the gradient in the optimiser count as much as it has rows among the learners'."""
+        """Weight the optimiser's gradient by this learner's share of rows."""
         if self._uneven:
             self.optimizer.scale(self.group.part_of(rows.num_valid))
 

@@ -251,7 +251,7 @@ def _at(inputs: Inputs, index: Any) -> Inputs:
 
 
 def _changed_inputs(change: Any, inputs: Inputs) -> Inputs:
-    """Return what was shown, changed leaf by leaf; without random numbers."""
+    """Return the inputs, changed leaf by leaf; without random numbers."""
     obs, action, reward, first = (_or_none(change, part) for part in inputs[:4])
     return Inputs(obs, action, reward, first, legal=_or_none(change, inputs.legal))
 
@@ -323,7 +323,7 @@ class _Reader:
         return self.tensor(self.tree["action_mask"], steps) if "action_mask" in self.tree else None
 
     def shown(self) -> Inputs:
-        """Return what the network was shown, `[T + 1, B, ...]`."""
+        """Return the network's inputs, `[T + 1, B, ...]`."""
         tree, steps, used = self.tree, self._steps + 1, self._used
         return Inputs(
             self.observed(tree["obs"], steps),
@@ -334,7 +334,7 @@ class _Reader:
         )
 
     def after(self) -> Inputs:
-        """Return what the network would be shown after the last step of an episode, `[T, B]`."""
+        """Return the network's inputs after the last step of an episode, `[T, B]`."""
         tree, used = self.tree, self._used
         return Inputs(
             self.observed(tree["final_obs"]),

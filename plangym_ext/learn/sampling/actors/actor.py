@@ -93,7 +93,7 @@ class Actor:
             self._limit = Limit(venv, self._columns, options, options.numbers(rows))
 
     def _built_inputs(self) -> list[Inputs]:
-        """Return what the agent is shown in each step, as views of the columns."""
+        """Return the agent's inputs of each step, as views of the columns."""
         columns = self._columns
         legal = [None] * (columns.num_steps + 1) if columns.legal is None else columns.legal
         shown = columns.obs, columns.prev_action, columns.prev_reward, columns.first
@@ -357,7 +357,7 @@ def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward
 def _restarts(
     venv: VenvRows, columns: Columns, spaces: RowSpaces, rows: range, options: SamplerOptions
 ) -> Restarts:
-    """Return what has episodes begin from stored states, if there are some."""
+    """Return the `Restarts` of stored states, if there are any."""
     noise = RowNoise(options.seed, options.numbers(rows), STREAM)
     if options.starts is None:
         return Restarts(venv, columns, None, spaces.obs, noise)

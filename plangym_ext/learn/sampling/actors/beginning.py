@@ -150,7 +150,7 @@ class Waiting:
             kept[rows] = shown[rows]
 
     def _shown(self, t: int) -> list[Any]:
-        """Return what rows show at t: leaves of the observation, and which actions are legal."""
+        """Return the rows' inputs at t: leaves of the observation, and legal actions."""
         columns = self._columns
         legal = [] if columns.legal is None else [columns.legal[t]]
         return [*leaves(columns.obs[t]), *legal]

@@ -96,7 +96,7 @@ class SharedExchange(Exchange):
         return self._weights.nbytes
 
     def close(self) -> None:
-        """Let go of the memory of the weights; the tree stays good."""
+        """Release the memory of the weights; the tree stays valid."""
         self._weights.close()
 
 

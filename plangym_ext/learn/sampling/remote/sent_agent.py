@@ -273,7 +273,7 @@ class SentAgent:
 
 
 def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Go through nested dicts of names: the joined names, and what is no dict."""
+    """Yield joined names and values of nested dicts."""
     for name, one in state.items():
         if isinstance(one, Mapping) and one and all(isinstance(key, str) for key in one):
             yield from _flat(one, f"{before}{name}{_INTO}")
@@ -282,7 +282,7 @@ def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `_flat` went through."""
+    """Return nested dicts from the items of `_flat`."""
     found: dict[str, Any] = {}
     for joined, one in flat.items():
         *outer, name = joined.split(_INTO)
