@@ -89,7 +89,8 @@ def test_every_section_says_which_code_was_measured(root, summary):
 
 
 _RATES = re.compile(
-    r"\b(steps|rows|updates|simulations)(/s| a second(?! time)| per second)\b|\d (ms|us)\b", re.IGNORECASE
+    r"\b(steps|rows|updates|simulations)(/s| a second(?! time)| per second)\b|\d (ms|us)\b",
+    re.IGNORECASE,
 )
 
 
