@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 from stable_baselines3.common.vec_env import VecEnv
 
-from plangym_ext.vector.adapters.in_workers import attribute, has_layer
+from plangym_ext.vector.adapters.in_workers import attribute, given, has_layer
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -89,6 +90,15 @@ class StableBaselines3VecEnv(VecEnv):
         # float32, as SB3's own vector envs keep them.
         return obs, rewards.astype(np.float32), dones, infos
 
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """The envs themselves, as of `DummyVecEnv`, where they live in this process.
+
+        Raises:
+            AttributeError: they live in workers, or are rows of states.
+        """
+        return self.venv.envs
+
     def close(self) -> None:
         """Close the envs."""
         self.venv.close()
@@ -104,7 +114,7 @@ class StableBaselines3VecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute of some envs."""
-        return list(self.venv.call_some(self._numbers(indices), attribute, attr_name))
+        return given(self.venv.call_some(self._numbers(indices), attribute, attr_name), attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of some envs to one value."""
