@@ -1,4 +1,4 @@
-"""From a name to an env on a backend: `make`.
+"""`make`: construction of an env by name, with its family, wrappers and backend.
 
 The façade that joins env families with backends. Simulators are imported when one
 of their envs is asked for, never before.
@@ -13,7 +13,7 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import check_factory, import_module_of
+from plangym_ext.core.inherited_options import check_factory, import_module_of
 from plangym_ext.errors import (
     InvalidOption,
     MissingExtra,
@@ -168,7 +168,7 @@ def _check_choice(backend: str, n_workers: int | None, threads: int | None) -> N
 
 
 def check_cluster(where: str, backend: str, address: str | None, *, ray: bool = False) -> None:
-    """Refuse what belongs to the ray backend where another was asked for."""
+    """Refuse options of the ray backend with another backend."""
     if backend != "ray" and (ray or address is not None):
         given = f"ray={ray!r}" if ray else f"address={address!r}"
         raise InvalidOption(
@@ -218,7 +218,7 @@ def constructor_of(
     frameskip: Any,
     kwargs: dict[str, Any],
 ) -> tuple[Callable[[], Any], Family | None, Any]:
-    """Return what builds the gymnasium env, its family if the name tells it, and the frameskip.
+    """Return the constructor of the gymnasium env, its family if known by name, and the frameskip.
 
     Args:
         called: `make` or `make_vec`, which was given the rest.
@@ -282,9 +282,8 @@ def env_here(
 
 def _with_workers(env: Any, name: str | Callable[[], Any], timeout: float | None) -> PlanEnv:
     """Return the serial env, or one that plays it and has workers for its batches if they pay."""
-    from plangym_ext.workers.auto_backend import chosen_workers, proved_seconds
     from plangym_ext.workers.parallel_env import ParallelEnv
-    from plangym_ext.workers.processors import WAVE
+    from plangym_ext.workers.processors import WAVE, chosen_workers, proved_seconds
 
     target = find_spec(name).entry_point if isinstance(name, str) else name
     n_workers, reason = chosen_workers(proved_seconds(env), env.gym_env.render_mode, target, WAVE)

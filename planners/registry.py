@@ -1,11 +1,11 @@
-"""The planners by name, so that they can be listed without being loaded."""
+"""Registry of planners by name, with lazy loading."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import UnknownName, WrongKind, suggestion
 from plangym_ext.states.families import load_named
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where a planner lives and what it is."""
+    """Module, class and description of a planner."""
 
     target: str  # "module:Class"
     help: str  # one line
@@ -31,27 +31,27 @@ PLANNERS: dict[str, Entry] = {
     ),
     "open-loop": Entry(
         "plangym_ext.planners.mcts.open_loop:OpenLoopMCTS",
-        "tree search over action sequences, for envs with chance, discrete actions",
+        "tree search over action sequences, for stochastic envs, discrete actions",
     ),
     "ments": Entry(
-        "plangym_ext.planners.mcts.ments:MENTS",
+        "plangym_ext.planners.mcts.soft:MENTS",
         "maximum entropy tree search: soft values, Boltzmann visits, discrete actions",
     ),
     "tents": Entry(
-        "plangym_ext.planners.mcts.tents:TENTS",
-        "the same with Tsallis' entropy: sparse policies, discrete actions",
+        "plangym_ext.planners.mcts.soft:TENTS",
+        "Tsallis entropy tree search: sparse policies, discrete actions",
     ),
     "dents": Entry(
-        "plangym_ext.planners.mcts.dents:DENTS",
-        "Boltzmann tree search drawn by an entropy that fades, discrete actions",
+        "plangym_ext.planners.mcts.soft:DENTS",
+        "Boltzmann tree search with a decaying entropy bonus, discrete actions",
     ),
     "bts": Entry(
-        "plangym_ext.planners.mcts.bts:BTS",
+        "plangym_ext.planners.mcts.soft:BTS",
         "Boltzmann tree search: largest returns as values, discrete actions",
     ),
     "ants": Entry(
-        "plangym_ext.planners.mcts.ants:ANTS",
-        "MENTS with the temperature that gives policies an entropy, discrete actions",
+        "plangym_ext.planners.mcts.soft:ANTS",
+        "MENTS with a temperature for a target entropy, discrete actions",
     ),
     "graph": Entry(
         "plangym_ext.planners.graphs.search:GraphSearch",
@@ -62,47 +62,47 @@ PLANNERS: dict[str, Entry] = {
         "A*, weighted A* and greedy search by a heuristic, discrete actions",
     ),
     "levin": Entry(
-        "plangym_ext.planners.graphs.levin:LevinTS",
+        "plangym_ext.planners.graphs.best_first:LevinTS",
         "best-first search by steps and a policy's probability, discrete actions",
     ),
     "phs": Entry(
-        "plangym_ext.planners.graphs.phs:PHS",
-        "the same with a heuristic (PHS*), discrete actions",
+        "plangym_ext.planners.graphs.best_first:PHS",
+        "Levin tree search with a heuristic (PHS*), discrete actions",
     ),
     "rollout-iw": Entry(
-        "plangym_ext.planners.novelty.rollout_iw:RolloutIW",
-        "random walks as far as they see something new, discrete actions",
+        "plangym_ext.planners.novelty.iw:RolloutIW",
+        "random walks, cut where no feature is new, discrete actions",
     ),
     "iw": Entry(
         "plangym_ext.planners.novelty.iw:IW",
-        "breadth-first search as far as it sees something new, discrete actions",
+        "breadth-first search, pruned where no feature is new, discrete actions",
     ),
     "fractal": Entry(
         "plangym_ext.planners.rollouts.fractal:FractalMC",
-        "a swarm of walkers that clone the better ones, discrete actions",
+        "a swarm of walkers; poor ones clone better ones, discrete actions",
     ),
     "spo": Entry(
-        "plangym_ext.planners.rollouts.spo:SPO",
-        "particles of a policy, drawn anew by their advantages, discrete actions",
+        "plangym_ext.planners.rollouts.particle_search:SPO",
+        "particles of a policy, resampled by their advantages, discrete actions",
     ),
     "tsmcts": Entry(
         "plangym_ext.planners.rollouts.tsmcts:TSMCTS",
-        "such particles from each action, the worse half dropped in turn, discrete actions",
+        "particles from each action, with sequential halving, discrete actions",
     ),
     "shooting": Entry(
         "plangym_ext.planners.rollouts.discrete_shooting:DiscreteShooting",
-        "rollouts judged by their first action, discrete actions",
+        "rollouts, compared by their first action, discrete actions",
     ),
     "bandit": Entry(
-        "plangym_ext.planners.rollouts.bandit_shooting:BanditShooting",
+        "plangym_ext.planners.rollouts.discrete_shooting:BanditShooting",
         "a bandit over the first action of rollouts, discrete actions",
     ),
     "random-shooting": Entry(
-        "plangym_ext.planners.continuous.random_shooting:RandomShooting",
+        "plangym_ext.planners.continuous.cem:RandomShooting",
         "the best of many random sequences, continuous actions",
     ),
     "predictive-sampling": Entry(
-        "plangym_ext.planners.continuous.predictive_sampling:PredictiveSampling",
+        "plangym_ext.planners.continuous.mppi:PredictiveSampling",
         "the best of the last plan and noisy copies of it, continuous actions",
     ),
     "cem": Entry(
@@ -110,7 +110,7 @@ PLANNERS: dict[str, Entry] = {
         "cross-entropy method, continuous actions",
     ),
     "icem": Entry(
-        "plangym_ext.planners.continuous.icem:ICEM",
+        "plangym_ext.planners.continuous.cem:ICEM",
         "cross-entropy method with coloured noise and kept elites, continuous actions",
     ),
     "mppi": Entry(
@@ -118,7 +118,7 @@ PLANNERS: dict[str, Entry] = {
         "model predictive path integral control, continuous actions",
     ),
     "dial": Entry(
-        "plangym_ext.planners.continuous.dial:DIAL",
+        "plangym_ext.planners.continuous.mppi:DIAL",
         "MPPI with noise that is annealed over rounds and horizon, continuous actions",
     ),
 }
@@ -131,7 +131,7 @@ def unknown(where: str, name: object, known: list[str]) -> UnknownName:
 
 
 def check_name(where: str, name: object, known: Sequence[str]) -> None:
-    """Refuse what is no name in `known`, of whatever kind it is.
+    """Refuse a name that is not in `known`.
 
     Args:
         where: begins the message.
@@ -147,7 +147,7 @@ def check_name(where: str, name: object, known: Sequence[str]) -> None:
 
 
 def load_planner(name: str) -> type[Planner]:
-    """Return the class of a planner; this is when numba is imported.
+    """Return the class of a planner; this imports numba.
 
     Args:
         name: one of `PLANNERS`, or "module:Class" of your own.

@@ -1,4 +1,4 @@
-"""Atari games of the Arcade Learning Environment.
+"""Atari games (ale-py): state codec, wrappers that `make` adds, and the family's hooks.
 
 State: the emulator's (see `atari_emulator`), sticky actions and screen included, and
 the Python generator that a stochastic frameskip draws from. Mode, difficulty and frame
@@ -19,8 +19,7 @@ import gymnasium as gym
 from gymnasium.wrappers import TimeLimit
 
 from plangym_ext.envs.atari.emulator import CONSOLE_FPS, Emulator
-from plangym_ext.envs.atari.episodic_life import EpisodicLife
-from plangym_ext.envs.atari.life_penalty import LifePenalty
+from plangym_ext.envs.atari.episodic_life import EpisodicLife, LifePenalty
 from plangym_ext.envs.atari.montezuma import MontezumaInfo
 from plangym_ext.envs.atari.screens import AtariScreens
 from plangym_ext.errors import IncompleteState, InvalidOption
@@ -143,7 +142,7 @@ def prepare(env: Any) -> None:
 
 
 def frames(env: Any, seen: Callable[[], None] | None) -> tuple[float, bool]:
-    """Have a function called after every frame of the emulator; see `Family.frames`."""
+    """Register a function that is called after every frame; see `Family.frames`."""
     if isinstance(env.ale, Emulator):
         env.ale.on_frame = seen
         return CONSOLE_FPS, True

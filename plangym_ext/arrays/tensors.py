@@ -1,4 +1,4 @@
-"""Numpy arrays as torch tensors on the same memory."""
+"""Conversion of numpy arrays to torch tensors on the same memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The window of rows that an array shows, and how it slides.
+"""Window: the visible rows of an array's buffer, and their rotation.
 
 buffer rows   0 .. padding | padding .. padding + full_size | .. + padding
               leading pad  | the window shows `rows` of these | trailing pad
@@ -12,7 +12,7 @@ from plangym_ext.errors import InvalidOption, WrongKind
 
 
 class Window(NamedTuple):
-    """Where the visible rows lie in the rows of the buffer."""
+    """Position of the visible rows within the rows of the buffer."""
 
     rows: int  # visible rows, T
     padding: int  # hidden rows on either side of the full size

@@ -1,4 +1,4 @@
-"""A handle serves one call at a time, in one process: the guard that says so to others."""
+"""OneCaller: guard against concurrent calls of a handle; detection of forks; usable processors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,76 @@ import contextlib
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar, cast
 
-from plangym_ext.core.own_process import each_in_child, end_copy
 from plangym_ext.errors import ConcurrentUse, InheritedEnv, WrongKind
+
+# A forked child has a copy of every object but of no thread, and the other ends of pipes and
+# sockets still belong to its parent. What does not survive a fork is let go there. `subprocess`
+# is no such fork.
+
+_count = 0
+_handlers: list[Callable[[], None]] = []
+
+
+def usable_processors() -> int:
+    """Return how many processors this process may run on: those of its affinity."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def fork_count() -> int:
+    """Return how many forks lie between the first process and this one; it never falls."""
+    return _count
+
+
+def end_copy(where: str) -> NoReturn:
+    """End this process, which has come back from where an env has forked it.
+
+    The program of its parent would run twice, and answer twice.
+
+    Args:
+        where: in what it was forked, for the message.
+    """
+    with contextlib.suppress(OSError):
+        os.write(
+            2,
+            f"plangym-ext: process {os.getpid()} was forked in {where}, came back from there, and "
+            "is ended. A process that an env forks has to end by itself.\n".encode(),
+        )
+    os._exit(1)
+
+
+def in_child(handler: Callable[[], None]) -> None:
+    """Register a function to call in every forked child, before anything else runs there."""
+    _handlers.append(handler)
+
+
+def each_in_child(let_go: Callable[[Any], None]) -> weakref.WeakSet[Any]:
+    """Return a weak set of objects, for each of which a function is called in a forked child."""
+    members: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def handler() -> None:
+        for member in list(members):
+            let_go(member)
+
+    in_child(handler)
+    return members
+
+
+def _forked() -> None:
+    global _count
+    _count += 1
+    for handler in _handlers:
+        handler()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -67,7 +132,7 @@ class OneCaller:
         _guards.add(self)
 
     def bind_to_process(self) -> None:
-        """Refuse calls in forked children: what the handle uses answers to this process alone."""
+        """Refuse calls in forked children, since the handle's workers answer this process only."""
         self._owner = os.getpid()
 
     def __enter__(self) -> None:
@@ -107,7 +172,7 @@ class OneCaller:
 
 
 class _Inherited(OneCaller):
-    """What a guard that is bound to a process becomes in a forked child."""
+    """The guard of a process-bound handle in a forked child: it refuses every call."""
 
     inherited = True
 

@@ -1,4 +1,4 @@
-"""A network as the function that planners ask."""
+"""NetworkEvaluator: a network as the evaluator function of planners."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import mapped, num_rows
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, suggestion
-from plangym_ext.learn.devices import check_device
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.checked_network import refuse_unsized
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.quick_forward import QuickNetwork, is_plain
 from plangym_ext.learn.networks.state import load_network_state
-from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.torch_extra import check_device, nn, torch
 
 OUTPUTS = ("auto", "policy-value", "value", "policy", "q")
 Answer = tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32]]
 
 
 class NetworkEvaluator:
-    """Asks a network about all leaves of a wave in one call.
+    """Evaluates all leaves of a search wave in one call of a network.
 
     It is a planner's `evaluator`: `obs [L, *obs] -> (prior [L, A] or None, value [L])`.
     Observations are read where they are, and the answers are views of the network's
@@ -115,11 +114,11 @@ class NetworkEvaluator:
 
     @property
     def has_prior(self) -> bool:
-        """Whether it can rate actions: they are Discrete, and `outputs` has the policy or Q."""
+        """Whether there is a prior: actions are Discrete, and `outputs` has policy or Q."""
         return self._discrete and self.outputs != "value"
 
     def policy(self, obs: Any) -> npt.NDArray[np.float32]:
-        """Return the prior `[L, A]` alone, such as a planner's `rollout_policy` says it.
+        """Return the prior `[L, A]` only, for a planner's `rollout_policy`.
 
         Raises:
             InvalidOption: the answers have no prior.
@@ -133,7 +132,7 @@ class NetworkEvaluator:
         return prior
 
     def actions(self, obs: Any) -> Any:
-        """Return `[L, *act]`, what the policy plays at its best, for a planner's `policy`.
+        """Return the policy's greedy actions `[L, *act]`, for a planner's `policy`.
 
         Raises:
             InvalidOption: the network has no policy head.
@@ -148,13 +147,13 @@ class NetworkEvaluator:
         return network.distribution.greedy(params)
 
     def ask(self, obs: Any) -> NetworkOutput:
-        """Return all heads as numpy arrays; None where the network has no such head."""
+        """Return the outputs of all heads as numpy arrays; None for missing heads."""
         with torch.inference_mode():
             out = self._run(obs)
             return NetworkOutput(*(None if t is None else t.cpu().numpy() for t in out))
 
     def load(self, state: Mapping[str, Any], version: int) -> None:
-        """Take over the weights of a `state_dict`, and their version.
+        """Load the weights of a `state_dict`, and their version.
 
         Raises:
             ForeignNetwork: they are another network's; nothing was changed.
@@ -163,7 +162,7 @@ class NetworkEvaluator:
         self.version = version
 
     def check_space(self, space: Any) -> None:
-        """Refuse an observation space that the network cannot take; planners ask first.
+        """Refuse an observation space that the network cannot take; planners call this first.
 
         Raises:
             InvalidOption: it holds texts, graphs or sequences, or the network was made for
@@ -195,7 +194,7 @@ class NetworkEvaluator:
         return out
 
     def _forward(self) -> Any:
-        """Return what evaluates tensors as the network does, and as fast as it is known."""
+        """Return the fastest known function that evaluates tensors as the network does."""
         if self._compiled is not None:
             return self._compiled
         network: Any = self.network
@@ -232,7 +231,7 @@ class NetworkEvaluator:
         return logits, None if self._kind == "policy" else out.value
 
     def _checked_kind(self, out: NetworkOutput) -> str:
-        """Return what `outputs` comes to with the heads that the network has."""
+        """Return the value of `outputs` for the network's heads."""
         there = {"policy": out.policy_logits, "value": out.value, "q": out.q}
         there = {name: part for name, part in there.items() if part is not None}
         wanted = self.outputs

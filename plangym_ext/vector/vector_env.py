@@ -1,4 +1,4 @@
-"""A `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched."""
+"""PlanVectorEnv: a `gymnasium.vector.VectorEnv` with states to save, restore and branch."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from plangym_ext.vector.arguments import (
     per_row,
 )
 from plangym_ext.vector.backend import RowStep, VectorBackend
-from plangym_ext.vector.episodes import Episodes
+from plangym_ext.vector.episodes import Episodes, first_episodes
 from plangym_ext.vector.errors import VectorResetNeeded
-from plangym_ext.vector.infos import widen
+from plangym_ext.vector.infos import only_infos, widen
 from plangym_ext.vector.memory.step_out import (
     RESET_FIELDS,
     STEP_FIELDS,
     StepOut,
     checked_out,
-    wanted_of,
 )
 from plangym_ext.vector.pending import Begun, PendingCalls
 from plangym_ext.vector.results import StepResults
@@ -52,7 +51,7 @@ StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 # skrl asks for the names of the direct bases, so there is nothing in between.
 class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
-    """n envs stepped at once, as gymnasium's own vector envs step them, and from any state.
+    """A vector env of n sub-envs with gymnasium's step interface and restorable states.
 
     What `reset` and `step` return equals what `gymnasium.vector.SyncVectorEnv` returns, bit
     for bit and for any number of workers. Arrays are fresh and belong to the caller.
@@ -110,20 +109,15 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self.list_infos = False
         #: Why `make_vec` chose workers, if they were not asked for.
         self.choice_note = ""
-        backend.keep(Episodes(num_envs))
+        backend.keep(first_episodes(num_envs))
+        self._all = range(num_envs)
         self._pending = PendingCalls()
 
-    @property
-    def _episodes(self) -> Episodes:
-        """Where sub-envs are in their episodes: kept together with where they are."""
-        found: Episodes = self._backend.note
-        return found
-
     def _as_one(self, moving: Callable[[], tuple[_Found, Episodes]]) -> _Found:
-        """Return what a call returns that moves sub-envs, which has then happened.
+        """Run a state-changing call as a transaction: commit it, or leave it undone if it raises.
 
         Args:
-            moving: makes it; it returns where sub-envs are in their episodes by then, too.
+            moving: makes the call; returns its result, and the sub-envs' episodes after it.
         """
         guard = self._one_caller
         guard.__enter__()
@@ -168,7 +162,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         options: dict[str, Any] | None = None,
         out: Any = None,
     ) -> None:
-        """Begin `reset`; `reset_wait` gives what it returns."""
+        """Begin `reset`; `reset_wait` returns its result."""
         with self._one_caller:
             self._pending.begin(self._begin_reset(seed, options, out))
 
@@ -218,7 +212,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         if out is not None:
             out.arrays.write_reset(self._backend.obs.leaves(slice(None)), rows, results.infos)
         obs = out.given["obs"] if out and out.has_obs else self._backend.obs.batch(copy=self.copy)
-        return (obs, infos), self._episodes.begun(rows)
+        return (obs, infos), self._backend.note.begun(rows)
 
     def reset_some(
         self,
@@ -243,12 +237,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             call = self._begin_reset_of(rows, checked_seeds(seed, len(rows)), options)
             results = self._backend.finish_rows(call, None)
             infos = self._infos(rows, results, some=True)
-            return (self._backend.obs.batch(rows), infos), self._episodes.begun(rows)
+            return (self._backend.obs.batch(rows), infos), self._backend.note.begun(rows)
 
         return self._as_one(moving)
 
     def observations(self) -> Any:
-        """Return observations `[n, *obs]`: what every sub-env shows now."""
+        """Return the current observations of all sub-envs, `[n, *obs]`."""
         self._pending.check_open("observations")
         return self._backend.obs.batch(copy=self.copy)
 
@@ -290,13 +284,13 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
         def moving() -> tuple[StepResult, Episodes]:
             self._pending.check_idle("step")
-            rows = checked_rows(env_ids, self.num_envs)
+            rows = self._all if env_ids is None else checked_rows(env_ids, self.num_envs)
             return self._stepped(self._begin_step(rows, actions, out, ahead=False), None)
 
         return self._as_one(moving)
 
     def step_async(self, actions: Any, env_ids: EnvIds = None, *, out: Any = None) -> None:
-        """Begin `step`; `step_wait` gives what it returns.
+        """Begin `step`; `step_wait` returns its result.
 
         Steps of other sub-envs may be begun before it is waited for: workers begin with them
         when they have answered the first one; in this process they run when they are waited for.
@@ -342,9 +336,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         # Ahead of others it cannot be known yet: theirs are the states that this begins from.
         if not ahead and self._backend.lost:
             raise self._lost("step")
-        episodes, mode = self._episodes, self.autoreset_mode
-        episodes.check_steppable(rows, mode)
-        resets = episodes.resets(rows, mode)
+        mode = self.autoreset_mode
+        resets = self._backend.note.resets(rows, mode)
         out = None if out is None else self.step_out(out, len(rows))
         step = RowStep(rows, actions, resets, mode is _SAME_STEP, out, ahead)
         return Begun("step", rows, self._backend.begin_step(step), out)
@@ -373,8 +366,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         results = self._backend.finish_rows(call, timeout)
         whole = isinstance(rows, range)
         rewards, terminations, truncations = results[:3]
-        episodes = self._episodes.stepped(rows, terminations | truncations, self.autoreset_mode)
-        infos = self._infos(rows, wanted_of(results, out), some=not whole)
+        episodes = self._backend.note.stepped(rows, terminations | truncations, self.autoreset_mode)
+        if out is not None and out.wanted is not None:
+            results = only_infos(results, out.wanted)
+        infos = self._infos(rows, results, some=not whole)
         obs = results.batch
         # `copy=False` promises the memory itself, which a backend's fresh array is not.
         if not (out and out.has_obs) and (obs is None or not self.copy):
@@ -387,7 +382,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     @property
     def ended(self) -> np.ndarray:
         """`[n]` bool, fresh: sub-envs whose episode is over and that were not reset yet."""
-        return self._episodes.ended.copy()
+        return self._backend.note.ended.copy()
 
     def get_states(self) -> np.ndarray:
         """Return `[n, S]` uint8, fresh: the complete state of every sub-env.
@@ -410,7 +405,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         *,
         ended: np.ndarray | None = None,
     ) -> None:
-        """Bring sub-envs to saved states; nothing is reset.
+        """Set sub-envs to saved states; nothing is reset.
 
         The observation of a state is that of the step before it, so a reset by mask shows
         the old one until a sub-env has been stepped.
@@ -439,12 +434,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             if ended is not None:
                 over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
             self._backend.set_states(chosen, [given[row] for row in chosen], None)
-            return None, self._episodes.begun(chosen, over[chosen])
+            return None, self._backend.note.begun(chosen, over[chosen])
 
         self._as_one(moving)
 
     def fork(self, row: int, rows: int | Sequence[int] | np.ndarray) -> None:
-        """Branch a sub-env: others go on from where it is, with its random generator.
+        """Copy the state of one sub-env to others, its random generator included.
 
         They show its observation and have its future: given the same actions, they do the
         same for ever.
@@ -466,7 +461,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             # Copies: the targets may be written before all of them have been read.
             shown = self._backend.obs.rows([source] * len(targets))
             self._backend.set_states(targets, [state] * len(targets), shown)
-            episodes = self._episodes
+            episodes = self._backend.note
             return None, episodes.begun(targets, episodes.ended[source])
 
         self._as_one(moving)
@@ -476,7 +471,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return one_line(f"{type(self).__name__} {self._name}", shown)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the notebook view."""
         rows = {
             "num_envs": self.num_envs,
             "backend": self.backend,
@@ -489,17 +484,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     @property
     def backend(self) -> str:
-        """What moves the sub-envs: "serial", "process", "kernel" or "mujoco"."""
+        """Name of the backend: "serial", "process", "kernel" or "mujoco"."""
         return self._backend.backend
 
     @property
     def backend_note(self) -> str:
-        """Why workers were chosen unasked, and which sub-envs have no states; "" for neither."""
+        """Reason for workers chosen by "auto", and the sub-envs without states; "" for neither."""
         return "\n".join(filter(None, [self.choice_note, self._backend.backend_note]))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory that sub-envs write to; not what envs themselves take.
+        """Bytes of the memory for results; without the envs' own memory.
 
         It holds what they show and showed last, rewards and endings, actions, and infos of
         numbers; the states, where sub-envs are rows of states.
@@ -517,12 +512,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the workers now; none if the sub-envs live in this process."""
+        """Process ids of the present workers; empty if the sub-envs live in this process."""
         return self._backend.worker_pids
 
     @property
     def signs(self) -> Sequence[int]:
-        """Descriptors of which one is readable when a call that was begun may have come to its end.
+        """Descriptors to wait on: one is readable when a pending call may be complete.
 
         None where the sub-envs live in this process: such a call is done when it was begun.
         """
@@ -531,7 +526,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     # The sub-envs' own --------------------------------------------------------------
 
     def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return an attribute of every sub-env, or what its method returns.
+        """Read an attribute of every sub-env, or call its method.
 
         Args:
             name: of the attribute or method; or a function of a sub-env, which travels to
@@ -543,7 +538,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._as_one(lambda: self._called(self._begin_call(rows, name, args, kwargs), None))
 
     def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
-        """Begin `call`; `call_wait` gives what it returns."""
+        """Begin `call`; `call_wait` returns its result."""
         with self._one_caller:
             rows = range(self.num_envs)
             call = self._begin_call(rows, name, args, kwargs)
@@ -557,7 +552,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._backend.begin_call(rows, name, args, kwargs)
 
     def _called(self, call: Any, timeout: float | None) -> tuple[tuple[Any, ...], Episodes]:
-        return tuple(self._backend.finish_call(call, timeout)), self._episodes
+        return tuple(self._backend.finish_call(call, timeout)), self._backend.note
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for the call; return what `call` returns; `timeout` as for `reset_wait`."""
@@ -597,7 +592,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             self._pending.check_idle("set_attr")
             rows = checked_rows(env_ids, self.num_envs, "set_attr")
             self._backend.set_attr(rows, name, per_row(values, len(rows)))
-            return None, self._episodes
+            return None, self._backend.note
 
         self._as_one(moving)
 
@@ -659,6 +654,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """Return infos of the rows of a call that returns `some` sub-envs, or else all."""
         if self.list_infos:
             return listed_infos(len(rows), results)
+        if not results.infos and not results.finals:
+            return {}
         infos = infos_of(rows, results, self.num_envs, self._add_info)
         return some_infos(infos, rows) if some else infos
 

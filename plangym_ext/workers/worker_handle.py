@@ -1,4 +1,4 @@
-"""One worker, which may be replaced, and the requests that it answers."""
+"""WorkerHandle: requests to one worker, which may be replaced after its death."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from plangym_ext.workers.channel import (
     Plain,
     wait_readable,
 )
-from plangym_ext.workers.close_errors import warn_of
-from plangym_ext.workers.limits import START_TIMEOUT
+from plangym_ext.workers.close_errors import START_TIMEOUT, warn_of
 from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processes.process import WorkerProcess, pickled_constructor
 from plangym_ext.workers.protocol import (
@@ -51,7 +50,7 @@ def next_request() -> int:
 
 
 class WorkerHandle(Closing):
-    """A worker as its parent sees it; `build`, or the first request, starts it.
+    """The parent's handle of a worker; `build`, or the first request, starts it.
 
     Args:
         constructor: callable that returns a gymnasium env, a `GymEnv` or what a `Service`
@@ -88,7 +87,7 @@ class WorkerHandle(Closing):
         self._forgotten: set[int] = set()
 
     def build(self) -> None:
-        """Start the worker, which begins to build what it serves; further calls do nothing.
+        """Start the worker, which begins to build its service; further calls do nothing.
 
         Raises:
             EnvClosed: `close` was called.
@@ -103,7 +102,7 @@ class WorkerHandle(Closing):
         process = WorkerProcess(self.constructor, self.index, self._imports)
         self.process, self._built = process, True
         self._description = None
-        self._last_command = "start"
+        self.last_command = "start"
         self._answers.pop(READY, None)  # that of the worker before
         self._forgotten.clear()  # it will not answer them
 
@@ -142,13 +141,18 @@ class WorkerHandle(Closing):
 
     @property
     def ready(self) -> bool:
-        """Whether the env is built, as far as answers have been received."""
+        """Whether the env is built, by the answers received so far."""
         return self._description is not None or READY in self._answers
 
     # Requests -------------------------------------------------------------------
 
-    def post(self, message: ToWorker, fds: tuple[int, ...] = ()) -> None:
+    def post(self, message: ToWorker, fds: tuple[int, ...] = (), command: str = "") -> None:
         """Send a request, and descriptors along with it, without waiting for its answer.
+
+        Args:
+            message: the request.
+            fds: the descriptors.
+            command: what the worker is about to do, for messages; "" for the request's kind.
 
         Raises:
             EnvClosed: `close` was called.
@@ -156,28 +160,25 @@ class WorkerHandle(Closing):
             WorkerTimeout: it has left so much unread that there is no room for this, and
                 was stopped.
         """
-        self._check_open()
-        if self.fallen is not None:
-            raise self.fallen
-        self.begun(COMMANDS[type(message)])
+        process = self.process
+        if self._closed or process.fallen is not None:
+            self._check_open()
+            raise process.fallen  # type: ignore[misc]
+        self.last_command = command or COMMANDS[type(message)]
         timeout = self.send_timeout
         try:
-            self.process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
+            process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
         except ChannelFull:
             raise self.hung(timeout) from None
         except ChannelClosed:
             raise self.death() from None
-
-    def begun(self, command: str) -> None:
-        """Note what the worker is about to do, for messages."""
-        self._last_command = command
 
     def _check_open(self) -> None:
         if self._closed:
             raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
 
     def receive(self) -> None:
-        """Take what has come off the channel, without waiting, and keep answers for `taken`.
+        """Read the channel without waiting, and keep answers for `taken`.
 
         If the worker is gone, it has `fallen` from then on.
         """
@@ -202,7 +203,7 @@ class WorkerHandle(Closing):
             self._forgotten.add(request)
 
     def taken(self, request: int) -> Reply | None:
-        """Answer to a request, if it has come; it is given once, but for what the worker is.
+        """Return a request's answer once, if it has arrived.
 
         That is kept for as long as the worker lives: it cannot be asked for again.
         """
@@ -215,28 +216,28 @@ class WorkerHandle(Closing):
         return request in self._answers
 
     def death(self) -> WorkerDied:
-        """Return the error that says how the worker, which is gone, ended."""
+        """Return the error with a dead worker's end."""
         if self.process.fallen is None:
-            self.process.fallen = self.process.death(self._last_command)
+            self.process.fallen = self.process.death(self.last_command)
         return self.process.fallen
 
     def damaged(self, error: ChannelDamaged) -> None:
-        """Note that what comes from the worker cannot be read, and end it."""
+        """Record invalid data from the worker, and kill it."""
         self._fall(
-            f"{self.where} was stopped during {self._last_command!r}, for {error}: an env has "
+            f"{self.where} was stopped during {self.last_command!r}, for {error}: an env has "
             "written to a descriptor that is not its own."
         )
 
     def _fall(self, message: str) -> None:
         self.process.stop(0.0)
         self.process.fallen = WorkerDied(
-            message, worker=self.index, pid=self.process.pid, last_command=self._last_command
+            message, worker=self.index, pid=self.process.pid, last_command=self.last_command
         )
 
     def result(
         self, request: int, timeout: float | None = None, process: WorkerProcess | None = None
     ) -> Any:
-        """Wait for the answer to a request and return or raise what it says.
+        """Wait for a request's answer; return or raise it.
 
         Args:
             request: its number.
@@ -280,7 +281,7 @@ class WorkerHandle(Closing):
             return True
 
     def look(self, ready: Container[int]) -> None:
-        """Take what has come, or note the end of the worker.
+        """Read the channel, or record the worker's end.
 
         `ready` are descriptors that are readable, of the process's `signs` and others.
         """
@@ -291,7 +292,7 @@ class WorkerHandle(Closing):
             self.death()
 
     def opened(self, answer: Reply) -> Any:
-        """Return or raise what an answer says."""
+        """Return or raise the content of an answer."""
         if isinstance(answer, Failure):
             raise answer.report.rebuild(self.where)
         if isinstance(answer, Plain):
@@ -303,11 +304,11 @@ class WorkerHandle(Closing):
         """Return the error for a worker that has not answered in time; ends it."""
         stack = self.process.stack()
         self._fall(
-            f"{self.where} was stopped, for it did not answer {self._last_command!r} in time. "
+            f"{self.where} was stopped, for it did not answer {self.last_command!r} in time. "
             "Call restart() to go on with a new one."
         )
         return WorkerTimeout(
-            f"{self.where} did not answer {self._last_command!r} within {seconds} s{doing} and "
+            f"{self.where} did not answer {self.last_command!r} within {seconds} s{doing} and "
             f"was stopped.\n{stack or 'It gave no stack.'}".rstrip(),
             workers=(self.index,),
         )
@@ -342,7 +343,7 @@ class WorkerHandle(Closing):
             self.process.begin_stop()
 
     def close(self, grace: float = CLOSE_GRACE) -> None:
-        """Close the env and end its process; a warning says what the env raises.
+        """Close the env and end its process; a warning reports the env's exception.
 
         Further calls do nothing.
 

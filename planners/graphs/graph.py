@@ -1,4 +1,4 @@
-"""A search graph as arrays: a tree whose nodes may have several parents.
+"""Graph: array representation of a search graph, its kernels, and keys of equal states.
 
 A node is an index and stands for one state, however it was reached.
 Rewards sit on the edges, which belong to the parent. Statistics are float32 running
@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import content, num_rows, rows_of
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.planners.registry import check_name
+from plangym_ext.planners.simulator import States
+from plangym_ext.states.envelope import state_content
 
 NO_NODE = NO_ACTION = -1
 # How a walk ended: at a node to be expanded, at an ending, at a dead end.
@@ -22,7 +26,7 @@ Array = npt.NDArray[Any]
 
 
 class Graph(NamedTuple):
-    """At most N nodes with A actions; kernels write in place.
+    """A search graph of at most N nodes with A actions; kernels write in place.
 
     Only nodes that were expanded have edges: rows `[E, A]`, of which `edges` says which is whose.
     """
@@ -91,7 +95,7 @@ def best_action(graph: Graph, node: int, walk: int) -> int:
 def walk_on(
     graph: Graph, walk: int, avoid_loops: bool, nodes: Array, actions: Array, length: int
 ) -> tuple[int, int]:
-    """Walk greedily from `nodes[length]` until there is no known way on.
+    """Walk greedily from `nodes[length]` to a node without a known successor.
 
     Args:
         graph: the graph.
@@ -147,3 +151,24 @@ def backup_walk(graph: Graph, nodes: Array, actions: Array, length: int, value: 
         row = graph.edges[node]
         value = graph.reward[row, a] + graph.discount[row, a] * value
         add_value(graph, node, value)
+
+
+_KINDS = ["state", "obs"]
+
+
+def check_state_key(where: str, kind: str) -> None:
+    """Refuse an unknown kind of key; `where` is the option's name in messages."""
+    check_name(where, kind, _KINDS)
+
+
+def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:
+    """Return the keys of `[L, S]` states with `[L, *obs]` observations.
+
+    Args:
+        kind: the bytes of the "state", which do not depend on how wide its row is, or of the "obs".
+        states: `[L, S]`.
+        obs: `[L, *obs]`, nested as the observation space; only looked at for "obs".
+    """
+    if kind == "state":
+        return [state_content(state) for state in states]
+    return [content(rows_of(obs, i)) for i in range(num_rows(obs))]

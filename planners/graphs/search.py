@@ -1,4 +1,4 @@
-"""Graph search: greedy tree search that knows a state again, avoids loops, sees dead ends."""
+"""GraphSearch: greedy graph search with loop avoidance and dead-end detection."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.finite import check_finite
-from plangym_ext.planners.graphs.graph import DEAD_END, FRONTIER, add_value
-from plangym_ext.planners.graphs.state_keys import check_state_key, state_keys
+from plangym_ext.planners.graphs.graph import (
+    DEAD_END,
+    FRONTIER,
+    add_value,
+    check_state_key,
+    state_keys,
+)
 from plangym_ext.planners.graphs.walk import GraphWalk
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks, has_masks
-from plangym_ext.planners.model import Transitions
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, Leaves, Rater
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
+from plangym_ext.planners.simulator import Transitions
 from plangym_ext.states.envelope import stacked_rows
 
 # Nodes of a graph that only time bounds.
@@ -31,7 +36,7 @@ _TIMED_CAPACITY = 10_000
 
 @dataclass(eq=False, kw_only=True)
 class GraphSearch(Planner):
-    """Walks greedily through a graph of states, expanding one node or more a walk.
+    """Greedy graph search: each walk through the graph of states expands one or more nodes.
 
     For deterministic envs that are solved rather than explored, such as Sokoban. A
     state that is reached twice is one node, with one mean value. A walk takes the
@@ -103,7 +108,7 @@ class GraphSearch(Planner):
         return [one.plan(origin, seconds) for one in grown]
 
     def _start(self, request: PlanRequest, grown: list[GraphWalk]) -> None:
-        """Have every graph begin in its state."""
+        """Start every graph in its state."""
         keys = state_keys(self.state_key, request.states, request.obs)
         masks = request.masks()
         for b, one in enumerate(grown):
@@ -264,7 +269,7 @@ class GraphSearch(Planner):
 
 
 class _Children(NamedTuple):
-    """The states that one expansion has come to, in all graphs."""
+    """The states reached by one expansion, in all graphs."""
 
     rows: npt.NDArray[np.int64]  # [L] graph of each
     nodes: npt.NDArray[np.int64]  # [L] which node of it that is

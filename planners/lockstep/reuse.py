@@ -1,4 +1,4 @@
-"""Going on with the part of a tree below the state that a move has led to."""
+"""Subtree reuse: re-rooting a tree at the state after a move."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.lockstep.node_states import NodeStates
-from plangym_ext.planners.model import States
+from plangym_ext.planners.simulator import States
 from plangym_ext.planners.trees.tree import NO_PARENT, OPEN, ROOT, UNVISITED, Tree, reroot
 from plangym_ext.states.envelope import state_content
 

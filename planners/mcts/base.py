@@ -1,4 +1,4 @@
-"""What the planners share that grow a tree of states."""
+"""TreeSearch: base class of tree-search planners."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.final_action import highest, sampled
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.lockstep.settings import SearchSettings
+from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
 from plangym_ext.planners.plans import Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
-from plangym_ext.planners.trees.branches import best_branches
-from plangym_ext.planners.trees.export import exported
 from plangym_ext.planners.trees.gumbel import gumbel_summary
-from plangym_ext.planners.trees.rules import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
+from plangym_ext.planners.trees.rules import (
+    SCALE_NONE,
+    SCALE_SIBLINGS,
+    SCALE_TREE,
+    best_branches,
+    exported,
+)
 from plangym_ext.planners.trees.selection import Selection
 from plangym_ext.planners.trees.soft import soft_summary
 from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize
@@ -43,7 +47,7 @@ _MOST_TIMED = 1_000_000
 
 @dataclass(eq=False, kw_only=True)
 class TreeSearch(Planner):
-    """Grows a tree under the current state and plays the most tried action.
+    """Abstract base: grows a tree below the current state and plays the most visited action.
 
     Args:
         wave_size: at most how many simulations are in flight at once, per tree.
@@ -100,7 +104,7 @@ class TreeSearch(Planner):
         if wants_rollouts and self.rollout_depth == 0:
             raise InvalidOption(
                 f"{self._option('rollout_depth')} must be 1 or more with rollout_policy or "
-                f"num_rollouts, which there are no rollouts for else; got 0."
+                f"num_rollouts, which need rollouts; got 0."
             )
         self.wave_size = self._integer("wave_size", 1)
         if self.capacity is not None:
@@ -118,11 +122,11 @@ class TreeSearch(Planner):
 
     @abstractmethod
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Return what runs one wave of simulations and returns False if there was none left."""
+        """Return the function of one wave, which returns False if no wave was left."""
 
     @abstractmethod
     def _compiled(self, search: Search) -> CompiledSearch | None:
-        """Return what runs this planner's waves in compiled code, if that is possible."""
+        """Return the runner of waves in compiled code, or None."""
 
     @abstractmethod
     def _nodes_per_simulation(self, num_actions: int) -> int:
@@ -187,7 +191,7 @@ class TreeSearch(Planner):
         return 1
 
     def _settings(self, num_actions: int) -> SearchSettings:
-        """Return what the search runs with."""
+        """Return the search's parameters."""
         return SearchSettings(
             num_simulations=self.most_simulations,
             max_model_steps=self.max_model_steps,
@@ -222,7 +226,7 @@ def _no_code(_code: CompiledSearch, _rows: npt.NDArray[np.intp]) -> None:
 
 
 def tree_plans(search: Search, seconds: float) -> list[Plan]:
-    """Read the B plans of a search off the roots of its trees.
+    """Read the B plans of a search from the roots of its trees.
 
     Args:
         search: no wave of it is in flight.

@@ -1,4 +1,4 @@
-"""Open-loop tree search: nodes are sequences of actions, replayed every time."""
+"""OpenLoopMCTS: tree search over action sequences, for stochastic envs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.mcts.bandit import BanditSearch
-from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.rating import Leaves
+from plangym_ext.planners.simulator import Rng, States
 from plangym_ext.planners.trees.selection import select_wave
 from plangym_ext.planners.trees.tree import (
     OPEN,
@@ -39,7 +39,7 @@ Resample = Callable[[States, Rng], States]
 
 @dataclass(eq=False, kw_only=True)
 class OpenLoopMCTS(BanditSearch):
-    """Tree search over sequences of actions, for envs with chance.
+    """Open-loop tree search over action sequences, for stochastic envs.
 
     A node stands for the actions that lead to it and stores no state: a simulation
     plays them anew from the root, and backs up the rewards of this very time. What a
@@ -155,7 +155,7 @@ class OpenLoopMCTS(BanditSearch):
 
 
 class Replay(NamedTuple):
-    """What L replays came to."""
+    """Results of L replays."""
 
     states: States  # [L, S] after the last step taken
     obs: Any  # [L, *obs]

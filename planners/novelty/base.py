@@ -1,4 +1,4 @@
-"""What the planners share that look for new features of observations."""
+"""NoveltySearch: base class of planners that prune nodes without new features."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.lockstep.settings import SearchSettings
+from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
 from plangym_ext.planners.novelty.count_bonus import count_root, counted, new_bonus, rate
 from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_features, tile_grid
 from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, subset
@@ -27,8 +27,7 @@ from plangym_ext.planners.plans import Plan, SearchTree, one_hot
 from plangym_ext.planners.rating import Rater, ZeroRater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.trees.export import exported
-from plangym_ext.planners.trees.rules import SCALE_NONE
+from plangym_ext.planners.trees.rules import SCALE_NONE, exported
 from plangym_ext.planners.trees.selection import PUCT, Selection
 from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
 
@@ -43,7 +42,7 @@ _NO_RULE = Selection(PUCT, 0.0, SCALE_NONE, 0.0, 0.0, 0.0)
 
 @dataclass(eq=False, kw_only=True)
 class NoveltySearch(Planner):
-    """Goes on only where a feature of the observation is new, and plays the best branch.
+    """Abstract base: expands only nodes with new features, and plays the best branch.
 
     No evaluator and no rollouts: what is known of a branch are its rewards. A
     simulation is one new node, that is one model step.
@@ -134,11 +133,11 @@ class NoveltySearch(Planner):
         return self._plans(search, novelty, request.clock.seconds)
 
     def _rater(self, num_actions: int) -> Rater:  # noqa: ARG002 - of those that ask a policy
-        """Return what rates the nodes: nothing but rewards says what they are worth."""
+        """Return the rater of nodes: only rewards count."""
         return ZeroRater()
 
     def _settings(self) -> SearchSettings:
-        """Return what the search runs with."""
+        """Return the search's parameters."""
         most = min(self.most_simulations, _TIMED_CAPACITY)
         most = 1 + (self.most_simulations if self.most_simulations != UNBOUNDED else most)
         # Those that are kept and as many new ones; the root is among both.
@@ -276,7 +275,7 @@ class NoveltySearch(Planner):
 
 
 class _KeptNovelty(KeptSearch[Novelty]):
-    """A search and what it knows, whose counts end with the episode."""
+    """A search with its novelty tables, whose counts end with the episode."""
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
         """Forget the trees of some rows, and what their episodes have shown."""

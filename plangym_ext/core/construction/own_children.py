@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from plangym_ext.core.own_process import end_copy, fork_count, in_child
+from plangym_ext.core.one_caller import end_copy, fork_count, in_child
 
 _Made = TypeVar("_Made")
 #: Seconds that a process may take to end that was sent SIGKILL.

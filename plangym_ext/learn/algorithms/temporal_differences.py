@@ -1,4 +1,4 @@
-"""Temporal differences: values from rewards and the value n steps later."""
+"""TDLearning: n-step temporal-difference targets of a value network."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from plangym_ext.learn.algorithms.plan_config import TDConfig
 from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
-from plangym_ext.learn.networks.of_observations import of_observations
+from plangym_ext.learn.networks.quick_forward import of_observations
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.records import EpisodeRecord
-from plangym_ext.learn.returns.n_step import n_step_rewards
+from plangym_ext.learn.returns.discounted import n_step_rewards
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 
 
 class TDLearning(PlanLearning):
-    """Teaches the value head r_t + ... + gamma^n V(s_{t+n}).
+    """Trains the value head on r_t + ... + gamma^n V(s_{t+n}).
 
     Windows end with the episode: after a termination nothing follows, after a cut the
     value of the last observation does. V is the present network or, with a
@@ -43,7 +43,7 @@ class TDLearning(PlanLearning):
         self._later = of_observations(self.target)
 
     def join(self, group: LearnerGroup) -> None:
-        """Learn together with other processes; see `PlanLearning.join`."""
+        """Join a group of data-parallel learners; see `PlanLearning.join`."""
         super().join(group)
         if self.target is not self.network:
             group.share(self.target.state_dict().values())
@@ -71,7 +71,7 @@ class TDLearning(PlanLearning):
     def update(
         self, batch: Mapping[str, Any], weights: npt.ArrayLike | None = None
     ) -> dict[str, float]:
-        """Take one step on a batch; see `PlanLearning.update`. Then the target follows."""
+        """Make one update on a batch, then move the target; see `PlanLearning.update`."""
         # Before the update, which counts itself.
         rate = at(self.config.target_rate, self.updates)
         found = super().update(batch, weights)

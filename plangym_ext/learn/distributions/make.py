@@ -1,4 +1,4 @@
-"""Which distribution an action space has."""
+"""Choice of the action distribution for an action space."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from gymnasium import spaces
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
-from plangym_ext.learn.distributions.bernoulli import Bernoulli
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions
 from plangym_ext.learn.distributions.gaussian import Gaussian
 from plangym_ext.learn.distributions.joint import Joint
-from plangym_ext.learn.distributions.multi_categorical import MultiCategorical
+from plangym_ext.learn.distributions.multi_categorical import Bernoulli, MultiCategorical
 from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
 
 
 def distribution_of(
     space: spaces.Space[Any], *, squash: bool = False, deterministic: bool = False
 ) -> Distribution:
-    """Return the distribution over the actions of a space.
+    """Return the action distribution of an action space.
 
     Args:
         space: Discrete, MultiDiscrete, MultiBinary, a Box of floats, or Dict and Tuple of

@@ -1,4 +1,4 @@
-"""The network of a policy and its critics, as one that planners ask about observations."""
+"""OfCritics: an actor-critic's policy and critics as the network of an evaluator."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.networks.critics import Critics
 from plangym_ext.learn.networks.network import NetworkOutput
-from plangym_ext.learn.networks.of_observations import OfObservations
+from plangym_ext.learn.networks.quick_forward import OfObservations
 from plangym_ext.learn.torch_extra import nn, torch
 
 
 @final
 class OfCritics(nn.Module):
-    """Evaluates observations by the lowest of what critics say of the policy's action.
+    """Evaluates observations by the lowest critic's value of the policy's action.
 
     Of Discrete actions it is the mean over the policy. The lowest, as that is what they learned
     from: each alone is too high where little was played.

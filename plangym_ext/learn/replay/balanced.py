@@ -1,4 +1,4 @@
-"""Sampling that gives every group of rows the same share."""
+"""BalancedReplay: replay buffer with equal draws from each group of rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy.typing as npt
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.nested import joined, mapped
-from plangym_ext.learn.replay.uniform import Ring
+from plangym_ext.learn.replay.uniform import Ring, joined, mapped
 
 Group = tuple[int, ...]
 
@@ -26,7 +25,7 @@ class _Bucket(NamedTuple):
 
 @final
 class BalancedReplay(Replay):
-    """Rows in groups, such as steps of solved and of unsolved episodes; groups draw alike.
+    """Rows in groups (such as solved or unsolved episodes), with equal draws from each group.
 
     A group is drawn uniformly among those that there are, then one of its rows. Groups of
     several levels (`[N, L]`) are drawn level by level. The rows of a batch lie group by

@@ -1,8 +1,9 @@
-"""What every replay buffer does."""
+"""Replay: the interface of replay buffers, their batches and their capacity."""
 
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.numbers import at_least
-from plangym_ext.errors import InvalidSamples
+from plangym_ext.errors import InvalidOption, InvalidSamples
 
 #: Nested rows: numpy arrays `[N, ...]` by name.
 Samples = Mapping[str, Any]
@@ -40,7 +41,7 @@ def check_saved(kind: str, capacity: Any, state: Mapping[str, Any]) -> None:
 
 
 class Replay(ABC):
-    """Keeps the newest rows and draws batches of them.
+    """Abstract base of replay buffers: stores the newest rows and samples batches.
 
     The first `add` decides on names, shapes and dtypes. The same calls with the same seed
     give the same batches; what was saved goes on bit for bit.
@@ -63,7 +64,7 @@ class Replay(ABC):
 
     @abstractmethod
     def add(self, samples: Samples) -> None:
-        """Copy N rows in, in order of age; the oldest ones make room.
+        """Copy N rows in, in order of age; the oldest rows are overwritten.
 
         Args:
             samples: arrays `[N, ...]` by name, nested as you like, all with the same N.
@@ -82,7 +83,7 @@ class Replay(ABC):
         """
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:  # noqa: B027
-        """Draw rows by new priorities from now on; nothing to do if draws do not follow any.
+        """Set the priorities of rows; buffers without priorities do nothing.
 
         Args:
             indices: `[N]` int64 of a `Batch`.
@@ -102,7 +103,7 @@ class Replay(ABC):
         """Return the rows that are there."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save: nested dicts of numpy arrays, ints, floats and strings.
+        """Return the complete content: nested dicts of numpy arrays, ints, floats and strings.
 
         The arrays are copies.
         """
@@ -111,7 +112,7 @@ class Replay(ABC):
         return {"kind": self._name, "capacity": self.capacity, "rng": rng, **self._contents()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved, whatever was here before.
+        """Replace the content by a saved one.
 
         Raises:
             InvalidSamples: the state is of another kind of replay, of another capacity, or
@@ -134,3 +135,52 @@ class Replay(ABC):
     @abstractmethod
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Become what `_contents` returned, or raise and stay as it is."""
+
+
+#: Steps of all envs, or a text such as "2GB".
+Capacity = int | str
+
+_UNITS = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KI": 2**10,
+    "MI": 2**20,
+    "GI": 2**30,
+    "TI": 2**40,
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B\s*", re.IGNORECASE)
+
+
+def checked_capacity(where: str, capacity: Any) -> Capacity:
+    """Return the capacity as it is.
+
+    Args:
+        where: begins the message.
+        capacity: steps, at least 1; or bytes with a unit: "500MB", "2GB", "1.5GiB".
+
+    Raises:
+        InvalidOption: it is neither.
+    """
+    if isinstance(capacity, float) and capacity.is_integer():
+        capacity = int(capacity)  # 1e6 is a float to Python
+    if not isinstance(capacity, str):
+        return at_least(where, capacity, 1)
+    if not _SIZE.fullmatch(capacity):
+        raise InvalidOption(
+            f"{where} must be steps, or bytes such as '500MB', '2GB' or '1.5GiB'; got {capacity!r}."
+        )
+    return capacity
+
+
+def steps_within(capacity: Capacity, step_bytes: int) -> int:
+    """Return the number of steps of a given size that fit a checked capacity."""
+    if not isinstance(capacity, str):
+        return int(capacity)
+    found = _SIZE.fullmatch(capacity)
+    assert found is not None
+    number, unit = found.groups()
+    # Rounded down: the replay stays below what it may take.
+    return int(float(number) * _UNITS[(unit or "").upper()]) // step_bytes

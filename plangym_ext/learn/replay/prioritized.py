@@ -1,4 +1,4 @@
-"""Sampling in proportion to priorities."""
+"""PrioritizedReplay: replay buffer with prioritised sampling of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.sum_tree import (
+from plangym_ext.learn.replay.priorities import (
     ROOT,
     assign,
     drawn_in_parts,
@@ -64,7 +64,7 @@ class PrioritizedReplay(Replay):
         self._assign(places, given[len(given) - len(places) :])
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
-        """Give rows new priorities; of an index that comes twice the last one counts.
+        """Set the priorities of rows; the last entry of a repeated index counts.
 
         Args:
             indices: `[N]` of a `Batch`, drawn since the last `add`.

@@ -1,4 +1,4 @@
-"""What replays of steps share: a ring that sampler trees fill, priorities, and saving."""
+"""RingReplay: base class of replays of env steps (ring buffer, priorities, saving)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, InvalidSamples, ReplayEmpty
-from plangym_ext.learn.replay.base import Batch, check_saved
-from plangym_ext.learn.replay.capacity import Capacity, checked_capacity
+from plangym_ext.learn.replay.base import Batch, Capacity, check_saved, checked_capacity
+from plangym_ext.learn.replay.frame_obs import StepForm
 from plangym_ext.learn.replay.priorities import Places, Priorities
-from plangym_ext.learn.replay.step_form import StepForm
 from plangym_ext.learn.replay.step_ring import RingOptions, StepRing
 
 
@@ -174,7 +173,7 @@ class RingReplay(InheritedOptions, ABC):
         return found | self._contents()
 
     def _contents(self) -> dict[str, Any]:
-        """Return what else is to be saved."""
+        """Return further contents to save."""
         return {}
 
     @abstractmethod
@@ -202,7 +201,7 @@ class RingReplay(InheritedOptions, ABC):
             )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved, whatever was here before.
+        """Replace the content by a saved one.
 
         Raises:
             InvalidSamples: the state is of another kind of replay, of another capacity or alpha,

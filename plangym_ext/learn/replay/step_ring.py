@@ -1,4 +1,4 @@
-"""The newest steps of B envs, with every observation once."""
+"""StepRing: ring buffer of the newest steps of B envs, each observation stored once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import numpy.typing as npt
 
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.errors import InvalidSamples
-from plangym_ext.learn.replay.capacity import Capacity, steps_within
-from plangym_ext.learn.replay.frame_obs import FrameObs
-from plangym_ext.learn.replay.kept_rows import KeptRows
-from plangym_ext.learn.replay.n_step_kernel import StepArrays
-from plangym_ext.learn.replay.sequence_kernel import SequenceArrays
-from plangym_ext.learn.replay.step_form import Part, StepForm, leaves_of
-from plangym_ext.learn.replay.whole_obs import WholeObs
+from plangym_ext.learn.replay.base import Capacity, steps_within
+from plangym_ext.learn.replay.frame_obs import (
+    FrameObs,
+    KeptRows,
+    Part,
+    StepForm,
+    WholeObs,
+    leaves_of,
+)
+from plangym_ext.learn.replay.sequence_kernel import SequenceArrays, StepArrays
 
 Ndarray = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
@@ -26,7 +29,7 @@ _STEP_BYTES = 4 + 4 + 8
 
 
 class RingOptions(NamedTuple):
-    """How steps are kept."""
+    """Storage options of a step ring."""
 
     storage: Literal["local", "shared"] = "local"
     frames: bool = False  # whether each frame of a stack is kept once
@@ -247,7 +250,7 @@ class StepRing:
 
     @property
     def flags(self) -> SequenceArrays:
-        """What sequences are made of."""
+        """Arrays for the sequence kernel."""
         return SequenceArrays(self._reward, self._terminated, self._final, self._valid, self._first)
 
     # Reading --------------------------------------------------------------------

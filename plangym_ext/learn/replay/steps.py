@@ -1,4 +1,4 @@
-"""A replay of steps, whose n-step returns are worked out when they are drawn."""
+"""StepReplay: replay buffer of single steps, with n-step returns computed at sampling."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy.typing as npt
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.replay.base import Batch
-from plangym_ext.learn.replay.n_step_kernel import n_step_returns
+from plangym_ext.learn.replay.frame_obs import StepForm
 from plangym_ext.learn.replay.priorities import PLACE_BYTES, Places, Priorities
 from plangym_ext.learn.replay.ring_replay import RingReplay
-from plangym_ext.learn.replay.step_form import StepForm
+from plangym_ext.learn.replay.sequence_kernel import n_step_returns
 from plangym_ext.learn.replay.step_ring import StepRing
 
 
 @final
 class StepReplay(RingReplay):
-    """Draws single steps with their n-step returns; the rest is as `RingReplay` says.
+    """Samples single steps with their n-step returns; see `RingReplay` for the rest.
 
     Every step may be drawn at once; the sum of rewards ends with the newest step that there is.
     """

@@ -1,4 +1,4 @@
-"""A sampler that also plays branches from the states that it comes through."""
+"""ForkingSampler: sampler that also plays branches from visited states; branch rollouts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,99 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict
-from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.arrays.nested import leaves, mapped, rows_of
+from plangym_ext.core.masks import mask_width
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import IncompleteState, InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.sampling.actors.actor import Actor
-from plangym_ext.learn.sampling.branches import Branches, play_branches, some_inputs
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.local import LocalSampler
 from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.plans import Budget
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.vector_env import PlanVectorEnv
+
+
+class Branches(NamedTuple):
+    """The results of N branches of at most H steps; arrays belong to the caller."""
+
+    reward: npt.NDArray[np.float32]  # [H, N] of the env; 0 once a branch has ended
+    length: npt.NDArray[np.int64]  # [N] steps that were taken
+    rest: npt.NDArray[np.float32]  # [N] the critic's value of where it was cut; 0 if terminated
+
+    def of(self, rows: Ndarray) -> Branches:
+        """Return some branches, which may repeat; `rows` are `[n]` int."""
+        return Branches(self.reward[:, rows], self.length[rows], self.rest[rows])
+
+
+def play_branches(
+    env: SlotStepper, agent: Agent, states: Ndarray, actions: Any, noise: RowNoise, horizon: int
+) -> Branches:
+    """Play N branches side by side: a given first action from a state, then the agent's.
+
+    All branches that go on are one batch of the env, from slot to slot, and one call of the
+    agent. One that terminates, or that the env truncates, is stepped no further. What the env
+    itself draws is the same in all branches from one state, as its generator is a part of it.
+
+    Args:
+        env: that the states belong to.
+        agent: carries nothing, and has values; acts in its mode.
+        states: `[N, S]` uint8, of episodes that go on.
+        actions: `[N, *act]`, nested as the space: what each branch begins with.
+        noise: of N rows, at the step before the first one that the agent chooses.
+        horizon: H, steps after which a branch is cut and worth what the critic says.
+    """
+    count = len(states)
+    reward = np.zeros((horizon, count), np.float32)
+    length, rest = np.zeros(count, np.int64), np.zeros(count, np.float32)
+    slots = env.states.allocate(count)
+    try:
+        env.states[slots] = states
+        going, steps = np.arange(count), noise.steps
+        for h in range(horizon):
+            # From a slot into itself: the states before are not needed any more.
+            found = env.step_slots(actions, slots[going], slots[going])
+            reward[h, going], length[going] = found.rewards, h + 1
+            shown = _shown(env, found, actions)
+            over = found.terminateds | found.truncateds | (h + 1 == horizon)
+            cut = np.flatnonzero(over & ~found.terminateds)
+            if len(cut):
+                # Also where the env truncated; what terminated is worth nothing more.
+                rest[going[cut]] = agent.value(some_inputs(shown, cut), None)
+            on = np.flatnonzero(~over)
+            if not len(on):
+                break
+            going, drawn = going[on], noise.of(going[on])
+            # Each branch at its own step h, however many of the others have ended.
+            drawn.move_to(steps[going] + np.uint64(h + 1))
+            shown = some_inputs(shown, on)._replace(noise=drawn)
+            actions = agent.step(shown, None).action
+    finally:
+        env.states.free(slots)
+    return Branches(reward, length, rest)
+
+
+def some_inputs(inputs: Inputs, rows: Ndarray) -> Inputs:
+    """Return the inputs of some rows, without random numbers; `rows` are `[n]` int."""
+    shown = (None if part is None else rows_of(part, rows) for part in inputs._replace(noise=None))
+    return Inputs(*shown)
+
+
+def _shown(env: SlotStepper, found: Any, actions: Any) -> Inputs:
+    """Return the agent's inputs after a step of some branches."""
+    ended, legal = found.terminateds | found.truncateds, None
+    width = mask_width(env.action_space)
+    if width is not None and has_masks(found.infos):
+        legal = action_masks(found.infos, ended, width)
+    reward = found.rewards.astype(np.float32)
+    return Inputs(found.obs, actions, reward, np.zeros(len(ended), np.bool_), legal=legal)
+
 
 Ndarray = npt.NDArray[Any]
 
@@ -33,7 +110,7 @@ STREAM = 3
 
 
 class Forks(NamedTuple):
-    """What k branches from each of N visited states came to; the arrays are fresh.
+    """The results of k branches from each of N visited states; the arrays are fresh.
 
     Entry i k + j of what is `[N k]` belongs to branch j of state i.
     """
@@ -49,7 +126,7 @@ class Forks(NamedTuple):
 
 @final
 class ForkingSampler(LocalSampler):
-    """Play an agent as a `SerialSampler` does, and k branches from every n-th state of each env.
+    """Play an agent, and k branches from every n-th visited state of each env.
 
     The first branch of a state begins with the action that was played, the others with what the
     agent draws anew: so all first actions are drawn from the policy, and `PPO` and `A2C` learn
@@ -175,7 +252,7 @@ class ForkingSampler(LocalSampler):
         return noise
 
     def _first_actions(self, step: Ndarray, row: Ndarray, inputs: Inputs) -> _First:
-        """Return what `[N k]` branches begin with; the first of each state as it was played."""
+        """Return the first actions of `[N k]` branches; of each state, first the played one."""
         acted = self._agent.step(inputs, None)
         drawn = acted.info.get("raw_action", acted.action)
         found = _First(acted.action, drawn, np.array(acted.info["log_prob"]))
@@ -189,7 +266,7 @@ class ForkingSampler(LocalSampler):
 
 
 class _First(NamedTuple):
-    """What M branches begin with."""
+    """First actions and start states of M branches."""
 
     action: Any  # [M, *act] within the bounds of the space
     drawn: Any  # [M, *act] before it was clipped
@@ -212,7 +289,7 @@ def _check(env: Any, agent: Any) -> None:
 
 
 def _joined(parts: list[Inputs]) -> Inputs:
-    """Return what was shown in several steps, `[N, ...]`."""
+    """Return the inputs of several steps, concatenated, `[N, ...]`."""
     return Inputs(
         *(
             None if some[0] is None else mapped(lambda *leaf: np.concatenate(leaf), *some)
@@ -230,7 +307,7 @@ def _arrays(source: Any) -> Iterator[Ndarray]:
 
 
 def distinct(origin: Ndarray, action: Any) -> tuple[Ndarray, Ndarray]:
-    """Return which of M branches are unlike all before them, and which of these each is like.
+    """Return which of M branches differ from all before, and the equal branch of each.
 
     Args:
         origin: `[M]` the state of each.

@@ -1,4 +1,4 @@
-"""Sampling in this process: one actor after the other, each with rows of its own."""
+"""Samplers in this process: SerialSampler, and AlternatingSampler over two halves of the envs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Literal
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.numbers import at_least
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
-from plangym_ext.learn.sampling.fragment import collected, whole_fragment
-from plangym_ext.learn.sampling.memory import tree_memory
+from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.past import Past, PastSampler
+from plangym_ext.learn.sampling.past import Past, PastSampler, collected, whole_fragment
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
-from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array
+from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array, tree_memory
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -63,7 +63,7 @@ class LocalSampler(PastSampler):
     def collect(
         self, n: int | None = None, version: int = 0, progress: Progress | None = None
     ) -> Collected:
-        """Play T steps in every env, from where the last call has ended.
+        """Play T steps in every env, continuing after the last call.
 
         A call that fails (an env raises, Ctrl-C comes) has not happened: the next one plays
         the same fragment, or begins new episodes where states of envs were not kept.
@@ -97,7 +97,7 @@ class LocalSampler(PastSampler):
         return sum(actor.restored for actor in self._actors)
 
     def _settle(self) -> None:
-        """Bring the actors back if the last fragment failed; begin the episodes of new ones."""
+        """Restore the actors if the last fragment failed; begin the episodes of new ones."""
         if self._saved is not None:
             for actor, state in zip(self._actors, self._saved, strict=True):
                 actor.load_state_dict(state)
@@ -135,7 +135,7 @@ class LocalSampler(PastSampler):
         """Look at the envs of an actor before step t; nothing is looked at here."""
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes that are kept, by part: arrays of the tree by name, and "envs".
+        """Return the memory use in bytes: arrays of the tree by name, and "envs".
 
         The latter are those of `PlanVectorEnv.nbytes`. Pages of memory that nothing was written
         to yet take no room.
@@ -143,7 +143,7 @@ class LocalSampler(PastSampler):
         return tree_memory(self.tree) | {"envs": self._venv.nbytes}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two calls of `collect`: also envs in mid-episode.
+        """Return the complete state between two calls of `collect`, running episodes included.
 
         Any sampler of as many envs and an equal agent goes on from it. Where states of envs
         cannot be captured it begins new episodes.
@@ -153,15 +153,80 @@ class LocalSampler(PastSampler):
         return {"rows": rows, **self._past.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""
         parts = split_state(state["rows"], self._ranges)
         for actor, part in zip(self._actors, parts, strict=True):
             actor.load_state_dict(part)
         self._past, self._saved = Past.of(self._options, state), None
 
     def close(self) -> None:
-        """Close the envs; safe to call twice. The tree stays good."""
+        """Close the envs; safe to call twice. The tree stays valid."""
         with warnings.catch_warnings():
             # After a failure a step may be in flight. It is of no use to the sampler's user.
             warnings.filterwarnings("ignore", ".*while waiting for a pending call")
             self._venv.close()
+
+
+class SerialSampler(LocalSampler):
+    """Play an agent in a vector env of any backend, T steps at a time.
+
+    With envs in worker processes this is central inference: all envs step side by side, and
+    the agent acts for all of them here.
+
+    Args:
+        venv: made with `autoreset_mode="same_step"`; it is closed with the sampler.
+        agent: acts in mode "sample".
+        num_steps: T.
+        **options: of `SamplerOptions`.
+
+    Attributes:
+        num_steps, num_envs: T and B.
+        tree: the memory of a fragment; see `build_sample_tree`.
+
+    Raises:
+        WrongKind: not a vector env, or not an agent.
+        InvalidOption: T is below 1; the vector env resets in another way, or spaces of its
+            envs differ; an option has a value that it cannot have.
+        InvalidAnswer: what the agent returns does not fit the envs.
+    """
+
+    def __init__(
+        self,
+        venv: PlanVectorEnv,
+        agent: Agent,
+        num_steps: int,
+        **options: Any,
+    ) -> None:
+        check_vector_env(venv, "SerialSampler")
+        rows = [range(venv.num_envs)]
+        super().__init__(venv, agent, num_steps, SamplerOptions(**options), rows)
+
+
+class AlternatingSampler(LocalSampler):
+    """Play an agent alternately in the two halves of a vector env.
+
+    Worth it where envs in worker processes take about as long as the agent; each half needs a
+    worker of its own. What is sampled is what a `SerialSampler` samples.
+
+    Args:
+        venv: as of `SerialSampler`, with two envs or more; its first rows are one half.
+        agent, num_steps, options: as of `SerialSampler`, and so are attributes and errors.
+    """
+
+    def __init__(self, venv: PlanVectorEnv, agent: Agent, num_steps: int, **options: Any) -> None:
+        check_vector_env(venv, "AlternatingSampler")
+        count = venv.num_envs
+        if count < 2:
+            raise InvalidOption(
+                "AlternatingSampler: the vector env must have two envs or more; it has one. Use "
+                "a SerialSampler."
+            )
+        if hasattr(agent, "visit"):
+            # What it keeps from step to step is by the number of a row, which both halves have.
+            raise InvalidOption(
+                f"AlternatingSampler: {type(agent).__name__} searches for all rows of its vector "
+                f"env at once, and is asked for halves here. Use a SerialSampler."
+            )
+        # Adjoining rows, so that the columns of a half are views of the tree.
+        halves = [range(count // 2), range(count // 2, count)]
+        super().__init__(venv, agent, num_steps, SamplerOptions(**options), halves)

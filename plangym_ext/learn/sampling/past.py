@@ -1,7 +1,8 @@
-"""What a sampler keeps of the episodes that have ended."""
+"""Past: a sampler's recent episodes and start distribution; assembly of a sampler's result."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -9,13 +10,17 @@ import numpy as np
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.planner_agent import COST
+from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.episode_statistics import Window
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.starts import Starts
+from plangym_ext.planners.plans import Budget
 
 
 class Past(NamedTuple):
-    """The last episodes, and what was learned of the states that they began from; never changed.
+    """Immutable record of the last episodes and of the start distribution.
 
     So an interrupt finds all of it replaced, when a fragment was played, or nothing.
 
@@ -31,7 +36,7 @@ class Past(NamedTuple):
 
     @classmethod
     def of(cls, options: SamplerOptions, state: Mapping[str, Any] | None = None) -> Past:
-        """Return it of a sampler that begins, or goes on from a `state_dict`."""
+        """Return the record of a new sampler, or of one that continues from a `state_dict`."""
         if state is None:
             return cls(Window(options.window), options.starts, options.discount)
         starts = options.starts
@@ -45,7 +50,7 @@ class Past(NamedTuple):
         return None if self.starts is None else self.starts.table()
 
     def after(self, episodes: Mapping[str, Any], tree: ArrayDict) -> Past:
-        """Return it once further episodes have ended.
+        """Return the record after further episodes.
 
         Args:
             episodes: table of them.
@@ -62,7 +67,7 @@ class Past(NamedTuple):
         return Past(self.window.after(episodes), starts, self.discount)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved."""
+        """Return the saved form."""
         starts = {} if self.starts is None else {"starts": self.starts.state_dict()}
         return {"window": self.window.columns, **starts}
 
@@ -75,16 +80,59 @@ def _rows(array: Any, at: tuple[Any, Any]) -> Any:
 
 
 class PastSampler(Closing):
-    """Abstract; a sampler that tells of the last episodes."""
+    """Abstract; a sampler with statistics of its last episodes."""
 
     _past: Past
 
     @property
     def starts(self) -> Starts | None:
-        """What the next fragment's episodes begin from; None: they begin by a reset."""
+        """Start distribution of the next fragment's episodes; None: a reset."""
         return self._past.starts
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Means over the last episodes, by column; empty before one has ended."""
+        """Means over the last episodes by column; empty before the first ending."""
         return self._past.window.means()
+
+
+def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
+    """Refuse to play another number of steps than a sampler was made for.
+
+    Raises:
+        InvalidOption: it is another.
+    """
+    if asked not in (None, num_steps):
+        raise InvalidOption(
+            f"{where}.collect: fragments have {num_steps} steps, as the sampler was made; got "
+            f"{asked!r}."
+        )
+
+
+def collected(
+    tree: ArrayDict, episodes: Mapping[str, Any], version: int, began: float, restores: int
+) -> Collected:
+    """Return the sampler's result: the tree, the episodes and the cost.
+
+    Args:
+        tree: of the sampler.
+        episodes: that ended.
+        version: of the weights.
+        began: what `time.perf_counter` said when the fragment began.
+        restores: episodes that began from a stored state.
+    """
+    valid = tree["valid"].to_ndarray(copy=False)
+    steps = int(np.count_nonzero(valid))
+    # The agent answers for rows that wait, too: they are rows of its batch.
+    cost = _searched(tree, valid) or Budget(evaluator_rows=valid.size)
+    seconds = time.perf_counter() - began
+    cost += Budget(model_steps=steps, restores=restores, seconds=seconds)
+    return Collected(tree, episodes, cost, version, played=steps)
+
+
+def _searched(tree: ArrayDict, valid: Any) -> Budget | None:
+    """Return the cost of a `PlannerAgent`'s searches; None for another agent."""
+    told: Any = tree.get("agent_info", {})
+    if any(name not in told for name in COST):
+        return None
+    counts = {name: told[name].to_ndarray(copy=False)[valid].sum() for name in COST}
+    return Budget(**{name: int(count) for name, count in counts.items()})

@@ -1,4 +1,4 @@
-"""The memory of a batch of experience: one array `[T, B, ...]` for everything that is known."""
+"""Sample tree: preallocated `[T, B, ...]` arrays for all data of a fragment, and their size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def build_sample_tree(
     env_info: EnvInfo | None = None,
     action_mask: bool = False,
 ) -> ArrayDict:
-    """Return zeroed memory for T steps of B rows, in the shapes that env and agent have.
+    """Allocate zeroed arrays for T steps of B rows, in the shapes of env and agent.
 
     The agent takes one step, to see what it returns; the env takes none. Every observation is
     kept once. "final_obs" is as large as "obs", but memory that nothing was written to takes
@@ -124,7 +124,7 @@ def build_sample_tree(
 def mask_array(
     env: Any, num_steps: int, num_rows: int, storage: Literal["local", "shared"]
 ) -> Array:
-    """Return memory `[T, B, A]` bool, and one row more, where every action may be played."""
+    """Return memory `[T, B, A]` bool, plus one row, with every action legal."""
     space = RowSpaces(env).single_action_space
     width = mask_width(space)
     if width is None:
@@ -166,3 +166,24 @@ def copy_tree(source: ArrayDict, target: ArrayDict) -> None:
         # Fields without padding have no row T, and per-row ones (`carry`, `version`) no time.
         end = one.shape[0] + min(1, one.padding)
         other[0:end].to_ndarray(copy=False)[...] = one[0:end].to_ndarray(copy=False)
+
+
+def tree_memory(tree: ArrayDict) -> dict[str, int]:
+    """Return the bytes of the arrays of a sample tree, padding included, by their names."""
+    found = {}
+    for name in tree:
+        part: Any = tree[name]
+        arrays: list[Any] = (
+            [leaf for _, leaf in part.leaves()] if isinstance(part, ArrayDict) else [part]
+        )
+        found[name] = sum(map(array_bytes, arrays))
+    return found
+
+
+def array_bytes(array: Array) -> int:
+    """Return the bytes of an array and of its padding."""
+    found: Any = array.to_ndarray(copy=False)
+    # Up to the array that owns the memory: the view that is used leaves out the padding.
+    while isinstance(found.base, np.ndarray):
+        found = found.base
+    return int(found.nbytes)

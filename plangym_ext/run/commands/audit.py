@@ -1,4 +1,4 @@
-"""`plangym-ext audit RUN`: what a critic says of states, against returns from these states.
+"""`plangym-ext audit RUN`: compare a critic's values with returns measured from the same states.
 
 The agent of a run plays on from stored states, several times from each. DIR/audit.html shows how
 well its values agree with the returns, and where they do not; it needs no network.
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import search_current_folder
+from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.errors import (
     CannotDraw,
     IncompleteState,
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.learn.algorithms.value_units import in_rewards
     from plangym_ext.planners import visited_states
     from plangym_ext.run.evaluating.value_audit import audit_values
-    from plangym_ext.run.training.starts import AgentValue
+    from plangym_ext.run.training.solutions import AgentValue
     from plangym_ext.run.training.trained import Trained
 
     search_current_folder()
@@ -155,7 +155,7 @@ def _agent(trained: Trained) -> Any:
 
 
 def _explore(agent: Any, settings: Any, learned: Mapping[str, Any]) -> None:
-    """Have the agent explore as it did when it was saved."""
+    """Set the agent's exploration as at its checkpoint."""
     from plangym_ext.learn.schedule import at
 
     if not hasattr(settings, "exploration"):

@@ -1,4 +1,4 @@
-"""A text file that grows line by line, and at times is replaced as a whole."""
+"""AppendedFile: text file that is appended to, or replaced as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 30
 
 
 class AppendedFile:
-    """Opened when something is written; what is there already stays.
+    """A text file that opens at the first write; existing content stays.
 
     Args:
         path: of the file.
@@ -37,7 +37,7 @@ class AppendedFile:
             file.write(text)
 
     def whole_lines(self, errors: str = "strict") -> str:
-        """Return what is in the file; nothing if it is not there.
+        """Return the complete lines of the file; nothing if it does not exist.
 
         A last line without its end was being written when the writer was killed, or is
         being written now. It is left out.
@@ -73,7 +73,7 @@ class AppendedFile:
             ) from None
 
     def sync(self) -> None:
-        """Bring the file to the disk."""
+        """Flush the file to disk."""
         self._file.sync()
 
     def close(self) -> None:

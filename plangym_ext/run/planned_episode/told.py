@@ -1,20 +1,23 @@
-"""What is said of an episode before and after it is played, and what is written of it."""
+"""Display, messages and files of the `plan` command: progress, results, `episode.json`."""
 
 from __future__ import annotations
 
 import argparse
+import time
 from typing import Any
 
 from plangym_ext.arrays.nested import mapped
-from plangym_ext.errors import ForeignCheckpoint
+from plangym_ext.errors import ForeignCheckpoint, MissingExtra
 from plangym_ext.run.arguments import as_typed
 from plangym_ext.run.env_options import env_arguments
 from plangym_ext.run.files import write_json
-from plangym_ext.run.planned_episode.shown import Shown
+from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.training.interrupts import Interrupts
+from plangym_ext.run.video import first_frame
 
 
 def tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
-    """Say which options are those that were tuned for the env."""
+    """Print the options that were tuned for the env."""
     from plangym_ext.planners.tuned import tuned_options
 
     tuned = tuned_options(env, planner)
@@ -25,11 +28,11 @@ def tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
 
 
 def tell_trained(options: argparse.Namespace) -> None:
-    """Say where the network has learned, if that is not where is planned.
+    """Warn if the network was trained in another env or with another frameskip.
 
     Raises:
-        ForeignCheckpoint: its env was made by a function, and what was typed is the name that the
-            settings have in its place.
+        ForeignCheckpoint: its env was made by a function, and the command names the env id that
+            the settings have in its place.
     """
     from plangym_ext.run.training.trained import trained_in
 
@@ -53,7 +56,7 @@ def tell_trained(options: argparse.Namespace) -> None:
 
 
 def tell_played(options: argparse.Namespace, shown: Shown, seconds: float) -> None:
-    """Say what was played and written."""
+    """Print the result of the episode and the files written."""
     if shown.interrupted:
         print(f"interrupted after {shown.moves} moves, which are kept")
     compiling = f", {shown.compile_seconds:.1f} s of it compiling, or loading what was compiled"
@@ -116,3 +119,95 @@ def write_episode(
             "version": plangym_ext.__version__,
         },
     )
+
+
+# Raised by the callback: `play` has no other way to end before the episode does.
+class Stopped(Exception):
+    """Raised at the end of the move in which Ctrl-C was pressed."""
+
+
+class Shown:
+    """Displays each move: the progress line and the page of trees.
+
+    Args:
+        options: of the command line.
+        line: where progress is shown.
+        env: that the episode is played in.
+        page: of trees, to which moves are added; None: none is made.
+        interrupts: where Ctrl-C is seen.
+
+    Attributes:
+        moves: played so far.
+        return_: of them; of two players that of player 0.
+        scores: of two players; None: there is one.
+        actions: that were played.
+        model_steps: that all plans took.
+        compile_seconds: of all plans.
+        full_moves: whose tree ran out of room.
+        terminated: whether the env ended the episode.
+        truncated: whether a limit cut it.
+        interrupted: whether Ctrl-C ended it.
+    """
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        line: ProgressLine,
+        env: Any,
+        page: Any,
+        interrupts: Interrupts,
+    ) -> None:
+        self._options, self._line, self._env = options, line, env
+        self._page, self._interrupts = page, interrupts
+        # The picture of a move was drawn after the move before it.
+        self._draws = page is not None and "rgb_array" in env.metadata.get("render_modes", ())
+        self._frame = self._first_frame() if self._draws else None
+        self._started = time.monotonic()
+        self.moves, self.return_, self.model_steps = 0, 0.0, 0
+        self.compile_seconds = 0.0
+        self.scores: tuple[float, float] | None = None
+        self.actions: list[Any] = []
+        self.terminated = self.truncated = self.interrupted = False
+        self.full_moves = 0
+
+    def step(self, move: Any) -> None:
+        """Take one played move.
+
+        Raises:
+            Stopped: Ctrl-C was pressed before the move was over.
+        """
+        self.moves, self.return_ = move.step + 1, move.total
+        self.actions.append(move.action)
+        if move.player is not None:
+            # What one of them earns is the other's loss.
+            self.scores = (move.total, -move.total)
+        self.terminated, self.truncated = bool(move.terminated), bool(move.truncated)
+        self.model_steps += move.plan.budget.model_steps
+        self.compile_seconds += move.plan.budget.compile_seconds
+        self.full_moves += move.plan.full
+        self._line.update(self.text(time.monotonic() - self._started))
+        if self._page is not None:
+            self._page.add(move, self._frame)
+            self._frame = self._env.render() if self._draws else None
+        # An episode that has just ended is whole: nothing of it was interrupted.
+        if self._interrupts.seen and not (self.terminated or self.truncated):
+            self.interrupted = True
+            raise Stopped
+
+    def _first_frame(self) -> Any:
+        """Return the page's first frame; None without a rendering package."""
+        try:
+            # Its reset changes nothing: `play` resets with the same seed again.
+            return first_frame(self._env, self._options.seed)
+        except MissingExtra as error:
+            self._draws = False
+            self._line.above(f"the page of trees has no pictures: {error}")
+            return None
+
+    def text(self, seconds: float) -> str:
+        """Return the progress line."""
+        rate = self.model_steps / max(seconds, 1e-9)
+        return (
+            f"step {self.moves}/{self._options.max_steps}  return {self.return_:g}  "
+            f"{rate:,.0f} model steps/s"
+        )

@@ -1,17 +1,20 @@
-"""What the last episodes of a run were like, whichever rounds they ended in."""
+"""Log columns of a run's play: round means, sliding window of episodes, package versions."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.learn.sampling.episode_statistics import Window
+from plangym_ext.learn.sampling.collected import Collected
+from plangym_ext.learn.sampling.episode_statistics import PLACE, Window
 
 
 class RecentEpisodes:
-    """Statistics of the last episodes: of one round there may be few, or none.
+    """Statistics of the last episodes, across rounds.
 
     Args:
         size: how many episodes.
@@ -28,7 +31,7 @@ class RecentEpisodes:
             self._look_at(self._window.after({n: episodes[n] for n in ("return", "length")}))
 
     def statistics(self) -> dict[str, float]:
-        """Return what is logged, "recent/return" and so on; empty before an episode has ended."""
+        """Return the log columns "recent/return" and so on; empty before the first ending."""
         return self._statistics
 
     def _look_at(self, window: Window) -> None:
@@ -51,5 +54,41 @@ class RecentEpisodes:
         return dict(self._window.columns)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a `state_dict`."""
         self._look_at(Window(self._size, state))
+
+
+def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
+    """Return the log numbers of a round's play, by column.
+
+    Args:
+        collected: in this round.
+        algorithm: that has taken it in, and knows all steps.
+    """
+    episodes, cost = collected.episodes, collected.cost
+    count = len(episodes["return"])
+    columns = [name for name in episodes if name not in PLACE] if count else []
+    found = {
+        "episodes": count,
+        "model_steps": cost.model_steps,
+        "evaluator_rows": cost.evaluator_rows,
+        **{name: float(np.mean(episodes[name])) for name in columns},
+    }
+    if collected.forks is not None:  # what is played is a small part of what is stepped
+        found["branch_steps"] = collected.forks.cost.model_steps
+        found["total_steps"] = algorithm.steps
+    if collected.taught is not None:
+        found["search_steps"] = collected.taught.cost.model_steps
+        found["total_steps"] = algorithm.steps
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of packages that affect results."""
+    found = {"python": platform.python_version()}
+    for name in ("plangym-ext", "torch", "numpy", "gymnasium", "numba", "ale-py", "mujoco"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

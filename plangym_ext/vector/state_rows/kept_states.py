@@ -1,4 +1,4 @@
-"""The states of rows as they were kept last, and what a call does until it is kept, too.
+"""KeptStates: committed row states, with rollback of failed or interrupted calls.
 
     begin --> reach --> keep      the call has happened
        '--------'-----> forget    it failed, or was interrupted: rows are where they were
@@ -24,7 +24,7 @@ _Kept = tuple[np.ndarray, np.ndarray, Any, dict[int, int]]
 
 
 class KeptStates:
-    """Where n rows are; see the module.
+    """States of n rows with commit and rollback; see the module.
 
     Args:
         num_rows: n.
@@ -34,6 +34,8 @@ class KeptStates:
         now: states `[n, S]` uint8 without seals, rows that were never reset `[n]` bool, the
             note that belongs to these, and rows' seeds: one object, never written to.
         reached: the first two of a call that was not kept yet; None for none.
+        begun: whether a native call was begun that writes to the memory of the states before
+            these, and whose own were not kept: the call after it would write over those kept.
         obs: what rows show; set before the first call.
     """
 
@@ -47,9 +49,7 @@ class KeptStates:
         self.reached: tuple[np.ndarray, np.ndarray] | None = None
         #: What was kept for rows that were never reset, if it was found to name none.
         self._none_fresh: np.ndarray | None = None
-        #: Whether a native call was begun whose states were not kept. The memory of those kept
-        #: is used again by the call after it.
-        self._begun = False
+        self.begun = False
         #: What rows showed before that call, and what was kept then.
         self._before: tuple[_Kept, tuple[Any, ...]] | None = None
 
@@ -66,12 +66,8 @@ class KeptStates:
         """Note the seeds that the call gives to rows; -1 for one that is not known."""
         self._seeded = self._seeded | seeds
 
-    def begin(self) -> None:
-        """Note that a native call begins which writes to the memory of the states before these."""
-        self._begun = True
-
     def reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
-        """Note where a call leads; what rows show may be written from here on."""
+        """Record a call's new states; the rows' observations may be written from here on."""
         # First what rows show, as an interrupt that comes after it has something to give back.
         self._before = self.now, self.obs.taken(range(len(fresh)))
         self.reached = states, fresh
@@ -83,7 +79,7 @@ class KeptStates:
     def reach_each(
         self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Sequence[Any] | None
     ) -> None:
-        """Note where a call leads that moved rows one by one, and what they show.
+        """Record the new states of rows moved one by one, and their observations.
 
         Args:
             rows: which; they have been reset, or have come to a state.
@@ -106,26 +102,26 @@ class KeptStates:
             self.reached = states, fresh
 
     def keep(self, note: Any) -> None:
-        """Have the call happen, and `note` with it."""
+        """Commit the call, together with `note`."""
         states, fresh, _, seeds = self.now
         if self.reached is not None:
             states, fresh = self.reached
         if self._seeded:
             seeds = seeds | self._seeded
         self.now = states, fresh, note, seeds  # from here on, and not before, the call has happened
-        self.reached, self._before, self._begun, self._seeded = None, None, False, {}
+        self.reached, self._before, self.begun, self._seeded = None, None, False, {}
 
     def forget(self) -> None:
-        """Have rows show what they showed before a call that was interrupted or has failed."""
+        """Restore the observations from before an interrupted or failed call."""
         if self._before is not None:
             kept, shown = self._before
             if kept is self.now:  # else the interrupt came within `keep`
                 self.obs.give(range(len(self.fresh)), shown)
-        if self._begun:
+        if self.begun:
             # The next native call would write over the memory of these.
             states, *others = self.now
             self.now = states.copy(), *others
-        self.reached, self._before, self._begun, self._seeded = None, None, False, {}
+        self.reached, self._before, self.begun, self._seeded = None, None, False, {}
 
     def check_begun(self, rows: Sequence[int]) -> None:
         """Refuse to step rows that were never reset; quick where there are none, as nearly always.

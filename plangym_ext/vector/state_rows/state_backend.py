@@ -1,4 +1,4 @@
-"""Rows that are states, stepped by a native backend without a Python call for each."""
+"""StateBackend: vector-env rows as states of one native env."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.backend_env import LiveStepper
+from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.results import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, InvalidOption, ResetNeeded
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
@@ -35,7 +35,7 @@ _CHANGEABLE = (np.ndarray, np.random.Generator, list, dict, set, tuple)
 
 
 class StateBackend(VectorBackend):
-    """Moves n states with one env; see `VectorBackend`.
+    """Steps n states with one env; see `VectorBackend`.
 
     A step, with the resets of rows that ended, is one native call for all rows
     (`_step_all`). Rows that the native code cannot judge, resets with seeds or options, and
@@ -46,6 +46,9 @@ class StateBackend(VectorBackend):
         env: the env; its env proper is `plan_env`. It belongs to this.
         num_envs: n.
     """
+
+    #: States are replaced when all has succeeded.
+    lost = False
 
     def __init__(self, env: LiveStepper, num_envs: int) -> None:
         self._env, self._num_envs = env, num_envs
@@ -103,11 +106,6 @@ class StateBackend(VectorBackend):
         """See `VectorBackend`."""
         self._kept.keep(note)
 
-    @property
-    def lost(self) -> bool:
-        """False: states are replaced when all has succeeded."""
-        return False
-
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
         self.obs = self._kept.obs = ObsBuffer(space, self._num_envs)
@@ -128,13 +126,14 @@ class StateBackend(VectorBackend):
         rows, actions, resets, same_step, out, _ = step
         self._kept.forget()
         self._kept.check_begun(rows)
-        found = self._step_all(rows, self._array_of(actions), resets, same_step, out)
+        batch = actions if isinstance(actions, np.ndarray) else self._array_of(actions)
+        found = self._step_all(rows, batch, resets, same_step, out)
         # The native call has moved nothing.
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
         if out is not None:
-            batch = found.batch
-            shown = (batch,) if batch is not None else self.obs.leaves(_index(rows))
+            obs = found.batch
+            shown = (obs,) if obs is not None else self.obs.leaves(_index(rows))
             out.arrays.write_results(found, shown)
         return found
 
@@ -143,7 +142,7 @@ class StateBackend(VectorBackend):
         call: StepResults | RowStep,
         timeout: float | None,  # noqa: ARG002 - it cannot be stopped
     ) -> StepResults:
-        """Return what came of the call, which was done at once, or is when its turn has come."""
+        """Return a call's results, which are computed at once or in turn."""
         return self._step(call) if isinstance(call, RowStep) else call
 
     def _step_all(
@@ -166,7 +165,7 @@ class StateBackend(VectorBackend):
         if states is None:
             states = kept if whole else kept[rows]
         if spares:
-            self._kept.begin()
+            self._kept.begun = True
         results = self._results
         use = ALL_FRESH
         if out is not None:
@@ -178,7 +177,7 @@ class StateBackend(VectorBackend):
             whole=spares,
             same_step=same_step,
             infos=use.infos,
-            out=use.given(actions),
+            out=use.given(actions) if use.arrays else NO_OUT,
         )
         if found is None:
             return None
@@ -199,7 +198,7 @@ class StateBackend(VectorBackend):
             self._kept.reach_some(rows, found.states)
             self.obs.put_batch(rows, obs)
         rewards = found.rewards.reshape(-1)
-        infos = GroupedInfos(groups)
+        infos = GroupedInfos(groups) if groups else ()
         batch = None if self._is_cast else obs
         return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
 
@@ -231,9 +230,7 @@ class StateBackend(VectorBackend):
         }
         return RowResets((final_obs,), infos)
 
-    def _array_of(self, actions: Sequence[Any] | np.ndarray) -> np.ndarray:
-        if isinstance(actions, np.ndarray):
-            return actions
+    def _array_of(self, actions: Sequence[Any]) -> np.ndarray:
         space = self._env.action_space
         out: Any = create_empty_array(space, n=len(actions), fn=np.zeros)
         found: Any = concatenate(space, actions, out)
@@ -365,7 +362,7 @@ class StateBackend(VectorBackend):
         return found
 
     def _given(self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
-        """Return what the env proper gives where it is, and whether that may have moved it."""
+        """Return the env proper's result at its present state, and whether it may have moved."""
         env = self._gym_env
         value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
         moves = callable(value)  # what is only read moves nothing
@@ -425,11 +422,11 @@ class StateBackend(VectorBackend):
         self._env.set_state(state)
 
     def finish_call(self, call: list[Any], timeout: float | None) -> list[Any]:  # noqa: ARG002
-        """Return what each env gave, which was done at once."""
+        """Return each env's result, which was computed at once."""
         return call
 
     def _visit(self, row: int) -> None:
-        """Bring the env proper to where a row is, unless that was never reset."""
+        """Set the env proper to a row's state, unless the row was never reset."""
         if not self._kept.fresh[row]:
             self._env.set_state(self._sealed([row])[0])
 
@@ -437,7 +434,7 @@ class StateBackend(VectorBackend):
         return self._env.sealed(self._kept.now[0][_index(rows)])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
-        """Set what is part of a state.
+        """Set an attribute that is part of a state.
 
         Raises:
             ValueError: it is not, so rows cannot differ in it.
@@ -518,6 +515,6 @@ def _noted(infos: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
 def _quiet_results(
     num_rows: int, infos: Sequence[dict[str, Any]], finals: list[tuple[int, Any, dict[str, Any]]]
 ) -> StepResults:
-    """Return what comes of k rows that ended nothing and were paid nothing."""
+    """Return results of k rows without endings and rewards."""
     quiet = np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool)
     return StepResults(*quiet, _noted(infos), finals)

@@ -1,4 +1,4 @@
-"""The calls of one process's rows: where the rows should be, where they are, how to get there.
+"""ReplayLog: calls to the sub-envs of one process, with restart and replay after its death.
 
     idle --- begin ---> STARTING --> OPENING --> RESTORING --> REPLAYING --> ASKED --> SETTLED
                |  a new process is needed             ^                        ^
@@ -25,7 +25,7 @@ from plangym_ext.vector.sub_envs.checksum import not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.limits import row_limit, start_limit
+from plangym_ext.workers.close_errors import row_limit, start_limit
 
 #: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
 _ABANDONED = 5.0
@@ -34,7 +34,7 @@ _CHECKS = 8
 
 
 class Phase(enum.Enum):
-    """What a log waits for."""
+    """States of the log's state machine."""
 
     STARTING = "a worker was started"
     OPENING = "a worker was prepared"
@@ -49,7 +49,7 @@ _SETTLED, _ASKED, _STARTING = Phase.SETTLED, Phase.ASKED, Phase.STARTING
 
 
 class ReplayLog:
-    """Makes calls of one host, one at a time, each from where its rows should be.
+    """Makes the calls of one host in sequence, each from the rows' committed states.
 
     Args:
         host: whose.
@@ -58,6 +58,7 @@ class ReplayLog:
         show: makes rows show again what they showed, as `Checkpoint.shown` has it.
 
     Attributes:
+        at: where the rows of the process are; None while they move, or if it is not known.
         phase: what it waits for.
         renewed: whether the descriptors to wait on are others than before.
         error: what the call has failed with, once it has settled.
@@ -71,8 +72,7 @@ class ReplayLog:
         #: The host, if its process can die and be replaced.
         self._remote = host if isinstance(host, WorkerHost) else None
         self._patience, self._show = patience, show
-        #: Where the rows of the process are; None while they move, or if it is not known.
-        self._at: Checkpoint | None = None
+        self.at: Checkpoint | None = None
         #: Where rows cannot be brought any more: a new process has failed to get there.
         self._unreachable: Checkpoint | None = None
         self._target = Checkpoint((), captures=False)
@@ -115,22 +115,18 @@ class ReplayLog:
         assert self._call is not None
         return self._call
 
-    def mark_at(self, checkpoint: Checkpoint) -> None:
-        """Note that the rows of the process are there."""
-        self._at = checkpoint
-
     def is_away(self, checkpoint: Checkpoint) -> bool:
         """Return whether rows are elsewhere, as far as it is known."""
-        return self._at is not checkpoint or self.fallen is not None
+        return self.at is not checkpoint or self.fallen is not None
 
     def is_lost(self, checkpoint: Checkpoint) -> bool:
-        """Return whether rows are elsewhere and cannot be brought there: reset them."""
+        """Return whether rows have moved and cannot be restored: reset them."""
         return self.is_away(checkpoint) and (
             not checkpoint.restorable or self._unreachable is checkpoint
         )
 
     def begin(self, target: Checkpoint, call: RowCall | None) -> None:
-        """Begin a call, or only to bring rows where they should be.
+        """Begin a call, or only the restoration of rows.
 
         Args:
             target: where that is.
@@ -155,7 +151,7 @@ class ReplayLog:
             self._enter(Phase.STARTING, start_limit(self._patience))
         elif not self._opened:
             self._start()  # an env could not be built
-        elif self._at is target:
+        elif self.at is target:
             self._ask()
         else:
             self._bring_back()
@@ -165,7 +161,7 @@ class ReplayLog:
 
         It is begun all the same when its turn comes. `target` is where rows should be now.
         """
-        in_order = self.phase is _ASKED or (self.settled and self._at is target)
+        in_order = self.phase is _ASKED or (self.settled and self.at is target)
         if self._remote is None or self.fallen is not None or not in_order:
             return
         # Noted first: an interrupt must not leave a request that is not known of.
@@ -176,21 +172,21 @@ class ReplayLog:
     def _adopt(self) -> bool:
         """Wait for the call that was sent ahead, if it is the present one and in order."""
         call, request = self._ahead[0]
-        if call is not self._call or self._at is not self._target or request is None:
+        if call is not self._call or self.at is not self._target or request is None:
             self.drop_ahead()
             return False
         if self.fallen is not None:
             return False
         del self._ahead[0]
-        self._at, self._is_new, self._deaths_noted = None, False, None
+        self.at, self._is_new, self._deaths_noted = None, False, None
         self._enter(_ASKED, self._call_limit)
         self._request = request
         return True
 
     def drop_ahead(self) -> None:
-        """Forget calls that were sent ahead: they may have moved rows."""
+        """Drop calls that were sent ahead: they may have moved rows."""
         for _, request in self._ahead:
-            self._at = None
+            self.at = None
             self._abandon(request)
         self._ahead.clear()
 
@@ -201,7 +197,7 @@ class ReplayLog:
         self._abandoned = True
 
     def receive(self, ready: Any) -> None:
-        """Take in what has come from the host on descriptors that are readable, and go on."""
+        """Read the host's messages from readable descriptors, and advance."""
         assert self._remote is not None
         if self.fallen is None:
             self._remote.worker.look(ready)
@@ -210,7 +206,7 @@ class ReplayLog:
         self.advance()
 
     def advance(self) -> None:
-        """Go on as far as that is possible without waiting."""
+        """Advance as far as possible without waiting."""
         while self.phase is not _SETTLED:
             if self.fallen is not None:
                 self._died()
@@ -233,7 +229,7 @@ class ReplayLog:
 
     def _start(self) -> None:
         assert self._remote is not None
-        self._at, self._request, self._abandoned, self._is_new = None, None, False, True
+        self.at, self._request, self._abandoned, self._is_new = None, None, False, True
         # What was sent ahead went to the process that is replaced.
         self._ahead.clear()
         self._opened, self.renewed = False, True
@@ -251,7 +247,7 @@ class ReplayLog:
         self._enter(Phase.OPENING, self._call_limit)
 
     def _bring_back(self) -> None:
-        """Bring rows of a process that is ready to where they should be."""
+        """Restore the committed states of rows in a process that is ready."""
         target = self._target
         if not target.restorable or target is self._unreachable:
             if self._abandoned and self._remote is not None:
@@ -273,11 +269,11 @@ class ReplayLog:
 
     def _ask(self) -> None:
         if self._call is None:
-            self._at, self.phase = self._target, _SETTLED
+            self.at, self.phase = self._target, _SETTLED
             return
         if self._call.name not in READING:
             # Unknown before it is asked: an interrupt between the two must not find rows "there".
-            self._at = None
+            self.at = None
         self._send(_ASKED, self._call_limit, self._call)
 
     @property
@@ -317,7 +313,7 @@ class ReplayLog:
         elif self.phase is Phase.REPLAYING and reply != self._target.checksum:
             self._refused(not_exact(self.rows, self._target.count))
         else:
-            self._at = self._target
+            self.at = self._target
             self._ask()
 
     @property
@@ -356,7 +352,7 @@ class ReplayLog:
         death = self.fallen
         assert death is not None
         row, _ = self._progress
-        self._at = self._request = None
+        self.at = self._request = None
         self.renewed = True
         asked = self.phase is Phase.ASKED
         if asked and not (self._target.restorable or self._may_reset):
@@ -423,6 +419,6 @@ class ReplayLog:
         else:
             doing += f", while {self.phase.value},"
         error = self._remote.worker.hung(seconds, doing)
-        self._at, self.renewed = None, True
+        self.at, self.renewed = None, True
         rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
         self._fail(VectorTimeout(str(error), workers=error.workers, rows=rows))

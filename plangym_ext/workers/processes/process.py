@@ -1,4 +1,4 @@
-"""A worker's operating-system process: started, watched, stopped, always reaped.
+"""WorkerProcess: start, watch, stop and reap a worker's operating-system process.
 
 parent                                     worker
 socket (Channel) <--- requests, answers ---> socket
@@ -20,7 +20,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.core.own_process import each_in_child
+from plangym_ext.core.one_caller import each_in_child
 from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
@@ -185,7 +185,7 @@ class WorkerProcess:
         return text
 
     def death(self, last_command: str) -> WorkerDied:
-        """Return the error that says how a worker that is gone ended; reaps it."""
+        """Return the error with a dead worker's exit; reaps it."""
         if self._process.returncode is None:
             self._wait_gone(1.0)
             # One that closed its socket yet lives on is of no more use than a dead one.

@@ -1,4 +1,4 @@
-"""The actor's side: holds a backend, and runs the shares of batches that the driver sends.
+"""RowActor: runs shares of batches on a backend in a Ray actor; messages with the driver.
 
 An actor's process does little itself: rows run in its backend's workers or native threads. So
 a row that crashes or hangs there is found, named and run again there, and costs no actor.
@@ -7,12 +7,14 @@ a row that crashes or hangs there is found, named and run again there, and costs
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pickle
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +23,10 @@ from plangym_ext.arrays.storage import SharedBlock
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.results import RESULT_FIELDS, RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
-from plangym_ext.core.rows import RowBatch
+from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.errors import PoisonState, StorageError, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.workers.ray.cluster import node_here
-from plangym_ext.workers.ray.driver import Driver
-from plangym_ext.workers.ray.shares import Answer, Place, Share, arrived, result_names
+from plangym_ext.workers.ray.cluster import Driver, node_here
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 
 _ROW = re.compile(r"\brow (\d+)")
@@ -35,7 +35,7 @@ _MAX_VIEWS = 16
 
 
 class ActorStart(NamedTuple):
-    """What an actor has to know of the driver.
+    """The driver's data for an actor.
 
     Attributes:
         driver: what there is to load things with.
@@ -63,7 +63,7 @@ class RowActor:
         self._views: OrderedDict[tuple[Any, ...], tuple[SharedBlock, RowBatch]] = OrderedDict()
 
     def build(self) -> dict[str, Any] | ErrorReport:
-        """Make the backend; return what the driver has to know of it, or what was raised."""
+        """Make the backend; return its description, or its error."""
         start = self._start
         try:
             start.driver.meet()
@@ -80,7 +80,7 @@ class RowActor:
             return ErrorReport.of(error)
 
     def is_there(self) -> bool:
-        """Return True: the actor's process answers, whatever its backend is at."""
+        """Return True: the actor's process responds, even if its backend is busy."""
         return True
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class RowActor:
             self._env.close()
 
     def run(self, share: Share) -> Answer:
-        """Run the rows of a share; what is raised is part of the answer."""
+        """Run the rows of a share; exceptions are part of the answer."""
         began = time.perf_counter()
         try:
             fields, own = self._run(share)
@@ -230,3 +230,118 @@ def _of_batch(error: BaseException, first: int) -> BaseException:
     if isinstance(error, WorkerDied | WorkerTimeout) and error.args:
         error.args = (shifted(str(error.args[0])), *error.args[1:])
     return error
+
+
+# Actors on the driver's machine read and write the batch's own page; to others the inputs of their
+# rows travel once, through Ray's object store, and results come back the same way.
+
+
+class Place(NamedTuple):
+    """The page of a batch, for actors on the same machine.
+
+    Attributes:
+        block: pickle of the `SharedBlock`, which finds it by the driver's process.
+        num_rows, horizon: of the whole batch.
+        state_width: of its rows.
+        infos, wants_states, unchecked, single: as of the batch's `RowRequest`.
+        resets: whether it says which rows to reset first.
+    """
+
+    block: bytes
+    num_rows: int
+    horizon: int
+    state_width: int
+    infos: str
+    wants_states: bool
+    unchecked: str
+    single: bool
+    resets: bool
+
+    @property
+    def layout(self) -> tuple[Any, ...]:
+        """What views of the page follow from."""
+        return self[:5]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Rows `first` to `stop - 1` of a batch.
+
+    Attributes:
+        work: what to do with them, or the place where that lies.
+    """
+
+    first: int
+    stop: int
+    work: RowRequest | Place
+
+
+class Answer(NamedTuple):
+    """The result of a share.
+
+    Attributes:
+        seconds: that the actor took.
+        fields: results that are not in the place, by `RowLayout`'s names, `[n, ...]` each.
+        own: pickle of what rows have of their own: infos by row of the share.
+        problem: what was raised instead.
+    """
+
+    seconds: float
+    fields: dict[str, np.ndarray]
+    own: bytes = b""
+    problem: ErrorReport | None = None
+
+
+def part_of(request: RowRequest, first: int, stop: int) -> RowRequest:
+    """Return the request of rows `first` to `stop - 1`: views."""
+    rows = slice(first, stop)
+    resets = request.reset_first
+    # Without `out` and slots, which are memory of the driver's.
+    return RowRequest(
+        tuple(action[rows] for action in request.actions),
+        request.states[rows],
+        request.dt if request.dt.ndim == 0 else request.dt[rows],
+        None if resets is None else resets[rows],
+        request.infos,
+        request.wants_states,
+        unchecked=request.unchecked,
+    )
+
+
+def arrived(request: RowRequest) -> RowRequest:
+    """Return a request after its transfer; `ONE_STEP` is restored by identity."""
+    single = request.dt.ndim == 0 and request.dt == 1
+    return dataclasses.replace(request, dt=ONE_STEP) if single else request
+
+
+def result_names(layout: RowLayout, infos: str) -> tuple[str, ...]:
+    """Return `RowLayout`'s names of what results consist of."""
+    columns = () if infos == "none" else range(len(layout.info))
+    return (
+        *(one.stored for one in RESULT_FIELDS),
+        "env_steps",
+        *(f"obs{k}" for k in range(len(layout.obs.leaves))),
+        *(f"info{k}" for k in columns),
+    )
+
+
+def cut_rows(
+    num_rows: int, rates: Sequence[float], loads: Sequence[float]
+) -> list[tuple[int, int]]:
+    """Cut rows so that all actors finish together, by their measured speeds.
+
+    Args:
+        num_rows: B.
+        rates: what each actor runs, in rows a second; above 0.
+        loads: rows that it has still to run.
+
+    Returns:
+        `(first, stop)` for each actor; empty for one that has enough to do.
+    """
+    rate, load = np.asarray(rates, np.float64), np.asarray(loads, np.float64)
+    until = (num_rows + load.sum()) / rate.sum()
+    # Those that have enough to do get nothing, so that the others' shares add up to too much.
+    wanted = np.maximum(until * rate - load, 0.0)
+    # Edges are rounded, not shares: no row is left out or run twice.
+    edges = np.rint(np.cumsum(wanted) * (num_rows / max(wanted.sum(), 1e-300))).astype(int)
+    return list(itertools.pairwise([0, *edges.tolist()]))

@@ -1,4 +1,4 @@
-"""The weights of an agent in shared memory: one writes, actors in other processes read."""
+"""SharedWeights: agent weights in shared memory, one writer, many readers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plangym_ext.arrays import Array
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import WrongKind
-from plangym_ext.learn.sampling.memory import array_bytes
+from plangym_ext.learn.sampling.tree import array_bytes
 
 # Bytes of a cache line, at which every array begins.
 _LINE = 64
@@ -70,5 +70,5 @@ class SharedWeights(Closing):
         return {name: view.copy() for name, view in self._views().items()}
 
     def close(self) -> None:
-        """Let go of the memory; safe to call twice."""
+        """Release the memory; safe to call twice."""
         self._memory.close()
