@@ -196,7 +196,7 @@ def _first_way(trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | 
     for method in candidate_methods(env) if trial.state == "auto" else (trial.state,):
         found = _outcome(dataclasses.replace(trial, method=method), env, make)
         if isinstance(found, Binding):
-            # Another way works, which is slower or holds more: nobody would look for the cause.
+            # Another way works, which is slower or holds more: the cause would not be looked for.
             for fault in faults:
                 warnings.warn(f"{fault}. The way {method!r} is taken instead.", stacklevel=2)
             return found
