@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from plangym_ext.learn.algorithms.off_policy.config import QRDQNConfig as QRDQNConfig
     from plangym_ext.learn.algorithms.off_policy.config import R2D1Config as R2D1Config
     from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
-    from plangym_ext.learn.algorithms.off_policy.ddpg import DDPG as DDPG
     from plangym_ext.learn.algorithms.off_policy.distributional import C51 as C51
     from plangym_ext.learn.algorithms.off_policy.distributional import QRDQN as QRDQN
     from plangym_ext.learn.algorithms.off_policy.distributional import Rainbow as Rainbow
     from plangym_ext.learn.algorithms.off_policy.dqn import DQN as DQN
     from plangym_ext.learn.algorithms.off_policy.r2d1 import R2D1 as R2D1
     from plangym_ext.learn.algorithms.off_policy.sac import SAC as SAC
+    from plangym_ext.learn.algorithms.off_policy.td3 import DDPG as DDPG
     from plangym_ext.learn.algorithms.off_policy.td3 import TD3 as TD3
     from plangym_ext.learn.algorithms.plan_config import AlphaZeroConfig as AlphaZeroConfig
     from plangym_ext.learn.algorithms.plan_config import HistogramConfig as HistogramConfig
@@ -129,7 +129,7 @@ _HOME = {
     "BalancedReplay": "replay.balanced",
     "C51": "algorithms.off_policy.distributional",
     "C51Config": "algorithms.off_policy.config",
-    "DDPG": "algorithms.off_policy.ddpg",
+    "DDPG": "algorithms.off_policy.td3",
     "DDPGConfig": "algorithms.off_policy.actor_critic_config",
     "DQN": "algorithms.off_policy.dqn",
     "DQNConfig": "algorithms.off_policy.config",

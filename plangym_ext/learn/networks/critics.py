@@ -122,27 +122,31 @@ class Critics(nn.Module):
         )
 
     def forward(
-        self, obs: Any, action: Any = None, *, frozen: bool = False, first: int | None = None
+        self,
+        obs: Any,
+        action: Any = None,
+        *,
+        scaled: bool = False,
+        frozen: bool = False,
+        first: int | None = None,
     ) -> torch.Tensor:
         """Say what actions are worth.
 
         Args:
             obs: `[N, *obs]`, nested as the space.
             action: `[N, *act]`; None where `by_action`.
+            scaled: whether actions are `[N, D]` already, in units of their bounds.
             frozen: whether gradients reach the action alone, and none the weights.
             first: how many of the critics are asked; None: all.
 
         Returns:
             `[E, N]`; `[E, N, A]` where `by_action`.
         """
-        if self.normalizer is not None:
-            obs = self.normalizer(obs)
-        # The encoders are shared by all critics, and are weights as well.
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-            rows = self.parts(obs)
-        if self.action is not None:
-            rows.append(self.action(action))
-        x = torch.cat(rows, dim=1) if len(rows) > 1 else rows[0]
+        if self.action is None:
+            action = None
+        elif not scaled:
+            action = self.action(action)
+        x = self.rows(obs, action, frozen=frozen)
         # Gradients of frozen critics reach the action alone: those of the weights would be computed
         # and thrown away.
         weights, biases, scales, offsets = (
@@ -156,6 +160,17 @@ class Critics(nn.Module):
                 x, weights, biases, precision=self.precision, rectify_last=False
             )
         return q if self.by_action else q[..., 0]
+
+    def rows(self, obs: Any, action: Any = None, *, frozen: bool = False) -> torch.Tensor:
+        """Return `[N, F]`, the inputs of the first layers; `action` is `[N, D]`, scaled."""
+        if self.normalizer is not None:
+            obs = self.normalizer(obs)
+        # The encoders are shared by all critics, and are weights as well.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+            rows = self.parts(obs)
+        if action is not None:
+            rows.append(action)
+        return torch.cat(rows, dim=1) if len(rows) > 1 else rows[0]
 
 
 def make_critics(

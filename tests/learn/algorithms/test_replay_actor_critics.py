@@ -197,9 +197,10 @@ def test_the_policy_climbs_the_critics_and_keeps_its_entropy():
         algorithm.modules["critics"].weights[0][:, 0, 3] = 1.0
     drawn = steps(256)
     for _ in range(250):
-        algorithm._update_policy(drawn)
+        with torch.no_grad():
+            algorithm._update_policy(drawn)
         algorithm.updates += 1
-    params = algorithm._params(algorithm.network, torch.arange(3))
+    params = algorithm.engine.params(torch.arange(3))
     entropy = algorithm.network.distribution.entropy(params)
     assert (params[:, 0] > 0.5).all()
     assert params[:, 1].abs().max() < 0.3
@@ -216,7 +217,8 @@ def test_the_temperature_of_discrete_actions_follows_the_entropy(share, rises):
         # An entropy of 0.7 times the most.
         algorithm.network.heads.bias[0] = 1.47
     before = algorithm.modules["temperature"].log.item()
-    algorithm._update_policy(steps(discrete=True))
+    with torch.no_grad():
+        algorithm._update_policy(steps(discrete=True))
     assert (algorithm.modules["temperature"].log.item() > before) == rises
 
 

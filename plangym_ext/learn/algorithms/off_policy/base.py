@@ -12,11 +12,11 @@ import numpy as np
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, StepTensors, parts
-from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compiled
-from plangym_ext.learn.algorithms.off_policy.update_graphs import UpdateGraphs, Work
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer, flat_optimizer
+from plangym_ext.learn.engines.torch_compiled import torch_compiled
+from plangym_ext.learn.engines.update_graphs import UpdateGraphs, Work
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.replay.base import Batch
@@ -318,11 +318,14 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         return self._called.get(id(module), module)
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
-        """Take one step of the optimiser of a name; see `_step_down`."""
+        """Take one step down the gradient that is in an optimiser's vector; see `_step_down`.
+
+        The network is not written: several steps may be taken in the vector.
+        """
         if self._graphs is not None:
             speed = self.config.learning_rate if rate is None else rate
             return self._graphs.descend(self.optimizers[name], loss, speed, self._most_norm())
-        return self._step_down(self.optimizers[name], loss, name=name, rate=rate)
+        return self._step_down(self.optimizers[name], float(loss), name=name, rate=rate)
 
     def _target_is_due(self) -> bool:
         """Return whether target networks follow after the update that is being made."""

@@ -42,7 +42,7 @@ class DQN(QLearning):
         self._compiled: Any = None
         if self.config.compiled:
             # Here and not above: numba is of no use to other networks.
-            from plangym_ext.learn.compiled.q_values import CompiledQ, can_compile_q
+            from plangym_ext.learn.engines.compiled.q_values import CompiledQ, can_compile_q
 
             if can_compile_q(self.network):
                 self._compiled = CompiledQ(self.network, self.optimizers["q"])

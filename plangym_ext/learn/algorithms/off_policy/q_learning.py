@@ -73,7 +73,9 @@ class QLearning(OffPolicyAlgorithm):
 
     def _update(self, steps: Steps) -> Updated:
         learned = self._loss(steps)
-        norm = self._descend("q", learned.loss)
+        self.optimizers["q"].differentiate(learned.loss)
+        norm = self._descend("q", learned.loss.detach())
+        self.optimizers["q"].write()
         self._follow()
         self._reset_noise()
         logged = {"loss": learned.loss.detach(), "grad_norm": norm, "q": learned.q.mean()}

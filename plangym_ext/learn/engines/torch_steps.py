@@ -24,6 +24,10 @@ class OptimizerConfig(Protocol):
         """Its step size."""
 
     @property
+    def epsilon(self) -> float:
+        """What is added to the root of its second moment."""
+
+    @property
     def l2(self) -> Number:
         """Weight decay."""
 

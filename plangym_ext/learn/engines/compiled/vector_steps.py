@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.learn.compiled import optimizers
+from plangym_ext.learn.engines.compiled import optimizers
 from plangym_ext.learn.torch_extra import torch
 
 #: What each optimiser remembers of a vector, by torch's names.
