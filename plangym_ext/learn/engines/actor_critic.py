@@ -90,11 +90,17 @@ class ActorCriticEngine:
 
     # The critics ----------------------------------------------------------------
 
-    def played_values(self, obs: Any, action: Any) -> Any:
-        """Return `[E, N]` or `[E, N, K]` of actions `[N, *act]`; `learn_critics` may follow."""
+    def played_values(self, obs: Any, action: Any, *, scaled: bool = False) -> Any:
+        """Return `[E, N]` or `[E, N, K]`, the outputs of the critics; `learn_critics` may follow.
+
+        Args:
+            obs: `[N, *obs]`.
+            action: `[N, *act]`.
+            scaled: whether actions are `[N, D]` already, in units of their bounds.
+        """
         critics = self._networks["critics"]
         with torch.enable_grad():
-            q = self._asked(critics)(obs, action)
+            q = self._asked(critics)(obs, action, scaled=scaled)
             if critics.by_action:
                 # A Discrete space may begin elsewhere than at 0.
                 index = (action - self._networks["policy"].distribution.start).long()

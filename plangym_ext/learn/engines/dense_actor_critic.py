@@ -46,6 +46,7 @@ class DenseActorCritic(ActorCriticEngine):
             for name, made in self._kinds().items()
             if name in networks
         }
+        #: What gradients need, until they are computed: memory is soon used again.
         self._tapes: dict[str, Any] = {}
 
     def _kinds(self) -> dict[str, Callable[..., DenseStacks]]:
@@ -87,39 +88,41 @@ class DenseActorCritic(ActorCriticEngine):
     def learn_policy(self, d_params: Any, *others: tuple[Any, Any]) -> None:
         """Leave the gradient with the optimiser."""
         # As a stack of one.
-        self._stacks["policy"].backward(self._tapes["policy"], d_params[None])
+        self._stacks["policy"].backward(self._tapes.pop("policy"), d_params[None])
         for parameter, gradient in others:
             self._of_policy[id(parameter)].fill_(gradient)
 
-    def played_values(self, obs: Any, action: Any) -> Any:
+    def played_values(self, obs: Any, action: Any, *, scaled: bool = False) -> Any:
         """Return values of actions that were played."""
-        return self._valued("played", obs, self._networks["critics"].action(action))
+        action = action if scaled else self._networks["critics"].action(action)
+        q, self._tapes["played"] = self._valued("critics", obs, action)
+        return q
 
     def learn_critics(self, d_q: Any) -> None:
         """Leave the gradient with the optimiser."""
-        self._stacks["critics"].backward(self._tapes["played"], _outputs(d_q))
+        self._stacks["critics"].backward(self._tapes.pop("played"), _outputs(d_q))
 
     def next_values(self, obs: Any, action: Any = None) -> Any:
         """Return what the target critics say."""
-        return self._valued("next", obs, action, "target_critics")
+        q, _ = self._valued("target_critics", obs, action)
+        return q
 
     def values(self, obs: Any, action: Any = None, first: int | None = None) -> Any:
         """Return what the critics say."""
-        return self._valued("values", obs, action, first=first)
+        q, self._tapes["values"] = self._valued("critics", obs, action, first)
+        return q
 
     def action_gradient(self, d_q: Any) -> Any:
         """Return the gradient of the action."""
-        tape = self._tapes["values"]
+        tape = self._tapes.pop("values")
         # The rows of critics end with the action.
         begin = tape[0].rows[0].shape[1] - self._networks["critics"].action.width
         return self._stacks["critics"].input_gradient(tape, _outputs(d_q), begin)
 
-    def _valued(
-        self, tape: str, obs: Any, action: Any, of: str = "critics", first: int | None = None
-    ) -> Any:
+    def _valued(self, of: str, obs: Any, action: Any, first: int | None = None) -> tuple[Any, Any]:
         rows = self._networks["critics"].rows(obs, action)
-        q, self._tapes[tape] = self._stacks[of].forward(rows, first)
-        return q[..., 0] if q.shape[2] == 1 else q
+        q, tape = self._stacks[of].forward(rows, first)
+        return q[..., 0] if q.shape[2] == 1 else q, tape
 
 
 def actor_critic_engine(
@@ -148,6 +151,7 @@ def can_be_dense(network: Any, critics: Any) -> bool:
         and network.free_order is None
         and network.log_std is None
         and critics.action is not None
+        and not critics.renorms
         and not any(True for _ in critics.parts.parameters())
     )
 

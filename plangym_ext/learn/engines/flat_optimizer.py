@@ -31,6 +31,8 @@ def flat_optimizer(
     # SGD divides by nothing.
     if config.optimizer != "sgd":
         options["eps"] = config.epsilon
+    if config.optimizer in HELD_BACK:
+        options["betas"] = config.adam_beta, 0.999
     if config.optimizer != "rmsprop":
         # One pass over the parameters instead of ten operations on them.
         options["fused"] = True
@@ -100,8 +102,9 @@ class FlatOptimizer:
             from plangym_ext.learn.engines.compiled.vector_steps import VectorSteps
 
             vectors, rates = [p.vector for p in self._parts], [g["weight_decay"] for g in groups]
-            eps = {"epsilon": options["eps"]} if "eps" in options else {}
-            self._steps = VectorSteps(config.optimizer, vectors, rates, **eps)
+            known = {"epsilon": "eps", "betas": "betas"}
+            given = {mine: options[name] for mine, name in known.items() if name in options}
+            self._steps = VectorSteps(config.optimizer, vectors, rates, **given)
         self.rate = at(config.learning_rate, 0)
 
     def read(self) -> None:

@@ -28,6 +28,10 @@ class OptimizerConfig(Protocol):
         """What is added to the root of its second moment."""
 
     @property
+    def adam_beta(self) -> float:
+        """How much adam's first moment keeps."""
+
+    @property
     def l2(self) -> Number:
         """Weight decay."""
 

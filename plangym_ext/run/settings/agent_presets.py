@@ -27,6 +27,10 @@ _ATARI = {
 }
 
 
+#: Small critics, which are enough for a pendulum.
+_SMALL = {"critic_hidden": [64, 64], "batch_size": 64, "capacity": 20_000}
+
+
 def _line(start: float, over: int) -> dict[str, Any]:
     """Return a schedule that ends at 0 with the run, after so many updates."""
     return {"start": start, "end": 0.0, "over": over}
@@ -399,6 +403,28 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             20_000,
             "deterministic_policy",
             {"name": "ddpg", "discount": 0.98, "capacity": 20_000},
+        ),
+    ),
+    "tqc_pendulum": Preset(
+        "TQC swings up a pendulum",
+        _from_replay(
+            "Pendulum-v1",
+            200,
+            20_000,
+            "soft_policy",
+            {"name": "tqc", "learning_rate": 1e-3, **_SMALL},
+            hidden=[64, 64],
+        ),
+    ),
+    "crossq_pendulum": Preset(
+        "CrossQ swings up a pendulum",
+        _from_replay(
+            "Pendulum-v1",
+            200,
+            20_000,
+            "soft_policy",
+            {"name": "crossq", **_SMALL},
+            hidden=[64, 64],
         ),
     ),
     "sac_halfcheetah": Preset(

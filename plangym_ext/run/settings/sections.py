@@ -12,9 +12,11 @@ from plangym_ext.core.own_modules import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
+    CrossQConfig,
     DDPGConfig,
     SACConfig,
     TD3Config,
+    TQCConfig,
 )
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
@@ -97,6 +99,8 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "sac": ("SAC", SACConfig),
     "td3": ("TD3", TD3Config),
     "ddpg": ("DDPG", DDPGConfig),
+    "tqc": ("TQC", TQCConfig),
+    "crossq": ("CrossQ", CrossQConfig),
     "expert": ("ExpertIteration", ExpertConfig),
     "alphazero": ("SupervisedLearning", AlphaZeroConfig),
     "value": ("SupervisedLearning", ValueConfig),

@@ -18,6 +18,7 @@ from plangym_ext.learn import (  # noqa: E402
     DDPG,
     SAC,
     TD3,
+    TQC,
     DeterministicPolicyConfig,
     SoftPolicyConfig,
     make_agent_network,
@@ -29,7 +30,12 @@ from plangym_ext.learn.networks.dense_product import product  # noqa: E402
 STEPS, ENVS = 40, 2
 OBS = spaces.Box(-np.inf, np.inf, (5,), np.float64)
 ACTIONS = spaces.Box(np.array([-2.0, -1.0], np.float32), np.array([3.0, 1.0], np.float32))
-POLICIES = {SAC: SoftPolicyConfig, TD3: DeterministicPolicyConfig, DDPG: DeterministicPolicyConfig}
+POLICIES = {
+    SAC: SoftPolicyConfig,
+    TQC: SoftPolicyConfig,
+    TD3: DeterministicPolicyConfig,
+    DDPG: DeterministicPolicyConfig,
+}
 
 
 def played() -> ArrayDict:

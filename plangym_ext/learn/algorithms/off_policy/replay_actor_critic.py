@@ -42,6 +42,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
     #: Most updates whose targets are computed in one pass, which bounds the memory of the pass;
     #: more than 1 where targets depend on the target networks alone.
     _together: ClassVar[int] = 1
+    _has_target_critics: ClassVar[bool] = True
 
     def _build(self) -> None:
         config = self.config
@@ -52,8 +53,10 @@ class ReplayActorCritic(OffPolicyAlgorithm):
                 module.use(config.precision)
         critics = make_critics(self.network, **config.critic_layers(), precision=config.precision)
         self.modules["critics"] = critics.to(self._device)
-        self._targets = {"target_critics": TargetNetwork(critics)}
-        self.modules["target_critics"] = self._targets["target_critics"].module
+        self._targets: dict[str, TargetNetwork] = {}
+        if self._has_target_critics:
+            self._targets["target_critics"] = TargetNetwork(critics)
+            self.modules["target_critics"] = self._targets["target_critics"].module
         self.optimizers["critics"] = self._make_optimizer(critics)
         self.optimizers["policy"] = self._make_optimizer(self._learned_with_policy())
         networks = {"policy": self.network, **self.modules}

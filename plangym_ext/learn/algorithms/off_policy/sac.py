@@ -35,6 +35,8 @@ class SAC(ReplayActorCritic):
 
     config_class: ClassVar[type[SACConfig]] = SACConfig
     config: SACConfig
+    #: Distributions of actions that can be learned.
+    _policies: ClassVar[tuple[type[Any], ...]] = (SquashedGaussian, Categorical)
 
     def _learned_with_policy(self) -> nn.Module:
         config = self.config
@@ -57,11 +59,11 @@ class SAC(ReplayActorCritic):
 
     def _check_policy(self) -> None:
         super()._check_policy()
-        if not isinstance(self.network.distribution, SquashedGaussian | Categorical):
+        if not isinstance(self.network.distribution, self._policies):
             raise InvalidOption(
-                f"{type(self).__name__}: the policy must be a squashed Gaussian over a Box, or a "
-                f"Discrete one; the network has a {type(self.network.distribution).__name__}. Make "
-                f"it with SoftPolicyConfig()."
+                f"{type(self).__name__}: the policy must be a "
+                f"{' or a '.join(kind.__name__ for kind in self._policies)}; the network has a "
+                f"{type(self.network.distribution).__name__}. Make it with SoftPolicyConfig()."
             )
 
     def _target(self, steps: Steps) -> Any:
@@ -105,14 +107,14 @@ class SAC(ReplayActorCritic):
         It is the gradient of minus the mean of the values by the outputs of the policy.
         """
         action, log_prob = self._drawn(params)
-        q = self.engine.values(obs, action)
-        d_action = self.engine.action_gradient(self._value_gradient(q))
-        value = soft_value(q, log_prob, temperature)
+        q, d_q = self._rated(self.engine.values(obs, action))
+        d_action = self.engine.action_gradient(d_q)
+        value = q - temperature * log_prob
         return value, log_prob, self.engine.draw_gradient(d_action, temperature / len(value))
 
-    def _value_gradient(self, q: Any) -> Any:
-        """Return the gradient of minus the mean value by the outputs of the critics."""
-        return lowest_gradient(q)
+    def _rated(self, q: Any) -> tuple[Any, Any]:
+        """Return what critics say of N actions, and the gradient of minus its mean by `q`."""
+        return q.amin(dim=0), lowest_gradient(q)
 
     def _discrete_step(self, obs: Any, params: Any, temperature: Any) -> tuple[Any, Any, Any]:
         """Return the same as `_drawn_step`, by means over all actions."""
