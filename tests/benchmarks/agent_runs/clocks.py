@@ -33,7 +33,7 @@ _CLOCKED: dict[str, list[tuple[type, tuple[str, ...]]]] = {
     ],
     "losses": [
         (CompiledLosses, ("losses", "leave")),
-        (DQN, ("_update", "_targets_of")),
+        (DQN, ("_update", "_rows")),
         (ReplayActorCritic, ("_update",)),
         (FlatOptimizer, ("differentiate",)),
     ],

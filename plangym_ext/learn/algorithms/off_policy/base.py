@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
@@ -92,6 +93,9 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self._device = self._tensors.device
         #: By the identity of a module, what calls it in compiled code.
         self._called: dict[int, Any] = {}
+        #: Returns what calls a network while it is learned. No method, which engines would keep
+        #: this object alive by.
+        self._asked = functools.partial(_asked, self._called)
         # Networks of the algorithm's own begin with weights of its own stream.
         with self._random.used():
             self._build()
@@ -313,10 +317,6 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         """Return a batch as tensors, nested as the spaces."""
         return self._tensors.steps(batch, weighted=self.config.prioritized)
 
-    def _asked(self, module: Any) -> Any:
-        """Return what calls a network while it is learned."""
-        return self._called.get(id(module), module)
-
     def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
         """Take one step down the gradient that is in an optimiser's vector; see `_step_down`.
 
@@ -386,6 +386,10 @@ def _fraction(where: str, updates_per_step: float) -> Fraction:
             f"{updates_per_step}."
         )
     return found
+
+
+def _asked(called: Mapping[int, Any], module: Any) -> Any:
+    return called.get(id(module), module)
 
 
 def _array(errors: Any) -> Any:
