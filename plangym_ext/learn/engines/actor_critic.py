@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
-from plangym_ext.learn.networks.of_observations import shown
+from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.torch_extra import torch
 
 

@@ -9,7 +9,7 @@ from plangym_ext.learn.engines.actor_critic import ActorCriticEngine
 from plangym_ext.learn.engines.dense_stacks import DenseStacks
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.engines.stack_norms import StackNorms
-from plangym_ext.learn.networks.of_observations import shown
+from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.torch_extra import nn, torch
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.losses.q_values import chosen, error_loss
-from plangym_ext.learn.networks.of_observations import shown
+from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.torch_extra import torch
 
 
