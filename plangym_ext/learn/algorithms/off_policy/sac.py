@@ -1,4 +1,4 @@
-"""SAC: critics of a policy that is paid for its entropy."""
+"""SAC: soft actor-critic with a learned entropy temperature."""
 
 from __future__ import annotations
 

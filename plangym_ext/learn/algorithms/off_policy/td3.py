@@ -1,4 +1,4 @@
-"""TD3 and DDPG: a policy of actions alone, taught by the gradient of a critic by its action."""
+"""TD3 and DDPG: deterministic policies that climb the gradient of a critic by the action."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from plangym_ext.learn.torch_extra import nn, torch
 class TD3(ReplayActorCritic):
     """Twin delayed deterministic policy gradient.
 
-    The lowest of the critics counts, the actions of targets are smoothed by noise, and the policy
-    learns less often than the critics.
+    Targets are of the lowest critic at actions smoothed by noise. The policy learns less often
+    than the critics.
 
     Source: Fujimoto et al. 2018, "Addressing function approximation error in actor-critic
     methods".
