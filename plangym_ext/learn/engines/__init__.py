@@ -1,1 +1,1 @@
-"""What makes updates fast: gradients without autograd, compiled code, graphs, flat optimisers."""
+"""Engines of updates: gradients without autograd, compiled code, graphs, flat optimisers."""

@@ -1,4 +1,4 @@
-"""The engine that evaluates and teaches a policy and critics by autograd."""
+"""Engine of a policy and critics, by autograd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Q values are evaluated and taught: by autograd, or in compiled code."""
+"""Engines of Q values: by autograd, or in compiled code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class Learned(NamedTuple):
-    """What a loss says of N steps, whose gradient is with the optimiser."""
+    """Loss, Q values and errors of N steps, whose gradient is with the optimiser."""
 
     loss: Any  # scalar, without gradient
     q: Any  # mean, or [N], of the actions that were played, without gradient
