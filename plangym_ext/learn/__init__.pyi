@@ -16,22 +16,28 @@ from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
 from plangym_ext.learn.agents.teacher import Teacher as Teacher
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig as ExpertConfig
 from plangym_ext.learn.algorithms.expert_iteration import ExpertIteration as ExpertIteration
+from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
+    CrossQConfig as CrossQConfig,
+)
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import DDPGConfig as DDPGConfig
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import SACConfig as SACConfig
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import TD3Config as TD3Config
+from plangym_ext.learn.algorithms.off_policy.actor_critic_config import TQCConfig as TQCConfig
 from plangym_ext.learn.algorithms.off_policy.config import C51Config as C51Config
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig as DQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import QRDQNConfig as QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import R2D1Config as R2D1Config
 from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
-from plangym_ext.learn.algorithms.off_policy.ddpg import DDPG as DDPG
+from plangym_ext.learn.algorithms.off_policy.crossq import CrossQ as CrossQ
 from plangym_ext.learn.algorithms.off_policy.distributional import C51 as C51
 from plangym_ext.learn.algorithms.off_policy.distributional import QRDQN as QRDQN
 from plangym_ext.learn.algorithms.off_policy.distributional import Rainbow as Rainbow
 from plangym_ext.learn.algorithms.off_policy.dqn import DQN as DQN
 from plangym_ext.learn.algorithms.off_policy.r2d1 import R2D1 as R2D1
 from plangym_ext.learn.algorithms.off_policy.sac import SAC as SAC
+from plangym_ext.learn.algorithms.off_policy.td3 import DDPG as DDPG
 from plangym_ext.learn.algorithms.off_policy.td3 import TD3 as TD3
+from plangym_ext.learn.algorithms.off_policy.tqc import TQC as TQC
 from plangym_ext.learn.algorithms.plan_config import AlphaZeroConfig as AlphaZeroConfig
 from plangym_ext.learn.algorithms.plan_config import HistogramConfig as HistogramConfig
 from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig as PlanLearningConfig

@@ -22,14 +22,14 @@ from plangym_ext.learn import (  # noqa: E402
     SerialSampler,
     make_agent_network,
 )
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer  # noqa: E402
 from plangym_ext.learn.algorithms.rollouts.gradients import (  # noqa: E402
     ActorCriticLosses,
     LossTerms,
 )
 from plangym_ext.learn.algorithms.rollouts.rollout import Rows  # noqa: E402
-from plangym_ext.learn.compiled import dense, policy_losses  # noqa: E402
-from plangym_ext.learn.compiled.actor_critic import CompiledLosses, can_compile  # noqa: E402
+from plangym_ext.learn.engines.compiled import dense, policy_losses  # noqa: E402
+from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses, can_compile  # noqa: E402
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer  # noqa: E402
 from plangym_ext.learn.returns import normalized  # noqa: E402
 
 VECTOR = spaces.Box(-3, 3, (5,), np.float32)
@@ -232,7 +232,7 @@ def test_weights_are_those_before_an_update_that_is_not_finite():
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_advantages_are_those_of_the_definition(plain):
-    from plangym_ext.learn.compiled import advantages
+    from plangym_ext.learn.engines.compiled import advantages
     from plangym_ext.learn.returns import gae
 
     rng = np.random.default_rng(0)

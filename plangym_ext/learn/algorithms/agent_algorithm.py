@@ -13,7 +13,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, WrongKind
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.networks.checked_network import KnownParameters, check_network
 from plangym_ext.learn.networks.state import check_network_state, load_network_state, network_state
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup

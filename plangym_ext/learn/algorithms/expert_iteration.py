@@ -10,9 +10,9 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.agent_algorithm import TaughtAlgorithm
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
-from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
 from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
 from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
 from plangym_ext.learn.networks.quick_forward import OfObservations
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected, Progress

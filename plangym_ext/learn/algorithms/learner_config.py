@@ -20,6 +20,7 @@ class LearnerConfig(CheckedConfig):
     Args:
         optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
         learning_rate: its step size.
+        adam_beta: how much adam's first moment keeps of itself in each step.
         epsilon: what adam and rmsprop add to the root of the second moment.
         l2: weight decay; biases are free.
         max_grad_norm: longer gradients are shortened to this; None: they are not.
@@ -28,6 +29,7 @@ class LearnerConfig(CheckedConfig):
 
     optimizer: str = "adam"
     learning_rate: Number = 3e-4
+    adam_beta: float = 0.9
     # Of OpenAI's Baselines for PPO and A2C; torch's own is 1e-8.
     epsilon: float = 1e-5
     l2: float = 0.0
@@ -38,6 +40,7 @@ class LearnerConfig(CheckedConfig):
         """Check the settings."""
         super().__post_init__()
         self._choice("optimizer", OPTIMIZERS)
+        self._number("adam_beta", 0.0, 1.0)
         self._number("epsilon", 0.0)
         self._scheduled("l2", 0.0)
         self._number("discount", 0.0, 1.0)

@@ -104,13 +104,21 @@ class SquashedGaussian(Distribution):
 
     def rsample_with_log_prob(self, params: Any, noise: Noise) -> tuple[Any, Any]:
         """Return draws and their log density, which is exact however near the bounds they are."""
+        numbers, log_prob = self.numbers_with_log_prob(params, noise.normal(self.target_width))
+        return self.units.tensor_actions(numbers), log_prob
+
+    def numbers_with_log_prob(self, params: Any, drawn: Any) -> tuple[Any, Any]:
+        """Return draws `[..., D]` in units of the bounds, and their log density `[...]`.
+
+        Args:
+            params: `[..., 2 D]`.
+            drawn: `[..., D]`, of mean 0 and deviation 1.
+        """
         mean, log_std = mean_and_log_std(params)
         # Not from x, whose distance from the mean in deviations is what was drawn.
-        drawn = noise.normal(mean.shape[-1])
         x = mean + log_std.exp() * drawn
         density = log_std + _log_slope(x) + (0.5 * drawn**2 + HALF_LOG_2PI)
-        log_prob = -density.sum(dim=-1)
-        return self.units.tensor_actions(torch.tanh(x)), log_prob
+        return torch.tanh(x), -density.sum(dim=-1)
 
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:
         """Return `[T, D]` in units in which the bounds are -1 and 1."""

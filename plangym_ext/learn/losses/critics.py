@@ -1,5 +1,6 @@
 """Losses of critics, deterministic and soft policies, and the entropy temperature.
 
+Some return a loss and its gradient by the outputs of networks, which engines bring to the weights.
 E critics see N rows. Targets and weights have no gradient. Rows whose `discount` is 0 ended by
 termination and bootstrap from nothing; truncated ones have the discount of any other.
 """
@@ -23,18 +24,18 @@ def bootstrapped(reward: Any, discount: Any, next_value: Any) -> Any:
     return torch.where(discount == 0, reward, reward + discount * next_value)
 
 
-def critic_loss(q: Any, target: Any, weights: Any = None) -> Any:
-    """Return half the mean squared error of each critic, summed over them.
+def critic_loss(q: Any, target: Any, weights: Any = None) -> tuple[Any, Any]:
+    """Return half the mean squared error of each critic, summed over them, and its gradient by q.
 
     Args:
         q: `[E, N]`, of the actions that were played.
         target: `[N]`.
         weights: `[N]` of the rows, from prioritised draws; None: all 1.
     """
-    error = (q - target) ** 2
-    if weights is not None:
-        error = error * weights
-    return 0.5 * error.mean(dim=1).sum()
+    error, count = q - target, q.shape[1]
+    weighted = error if weights is None else error * weights
+    loss = torch.dot(error.flatten(), weighted.flatten()) * (0.5 / count)
+    return loss, weighted / count
 
 
 def soft_value(q: Any, log_prob: Any, temperature: Any) -> Any:
@@ -54,20 +55,26 @@ def soft_value(q: Any, log_prob: Any, temperature: Any) -> Any:
     return q.amin(dim=0) - temperature * log_prob
 
 
-def temperature_loss(log_temperature: Any, log_prob: Any, target_entropy: Any) -> Any:
-    """Return the loss whose gradient raises the temperature where the entropy is too low.
+def lowest_gradient(q: Any) -> Any:
+    """Return `[E, N]`, the gradient of minus the mean of the lowest of critics."""
+    lowest = (q == q.amin(dim=0)).to(q.dtype)
+    # Of critics that agree each counts for its share.
+    return lowest / (-q.shape[1] * lowest.sum(dim=0))
+
+
+def temperature_loss(log_temperature: Any, entropy: Any, target_entropy: Any) -> tuple[Any, Any]:
+    """Return a loss and its gradient, which lowers the temperature where the entropy is too high.
 
     Args:
-        log_temperature: scalar, with gradient.
-        log_prob: `[N]`, minus its mean is the entropy: of actions that the policy drew, or of
-            each row the mean over all of them.
-        target_entropy: what the entropy is to be, a number or `[N]`.
+        log_temperature: scalar.
+        entropy: of the policy, a mean over rows; it is a constant in this loss.
+        target_entropy: what it is to be.
 
     Source: Haarnoja et al. 2018, equation 18, with the logarithm in place of the temperature, as
     in the authors' code.
     """
-    # Detached: the policy is not to change its entropy by way of this loss.
-    return -(log_temperature * (log_prob.detach() + target_entropy)).mean()
+    above = entropy - target_entropy
+    return log_temperature * above, above
 
 
 def discrete_soft_value(q: Any, log_probs: Any, temperature: Any) -> Any:

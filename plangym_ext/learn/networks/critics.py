@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.batch_renorm import BatchRenorm
 from plangym_ext.learn.networks.dense_product import dense_layers_product
 from plangym_ext.learn.networks.inputs import ActionEncoder, ObservationParts
 from plangym_ext.learn.torch_extra import functional, nn, torch
@@ -66,6 +67,9 @@ class Critics(nn.Module):
         count: E.
         hidden: widths of the dense layers.
         layer_norm: whether these are normalised before their rectifiers.
+        batch_renorm: whether the inputs of all layers are renormalised over rows; `layer_norm`
+            is False then.
+        outputs: numbers per action, such as quantiles.
         precision: see `dense_layers_product`.
         normalizer: of observations, a part of the policy's network; None: they are taken as
             they are.
@@ -76,6 +80,7 @@ class Critics(nn.Module):
         biases: of each layer, `[E, out]`.
         scales: of each layer that is normalised, `[E, out]`.
         offsets: likewise.
+        renorms: of each layer, `BatchRenorm`; none without `batch_renorm`.
         by_action: whether they put out a number per action.
     """
 
@@ -87,6 +92,8 @@ class Critics(nn.Module):
         count: int,
         hidden: tuple[int, ...],
         layer_norm: bool = False,
+        batch_renorm: bool = False,
+        outputs: int = 1,
         precision: str = "float32",
         normalizer: ObservationNormalizer | None = None,
         images: AgentConfig | None = None,
@@ -95,7 +102,7 @@ class Critics(nn.Module):
         self.precision, self.normalizer = precision, normalizer
         self.parts = ObservationParts(observation_space, images or AgentConfig())
         self.by_action = isinstance(action_space, spaces.Discrete)
-        width, out = self.parts.width, 1
+        width, out = self.parts.width, outputs
         self.action: ActionEncoder | None = None
         if isinstance(action_space, spaces.Discrete):
             out = int(action_space.n)
@@ -104,15 +111,13 @@ class Critics(nn.Module):
             width += self.action.width
         # Stacked, so that the first layers of all critics are one product.
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
-        for inputs, outputs in zip([width, *hidden], [*hidden, out], strict=True):
+        for before, after in zip([width, *hidden], [*hidden, out], strict=True):
             # As torch begins a linear layer.
-            most = 1 / math.sqrt(inputs)
+            most = 1 / math.sqrt(before)
             self.weights.append(
-                torch.empty(count, outputs, inputs, dtype=torch.float32).uniform_(-most, most)
+                torch.empty(count, after, before, dtype=torch.float32).uniform_(-most, most)
             )
-            self.biases.append(
-                torch.empty(count, outputs, dtype=torch.float32).uniform_(-most, most)
-            )
+            self.biases.append(torch.empty(count, after, dtype=torch.float32).uniform_(-most, most))
         normalised = hidden if layer_norm else ()
         self.scales = nn.ParameterList(
             torch.ones(count, size, dtype=torch.float32) for size in normalised
@@ -120,57 +125,83 @@ class Critics(nn.Module):
         self.offsets = nn.ParameterList(
             torch.zeros(count, size, dtype=torch.float32) for size in normalised
         )
+        self.renorms = nn.ModuleList()
+        if batch_renorm:
+            self.renorms.extend(BatchRenorm(count, size) for size in (width, *hidden))
 
     def forward(
-        self, obs: Any, action: Any = None, *, frozen: bool = False, first: int | None = None
+        self,
+        obs: Any,
+        action: Any = None,
+        *,
+        scaled: bool = False,
+        frozen: bool = False,
+        first: int | None = None,
     ) -> torch.Tensor:
         """Return the values of actions.
 
         Args:
             obs: `[N, *obs]`, nested as the space.
             action: `[N, *act]`; None where `by_action`.
+            scaled: whether actions are `[N, D]` already, in units of their bounds.
             frozen: whether gradients reach the action alone, and none the weights.
             first: how many of the critics are asked; None: all.
 
         Returns:
-            `[E, N]`; `[E, N, A]` where `by_action`.
+            `[E, N]`; `[E, N, A]` where `by_action`, `[E, N, outputs]` where there are several.
         """
-        if self.normalizer is not None:
-            obs = self.normalizer(obs)
-        # The encoders are shared by all critics, and are weights as well.
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
-            rows = self.parts(obs)
-        if self.action is not None:
-            rows.append(self.action(action))
-        x = torch.cat(rows, dim=1) if len(rows) > 1 else rows[0]
+        if self.action is None:
+            action = None
+        elif not scaled:
+            action = self.action(action)
+        x = self.rows(obs, action, frozen=frozen)
         # Gradients of frozen critics reach the action alone: those of the weights would be computed
         # and thrown away.
         weights, biases, scales, offsets = (
             [p[:first].detach() if frozen else p[:first] for p in part]
             for part in (self.weights, self.biases, self.scales, self.offsets)
         )
-        if scales:
+        if self.renorms:
+            q = self._renormalised(x, weights, biases, frozen=frozen)
+        elif scales:
             q = normalised_layers(x, weights, biases, scales, offsets, precision=self.precision)
         else:
             q = dense_layers_product(
                 x, weights, biases, precision=self.precision, rectify_last=False
             )
-        return q if self.by_action else q[..., 0]
+        return q if self.by_action or q.shape[2] > 1 else q[..., 0]
+
+    def _renormalised(self, x: Any, weights: Any, biases: Any, *, frozen: bool) -> Any:
+        """Return `[E, N, out]`, with the inputs of all layers renormalised."""
+        dtype = torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+        rows = x.expand(len(weights[0]), *x.shape)
+        for i, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            rows = self.renorms[i](rows if i == 0 else rows.relu(), frozen=frozen)
+            product = torch.bmm(rows.to(dtype), weight.to(dtype).transpose(1, 2)).float()
+            rows = product + bias[:, None]
+        return rows
+
+    def rows(self, obs: Any, action: Any = None, *, frozen: bool = False) -> torch.Tensor:
+        """Return `[N, F]`, the inputs of the first layers; `action` is `[N, D]`, scaled."""
+        if self.normalizer is not None:
+            obs = self.normalizer(obs)
+        # The encoders are shared by all critics, and are weights as well.
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
+            rows = self.parts(obs)
+        if action is not None:
+            rows.append(action)
+        return torch.cat(rows, dim=1) if len(rows) > 1 else rows[0]
 
 
-def make_critics(
-    network: Any, *, count: int, hidden: tuple[int, ...], precision: str, layer_norm: bool = False
-) -> Critics:
+def make_critics(network: Any, *, precision: str, **layers: Any) -> Critics:
     """Return critics of the actions of a policy network, with weights that torch draws.
 
     If it normalises observations, they see the same ones; convolutions of images are like its own.
 
     Args:
         network: such as `make_agent_network` makes.
-        count: how many.
-        hidden: widths of the dense layers of each.
         precision: of products: "float32" or "bfloat16".
-        layer_norm: whether these layers are normalised before their rectifiers.
+        **layers: of `Critics`: count, hidden, and how they are normalised.
 
     Raises:
         InvalidOption: the network does not say what spaces it is for, or is recurrent.
@@ -186,9 +217,7 @@ def make_critics(
     normalizer = getattr(network, "normalizer", None)
     return Critics(
         *found,
-        count=count,
-        hidden=hidden,
-        layer_norm=layer_norm,
+        **layers,
         precision=precision,
         normalizer=normalizer,
         # A network of one's own does not say.

@@ -40,4 +40,6 @@ class OfCritics(nn.Module):
             return NetworkOutput(params, value, None)
         played = self.distribution.greedy(params.detach().cpu().numpy())
         action = mapped(lambda part: torch.from_numpy(part).to(params.device), played)
-        return NetworkOutput(params, self.critics(obs, action).amin(dim=0), None)
+        q = self.critics(obs, action)
+        # Of quantiles the mean is what an action is worth.
+        return NetworkOutput(params, (q if q.ndim == 2 else q.mean(dim=2)).amin(dim=0), None)

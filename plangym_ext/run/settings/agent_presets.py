@@ -79,6 +79,15 @@ def _from_replay(
     }
 
 
+def _pendulum(called: str, agent: str, hidden: Any = None, **algorithm: Any) -> Preset:
+    """Have an agent swing up a pendulum; with `hidden`, by networks of these widths."""
+    settings = {"name": called.lower(), **algorithm, "capacity": 20_000}
+    less = {} if hidden is None else {"critic_hidden": hidden, "batch_size": 64}
+    rest = {} if hidden is None else {"hidden": hidden}
+    made = _from_replay("Pendulum-v1", 200, 20_000, agent, settings | less, **rest)
+    return Preset(f"{called} swings up a pendulum", made)
+
+
 def _atari_from_replay(agent: Mapping[str, Any], algorithm: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of a Q network for Atari: ten million steps, an update every four."""
     return {
@@ -371,36 +380,11 @@ AGENT_PRESETS: Mapping[str, Preset] = {
             },
         ),
     ),
-    "sac_pendulum": Preset(
-        "SAC swings up a pendulum",
-        _from_replay(
-            "Pendulum-v1",
-            200,
-            20_000,
-            "soft_policy",
-            {"name": "sac", "learning_rate": 1e-3, "learning_starts": 100, "capacity": 20_000},
-        ),
-    ),
-    "td3_pendulum": Preset(
-        "TD3 swings up a pendulum",
-        _from_replay(
-            "Pendulum-v1",
-            200,
-            20_000,
-            "deterministic_policy",
-            {"name": "td3", "discount": 0.98, "capacity": 20_000},
-        ),
-    ),
-    "ddpg_pendulum": Preset(
-        "DDPG swings up a pendulum",
-        _from_replay(
-            "Pendulum-v1",
-            200,
-            20_000,
-            "deterministic_policy",
-            {"name": "ddpg", "discount": 0.98, "capacity": 20_000},
-        ),
-    ),
+    "sac_pendulum": _pendulum("SAC", "soft_policy", learning_rate=1e-3, learning_starts=100),
+    "td3_pendulum": _pendulum("TD3", "deterministic_policy", discount=0.98),
+    "ddpg_pendulum": _pendulum("DDPG", "deterministic_policy", discount=0.98),
+    "tqc_pendulum": _pendulum("TQC", "soft_policy", [64, 64], learning_rate=1e-3),
+    "crossq_pendulum": _pendulum("CrossQ", "soft_policy", [64, 64]),
     "sac_halfcheetah": Preset(
         "SAC runs; needs the extra mujoco",
         _from_replay("HalfCheetah-v5", 1000, 1_000_000, "soft_policy", {"name": "sac"}),

@@ -11,11 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
-    DDPGConfig,
-    SACConfig,
-    TD3Config,
-)
+from plangym_ext.learn.algorithms.off_policy import actor_critic_config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
     DQNConfig,
@@ -94,9 +90,11 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "qr_dqn": ("QRDQN", QRDQNConfig),
     "rainbow": ("Rainbow", RainbowConfig),
     "r2d1": ("R2D1", R2D1Config),
-    "sac": ("SAC", SACConfig),
-    "td3": ("TD3", TD3Config),
-    "ddpg": ("DDPG", DDPGConfig),
+    "sac": ("SAC", actor_critic_config.SACConfig),
+    "td3": ("TD3", actor_critic_config.TD3Config),
+    "ddpg": ("DDPG", actor_critic_config.DDPGConfig),
+    "tqc": ("TQC", actor_critic_config.TQCConfig),
+    "crossq": ("CrossQ", actor_critic_config.CrossQConfig),
     "expert": ("ExpertIteration", ExpertConfig),
     "alphazero": ("SupervisedLearning", AlphaZeroConfig),
     "value": ("SupervisedLearning", ValueConfig),

@@ -11,11 +11,11 @@ from unittest import mock
 
 from plangym_ext.learn.agents.policy_agent import ActorCriticAgent, PolicyAgent
 from plangym_ext.learn.agents.q_agent import QAgent
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.off_policy.dqn import DQN
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
-from plangym_ext.learn.compiled.actor_critic import CompiledLosses
+from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.networks.quick_forward import QuickForward
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
@@ -32,7 +32,7 @@ _CLOCKED: dict[str, list[tuple[type, tuple[str, ...]]]] = {
     ],
     "losses": [
         (CompiledLosses, ("losses", "leave")),
-        (DQN, ("_update", "_targets_of")),
+        (DQN, ("_update", "_rows")),
         (ReplayActorCritic, ("_update",)),
         (FlatOptimizer, ("differentiate",)),
     ],

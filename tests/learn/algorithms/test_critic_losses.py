@@ -17,6 +17,7 @@ from plangym_ext.learn.losses.critics import (  # noqa: E402
     critic_loss,
     deterministic_policy_loss,
     discrete_soft_value,
+    lowest_gradient,
     smoothed,
     soft_value,
     temperature_loss,
@@ -36,12 +37,20 @@ def test_what_ended_bootstraps_from_nothing_not_even_from_what_is_no_number():
 
 def test_critics_are_wrong_by_half_their_squared_errors():
     q = tensor([1, 2], [0, 5]).requires_grad_()
-    loss = critic_loss(q, tensor(3, 1))
+    loss, gradient = critic_loss(q, tensor(3, 1))
     # Half of (4 + 1) / 2 and (9 + 16) / 2.
     assert loss.item() == 0.5 * (2.5 + 12.5)
     loss.backward()
-    assert q.grad.tolist() == [[-1, 0.5], [-1.5, 2]]
-    assert critic_loss(q, tensor(3, 1), tensor(1, 0)).item() == 0.5 * (2 + 4.5)
+    assert q.grad.tolist() == gradient.tolist() == [[-1, 0.5], [-1.5, 2]]
+    loss, gradient = critic_loss(q, tensor(3, 1), tensor(1, 0))
+    assert loss.item() == 0.5 * (2 + 4.5)
+    assert gradient.tolist() == [[-1, 0], [-1.5, 0]]
+
+
+def test_the_lowest_critic_of_each_row_is_climbed_and_equal_ones_alike():
+    q = tensor([1, 4, 2], [3, 2, 2]).requires_grad_()
+    (wanted,) = torch.autograd.grad(-q.amin(dim=0).mean(), q)
+    torch.testing.assert_close(lowest_gradient(q.detach()), wanted)
 
 
 def test_a_soft_value_is_the_lowest_critics_and_the_entropy():
@@ -68,14 +77,11 @@ def test_a_discrete_soft_value_is_the_mean_over_actions():
 
 @pytest.mark.parametrize(("entropy", "sign"), [(1.0, -1), (2.0, 0), (3.0, 1)])
 def test_the_temperature_rises_where_the_entropy_is_below_its_target(entropy, sign):
-    log, log_prob = tensor(0.3)[0].requires_grad_(), tensor(-entropy, -entropy).requires_grad_()
-    loss = temperature_loss(log, log_prob, 2.0)
+    log = tensor(0.3)[0].requires_grad_()
+    loss, found = temperature_loss(log, entropy, 2.0)
     assert loss.item() == pytest.approx(-0.3 * (2 - entropy))
     (gradient,) = torch.autograd.grad(loss, log)
-    assert gradient.item() == pytest.approx(sign)  # a step goes against it
-    assert not loss.requires_grad or torch.autograd.grad(
-        temperature_loss(log, log_prob, 2.0), log_prob, allow_unused=True
-    ) == (None,)
+    assert gradient.item() == found == pytest.approx(sign)  # a step goes against it
 
 
 def test_a_deterministic_policy_climbs_what_the_critic_says():
@@ -174,11 +180,11 @@ def test_losses_of_sac_are_those_of_torchrl():
     value = soft_value(q(next_obs, after), after_log_prob, 0.5)
     target = bootstrapped(reward[:, 0], 0.9 * ~ended[:, 0], value).detach()
     # Theirs is without the half.
-    wanted = 2 * critic_loss(q(obs, action), target)
+    wanted = 2 * critic_loss(q(obs, action), target)[0]
     torch.testing.assert_close(theirs["loss_qvalue"], wanted, rtol=1e-4, atol=1e-4)
     played, log_prob = distribution.rsample_with_log_prob(policy(obs), Same())
     policy_loss = -soft_value(q(obs, played), log_prob, 0.5).mean()
     torch.testing.assert_close(theirs["loss_actor"], policy_loss, rtol=1e-4, atol=1e-4)
     log = torch.tensor(0.5).log()
-    wanted = temperature_loss(log, log_prob, -2.0)
+    wanted, _ = temperature_loss(log, -log_prob.mean(), -2.0)
     torch.testing.assert_close(theirs["loss_alpha"], wanted, rtol=1e-4, atol=1e-4)

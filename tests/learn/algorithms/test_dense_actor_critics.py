@@ -18,18 +18,24 @@ from plangym_ext.learn import (  # noqa: E402
     DDPG,
     SAC,
     TD3,
+    TQC,
     DeterministicPolicyConfig,
     SoftPolicyConfig,
     make_agent_network,
 )
+from plangym_ext.learn.engines.dense_stacks import DenseStacks  # noqa: E402
+from plangym_ext.learn.engines.stack_norms import StackNorms  # noqa: E402
 from plangym_ext.learn.networks.dense_product import product  # noqa: E402
-from plangym_ext.learn.networks.dense_stacks import DenseStacks  # noqa: E402
-from plangym_ext.learn.networks.stack_norms import StackNorms  # noqa: E402
 
 STEPS, ENVS = 40, 2
 OBS = spaces.Box(-np.inf, np.inf, (5,), np.float64)
 ACTIONS = spaces.Box(np.array([-2.0, -1.0], np.float32), np.array([3.0, 1.0], np.float32))
-POLICIES = {SAC: SoftPolicyConfig, TD3: DeterministicPolicyConfig, DDPG: DeterministicPolicyConfig}
+POLICIES = {
+    SAC: SoftPolicyConfig,
+    TQC: SoftPolicyConfig,
+    TD3: DeterministicPolicyConfig,
+    DDPG: DeterministicPolicyConfig,
+}
 
 
 def played() -> ArrayDict:
@@ -66,7 +72,7 @@ def learned(kind, num_updates, *, compiled, normalize_obs=False, **options):
     network = make_agent_network(OBS, ACTIONS, policy, seed=1)
     given = {"batch_size": 16, "critic_hidden": (20, 11), "learning_rate": 3e-3, **options}
     algorithm = kind(network, kind.config_class(capacity=100, compiled=compiled, **given), seed=2)
-    assert (algorithm._dense is not None) == compiled
+    assert algorithm.engine.is_dense == compiled
     tree = played()
     algorithm.replay.add(tree)
     if normalize_obs:

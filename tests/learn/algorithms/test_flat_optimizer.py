@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch")
 
 from plangym_ext.errors import ForeignNetwork  # noqa: E402
 from plangym_ext.learn import A2CConfig  # noqa: E402
-from plangym_ext.learn.algorithms import flat_optimizer as module  # noqa: E402
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer  # noqa: E402
-from plangym_ext.learn.algorithms.torch_steps import optimizer_of  # noqa: E402
-from plangym_ext.learn.compiled import optimizers  # noqa: E402
+from plangym_ext.learn.engines import flat_optimizer as module  # noqa: E402
+from plangym_ext.learn.engines.compiled import optimizers  # noqa: E402
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer, flat_optimizer  # noqa: E402
+from plangym_ext.learn.engines.torch_steps import optimizer_of  # noqa: E402
 
 
 def network():

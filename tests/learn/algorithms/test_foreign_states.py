@@ -24,7 +24,7 @@ from plangym_ext.learn import (  # noqa: E402
     SoftPolicyConfig,
     make_agent_network,
 )
-from plangym_ext.learn.algorithms import flat_optimizer  # noqa: E402
+from plangym_ext.learn.engines import flat_optimizer  # noqa: E402
 
 KINDS = {
     "ppo": (PPO, PPOConfig, AgentConfig, ActorCriticAgent),

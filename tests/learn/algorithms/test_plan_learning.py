@@ -31,7 +31,7 @@ from plangym_ext.learn import (
     ValueConfig,
     make_network,
 )
-from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
+from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
 
 VECTOR = Box(-np.inf, np.inf, (2,), np.float32)
 HEADS = ("policy", "value", "q")

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from gymnasium import spaces  # noqa: E402
 from off_policy_tasks import goes_on_bit_for_bit, rounds  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
 from plangym_ext.errors import InvalidOption  # noqa: E402
@@ -19,7 +20,9 @@ from plangym_ext.learn import (  # noqa: E402
     DDPG,
     SAC,
     TD3,
+    TQC,
     AgentConfig,
+    CrossQ,
     DeterministicPolicyConfig,
     PolicyAgent,
     Schedule,
@@ -31,10 +34,14 @@ from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps  # noqa: E
 
 ALGORITHMS = {
     "sac": (SAC, SoftPolicyConfig),
+    "tqc": (TQC, SoftPolicyConfig),
+    "crossq": (CrossQ, SoftPolicyConfig),
     "td3": (TD3, DeterministicPolicyConfig),
     "ddpg": (DDPG, DeterministicPolicyConfig),
 }
 SMALL = {"capacity": 400, "learning_starts": 8, "batch_size": 8, "critic_hidden": (16,)}
+#: A TQC that drops no quantile, whose values then are means.
+TRUTHFUL = {"temperature": 1e-8, "learn_temperature": False, "quantiles": 4, "dropped": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +99,7 @@ def made(venv, name, *, seed=0, network=None, **options):
     [
         ("sac", False, {"temperature": 1e-8, "learn_temperature": False}),
         ("sac", True, {"temperature": 1e-8, "learn_temperature": False, "prioritized": True}),
+        ("tqc", False, TRUTHFUL),
         ("td3", False, {"n_steps": 2}),
         ("ddpg", False, {}),
     ],
@@ -117,6 +125,7 @@ def test_terminated_returns_end_and_truncated_ones_go_on(name, discrete, options
         places = torch.arange(3)
         action = None if discrete else torch.tensor([[0.0, 0.5]]).repeat(3, 1)
         q = algorithm.modules["critics"](places, action)
+        q = q.mean(dim=2) if name == "tqc" else q
     wanted = [1 + 0.8 + 0.64, 1.8, 1.0] if terminates else [5.0, 5.0, 5.0]
     for critic in q:
         values = critic.detach().numpy()
@@ -156,7 +165,7 @@ def test_critics_change_no_policy_and_the_policy_no_critics(name, discrete):
         algorithm.updates += 1
         now = {part: weights(module) for part, module in parts.items()}
         changed.append({part for part in parts if not torch.equal(before[part], now[part])})
-        learned = {"policy"} | ({"temperature"} if name == "sac" else set())
+        learned = {"policy"} | ({"temperature"} if "temperature" in parts else set())
         targets = {part for part in parts if part.startswith("target")}
         assert changed[-1] == (
             {"critics"}
@@ -197,9 +206,10 @@ def test_the_policy_climbs_the_critics_and_keeps_its_entropy():
         algorithm.modules["critics"].weights[0][:, 0, 3] = 1.0
     drawn = steps(256)
     for _ in range(250):
-        algorithm._update_policy(drawn)
+        with torch.no_grad():
+            algorithm._update_policy(drawn)
         algorithm.updates += 1
-    params = algorithm._params(algorithm.network, torch.arange(3))
+    params = algorithm.engine.params(torch.arange(3))
     entropy = algorithm.network.distribution.entropy(params)
     assert (params[:, 0] > 0.5).all()
     assert params[:, 1].abs().max() < 0.3
@@ -216,7 +226,8 @@ def test_the_temperature_of_discrete_actions_follows_the_entropy(share, rises):
         # An entropy of 0.7 times the most.
         algorithm.network.heads.bias[0] = 1.47
     before = algorithm.modules["temperature"].log.item()
-    algorithm._update_policy(steps(discrete=True))
+    with torch.no_grad():
+        algorithm._update_policy(steps(discrete=True))
     assert (algorithm.modules["temperature"].log.item() > before) == rises
 
 
@@ -268,6 +279,89 @@ def test_targets_of_td3_are_of_smoothed_actions_and_the_lower_critic():
     assert clipped == pytest.approx(math.erfc(1.5 / math.sqrt(2)), abs=0.02)
 
 
+def numbers_of(*shape):
+    return torch.from_numpy(np.random.default_rng(1).normal(size=shape).astype(np.float32))
+
+
+def test_tqc_drops_the_largest_of_all_quantiles(monkeypatch):
+    """Beside a loop over rows, in numpy."""
+    with corridors(1) as venv:
+        options = {"quantiles": 3, "dropped": 1, "critics": 2, "temperature": 0.5}
+        _, algorithm = made(venv, "tqc", **options)
+    drawn, following, played = steps(4), numbers_of(2, 4, 3), numbers_of(2, 4, 3) + 0.3
+    log_prob, gradients = numbers_of(4), []
+    monkeypatch.setattr(algorithm, "_drawn", lambda params: (None, log_prob))
+    monkeypatch.setattr(algorithm.engine, "next_values", lambda obs, action: following)
+    monkeypatch.setattr(algorithm.engine, "played_values", lambda obs, action: played.clone())
+    monkeypatch.setattr(algorithm.engine, "learn_critics", gradients.append)
+    with torch.no_grad():
+        target = algorithm._target(drawn)
+        logged, _ = algorithm._update_critics(drawn, target)
+    wanted, gradient = 0.0, np.zeros((2, 4, 3))
+    for n in range(4):
+        kept = sorted(following[:, n].flatten().tolist())[:4]
+        kept = [drawn.reward[n] + 0.9 * (z - 0.5 * log_prob[n]) for z in kept]
+        np.testing.assert_allclose(target[n], kept, rtol=1e-5)
+        for e, i, z in np.ndindex(2, 3, 4):
+            error = float(kept[z] - played[e, n, i])
+            share = abs((i + 0.5) / 3 - (error < 0))
+            size = 0.5 * error**2 if abs(error) < 1 else abs(error) - 0.5
+            wanted += share * size / (2 * 4 * 3 * 4)
+            gradient[e, n, i] -= share * np.clip(error, -1, 1) / (2 * 4 * 3 * 4)
+    assert logged["critic_loss"] == pytest.approx(wanted, rel=1e-5)
+    np.testing.assert_allclose(gradients[0], gradient, atol=1e-6)
+
+
+def test_the_policy_of_tqc_climbs_the_mean_of_all_quantiles():
+    with corridors(1) as venv:
+        _, algorithm = made(venv, "tqc", quantiles=5)
+    z = numbers_of(2, 8, 5).requires_grad_()
+    value, gradient = algorithm._rated(z)
+    assert value.detach().numpy() == pytest.approx(z.detach().numpy().mean(axis=(0, 2)))
+    (wanted,) = torch.autograd.grad(-value.mean(), z)
+    torch.testing.assert_close(gradient, wanted)
+
+
+def test_critics_of_crossq_learn_from_what_they_say_of_both_halves_of_a_batch():
+    """Beside torch's batch norm, one critic after the other, by autograd."""
+    with corridors(1) as venv:
+        _, algorithm = made(venv, "crossq", temperature=0.5)
+    critics, drawn = algorithm.modules["critics"], steps(16)
+    action, log_prob = numbers_of(16, 2).tanh(), numbers_of(16)
+    found = []
+    algorithm.engine.learn_critics = lambda d_q: found.append(
+        torch.autograd.grad(algorithm.engine._played, list(critics.parameters()), d_q)
+    )
+    with torch.no_grad():
+        logged, _ = algorithm._update_critics(drawn, (action, 0.5 * log_prob))
+    played = critics.action(drawn.action)
+    rows = torch.cat(
+        [
+            functional.one_hot(torch.cat([drawn.obs, drawn.next_obs]), 3),
+            torch.cat([played, action]),
+        ],
+        1,
+    )
+    q = []
+    for e in range(2):
+        x = rows
+        for i, norm in enumerate(critics.renorms):
+            layer = norm.scales[e], norm.offsets[e]
+            x = functional.batch_norm(x, None, None, *layer, training=True, eps=1e-3)
+            x = functional.linear(x, critics.weights[i][e], critics.biases[i][e])
+            x = x.relu() if i == 0 else x
+        q.append(x[:, 0])
+    now, following = torch.stack(q).chunk(2, dim=1)
+    target = drawn.reward + 0.9 * (following.amin(dim=0) - 0.5 * log_prob)
+    loss = 0.5 * sum(functional.mse_loss(one, target.detach()) for one in now)
+    assert logged["critic_loss"].item() == pytest.approx(loss.item(), rel=1e-4)
+    wanted = torch.autograd.grad(loss, list(critics.parameters()))
+    for one, other in zip(found[0], wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+    assert not critics.training
+    assert int(critics.renorms[0].batches) == 1
+
+
 def test_ddpg_is_td3_with_other_settings():
     with corridors(1) as venv:
         same = {"critics": 1, "policy_every": 1, "target_every": 1, "target_noise": 0.0}
@@ -300,6 +394,8 @@ def test_the_noise_of_the_agent_is_that_of_the_config():
     [
         ("sac", {"n_steps": 2, "prioritized": True}),
         ("sac", {"precision": "bfloat16"}),
+        ("tqc", {"prioritized": True}),
+        ("crossq", {}),
         ("td3", {}),
         ("td3", {"critic_layer_norm": True}),
         ("ddpg", {}),
@@ -361,7 +457,7 @@ def test_critics_see_images_as_the_policy_does(options):
 def test_policies_that_cannot_be_learned_are_refused():
     with corridors(1) as venv, corridors(1, discrete=True) as other:
         space = venv.single_observation_space, venv.single_action_space
-        with pytest.raises(InvalidOption, match="a squashed Gaussian over a Box"):
+        with pytest.raises(InvalidOption, match="must be a SquashedGaussian or a Categorical"):
             SAC(make_agent_network(*space, AgentConfig(), seed=0))
         with pytest.raises(InvalidOption, match="actions of a Box alone"):
             TD3(make_agent_network(*space, SoftPolicyConfig(), seed=0))

@@ -29,6 +29,8 @@ from plangym_ext.learn import (  # noqa: E402
     R2D1,
     SAC,
     TD3,
+    TQC,
+    CrossQ,
     DeterministicPolicyConfig,
     PolicyAgent,
     QAgent,
@@ -39,12 +41,8 @@ from plangym_ext.learn import (  # noqa: E402
     SoftPolicyConfig,
     make_agent_network,
 )
-from plangym_ext.learn.algorithms import flat_optimizer  # noqa: E402
-from plangym_ext.learn.algorithms.off_policy import (  # noqa: E402
-    base,
-    replay_actor_critic,
-    update_graphs,
-)
+from plangym_ext.learn.algorithms.off_policy import base  # noqa: E402
+from plangym_ext.learn.engines import dense_actor_critic, flat_optimizer, update_graphs  # noqa: E402
 
 #: Algorithm, network, and options.
 CASES = {
@@ -54,6 +52,8 @@ CASES = {
         {"learning_rate": Schedule(start=0.01, end=0.0, over=30)},
     ),
     "sac, prioritised": (SAC, SoftPolicyConfig(hidden=(16,)), {"prioritized": True}),
+    "tqc": (TQC, SoftPolicyConfig(hidden=(16,)), {"quantiles": 5}),
+    "crossq": (CrossQ, SoftPolicyConfig(hidden=(16,)), {"critic_hidden": (16,)}),
     "td3": (TD3, DeterministicPolicyConfig(hidden=(16,)), {"max_grad_norm": 0.1}),
     "ddpg": (DDPG, DeterministicPolicyConfig(hidden=(16,)), {"optimizer": "adamw", "l2": 0.01}),
     "dqn": (DQN, QAgentConfig(hidden=(16,)), {"target_every": 3}),
@@ -74,8 +74,10 @@ def device(request, monkeypatch):
     if request.param == "cpu":
         monkeypatch.setattr(flat_optimizer, "_is_on_gpu", lambda parts: True)
         monkeypatch.setattr(flat_optimizer, "_is_small", lambda parts: False)
-        monkeypatch.setattr(replay_actor_critic, "can_be_dense", lambda *modules: False)
-        monkeypatch.setattr("plangym_ext.learn.compiled.q_values.can_compile_q", lambda net: False)
+        monkeypatch.setattr(dense_actor_critic, "can_be_dense", lambda *modules: False)
+        monkeypatch.setattr(
+            "plangym_ext.learn.engines.compiled.q_values.can_compile_q", lambda net: False
+        )
         monkeypatch.setattr(update_graphs, "captured", called_again)
     # So that both ways draw the same steps.
     monkeypatch.setattr(base, "_BLOCK", 1)

@@ -578,6 +578,8 @@ REDUCED = {
     "sac_pendulum": ("numpy", _REPLAY),
     "td3_pendulum": ("numpy", _REPLAY),
     "ddpg_pendulum": ("numpy", _REPLAY),
+    "tqc_pendulum": ("numpy", _REPLAY),
+    "crossq_pendulum": ("numpy", _REPLAY),
     "sac_halfcheetah": ("mujoco", _REPLAY),
     "td3_halfcheetah": ("mujoco", _REPLAY),
 }

@@ -11,7 +11,7 @@ from training_runs import SMALL, log, weights
 
 from plangym_ext.errors import DamagedCheckpoint, WrongKind
 from plangym_ext.learn import AgentConfig, make_agent_network
-from plangym_ext.learn.compiled.dense_network import has_dense_layers
+from plangym_ext.learn.engines.compiled.dense_network import has_dense_layers
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.checkpoints import read_checkpoint
 from plangym_ext.run.training.runner import Runner

@@ -81,6 +81,50 @@ class SACConfig(ReplayActorCriticConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TQCConfig(SACConfig):
+    """TQC: each critic has quantiles of the return, and the largest of all of them are dropped.
+
+    Args:
+        quantiles: of each critic.
+        dropped: how many are dropped for each critic, of those of all critics together.
+    """
+
+    # As in Stable-Baselines3; Kuznetsov et al. 2020 have five critics of 512-512-512.
+    learning_starts: int = 100
+    quantiles: int = 25
+    dropped: int = 2
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._number("quantiles", 2, whole=True)
+        self._number("dropped", 0, self.quantiles - 1, whole=True)
+
+    def critic_layers(self) -> dict[str, Any]:
+        """Return the options of `make_critics`; see `ReplayActorCriticConfig`."""
+        return {**super().critic_layers(), "outputs": self.quantiles}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossQConfig(SACConfig):
+    """CrossQ: SAC with wide, batch-renormalised critics and without target networks.
+
+    So `target_every`, `target_rate` and `critic_layer_norm` say nothing.
+    """
+
+    # As in Stable-Baselines3; Bhatt et al. 2024, table 2, have 2,048 for 1,024.
+    learning_rate: Number = 1e-3
+    adam_beta: float = 0.5
+    critic_hidden: tuple[int, ...] = (1024, 1024)
+    policy_every: int = 3
+    learning_starts: int = 100
+
+    def critic_layers(self) -> dict[str, Any]:
+        """Return the options of `make_critics`; see `ReplayActorCriticConfig`."""
+        return {**super().critic_layers(), "layer_norm": False, "batch_renorm": True}
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeterministicConfig(ReplayActorCriticConfig):
     """Common configuration of TD3 and DDPG: exploration noise and target noise.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
@@ -12,11 +13,11 @@ import numpy as np
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, StepTensors, parts
-from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compiled
-from plangym_ext.learn.algorithms.off_policy.update_graphs import UpdateGraphs, Work
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer, flat_optimizer
+from plangym_ext.learn.engines.torch_compiled import torch_compiled
+from plangym_ext.learn.engines.update_graphs import UpdateGraphs, Work
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.replay.base import Batch, steps_within
@@ -91,6 +92,9 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self._device = self._tensors.device
         #: By the identity of a module, what calls it in compiled code.
         self._called: dict[int, Any] = {}
+        #: Returns what calls a network while it is learned. No method, which engines would keep
+        #: this object alive by.
+        self._asked = functools.partial(_asked, self._called)
         # Networks of the algorithm's own begin with weights of its own stream.
         with self._random.used():
             self._build()
@@ -312,16 +316,15 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         """Return a batch as tensors, nested as the spaces."""
         return self._tensors.steps(batch, weighted=self.config.prioritized)
 
-    def _asked(self, module: Any) -> Any:
-        """Return the function that evaluates a network in updates."""
-        return self._called.get(id(module), module)
-
     def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
-        """Take one step of the optimiser of a name; see `_step_down`."""
+        """Take one step down the gradient that is in an optimiser's vector; see `_step_down`.
+
+        The network is not written: several steps may be taken in the vector.
+        """
         if self._graphs is not None:
             speed = self.config.learning_rate if rate is None else rate
             return self._graphs.descend(self.optimizers[name], loss, speed, self._most_norm())
-        return self._step_down(self.optimizers[name], loss, name=name, rate=rate)
+        return self._step_down(self.optimizers[name], float(loss), name=name, rate=rate)
 
     def _target_is_due(self) -> bool:
         """Return whether target networks follow after the update that is being made."""
@@ -382,6 +385,10 @@ def _fraction(where: str, updates_per_step: float) -> Fraction:
             f"{updates_per_step}."
         )
     return found
+
+
+def _asked(called: Mapping[int, Any], module: Any) -> Any:
+    return called.get(id(module), module)
 
 
 def _array(errors: Any) -> Any:

@@ -35,7 +35,7 @@ class OffPolicyConfig(LearnerConfig):
             which takes minutes to begin with, and a C++ compiler. It pays for convolutions, if
             at all.
         compiled: whether updates are made without autograd or Python where that is known how,
-            which is several times as fast: in compiled code where DQN, SAC, TD3 or DDPG learn
+            which is several times as fast: in compiled code where DQN, SAC, TQC, TD3 or DDPG learn
             networks of dense layers on a CPU; on a GPU as graphs that are recorded once and
             replayed, where the optimiser is adam or adamw, one process learns, the network is
             not recurrent, and neither target_rate nor max_grad_norm is a schedule. Networks of

@@ -8,7 +8,8 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.config import C51Config, DQNConfig, QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
-from plangym_ext.learn.algorithms.off_policy.q_learning import Learned, QLearning
+from plangym_ext.learn.algorithms.off_policy.q_learning import QLearning
+from plangym_ext.learn.engines.q_values import Learned
 from plangym_ext.learn.losses.q_values import (
     chosen,
     cross_entropy,

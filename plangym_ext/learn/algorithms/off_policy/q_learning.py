@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
@@ -14,20 +14,13 @@ from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.engines.q_values import Learned
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.noisy import has_noise, reset_noise, use_noise
 from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch
-
-
-class Learned(NamedTuple):
-    """Loss, Q values and errors of N steps."""
-
-    loss: Any  # scalar
-    q: Any  # [N] of the actions that were played, without gradient
-    errors: Any  # [N] not negative, without gradient: priorities
 
 
 class QLearning(OffPolicyAlgorithm):
@@ -41,6 +34,8 @@ class QLearning(OffPolicyAlgorithm):
     _can_be_recorded = True
     #: How the network is made, for the message about one that does not fit.
     _needed: ClassVar[str] = "QAgentConfig()"
+    #: Whether the network is written before its target follows alone.
+    _steps_in_vector = False
 
     def _build(self) -> None:
         self._start = int(getattr(self.network.distribution, "start", 0))
@@ -72,21 +67,26 @@ class QLearning(OffPolicyAlgorithm):
         return super().train(progress)
 
     def _update(self, steps: Steps) -> Updated:
-        learned = self._loss(steps)
+        learned = self._learn_values(steps)
         norm = self._descend("q", learned.loss)
-        self._follow()
-        self._reset_noise()
-        logged = {"loss": learned.loss.detach(), "grad_norm": norm, "q": learned.q.mean()}
-        return Updated(logged, learned.errors)
-
-    def _follow(self) -> None:
-        """Move the target network, if it is due."""
-        if self._target_is_due():
+        due = self._target_is_due()
+        if due or not self._steps_in_vector:
+            self.optimizers["q"].write()
+        if due:
             self._target.follow(at(self.config.target_rate, self.updates))
+        self._reset_noise()
+        q = learned.q if isinstance(learned.q, float) else learned.q.mean()
+        return Updated({"loss": learned.loss, "grad_norm": norm, "q": q}, learned.errors)
+
+    def _learn_values(self, steps: Any) -> Learned:
+        """Leave the gradient of the loss of some steps with the optimiser."""
+        learned = self._loss(steps)
+        self.optimizers["q"].differentiate(learned.loss)
+        return learned._replace(loss=learned.loss.detach())
 
     @abstractmethod
     def _loss(self, steps: Steps) -> Learned:
-        """Return the loss of some steps."""
+        """Return the loss of some steps, with gradient."""
 
     def _reset_noise(self) -> None:
         """Draw the noise of both networks, for the next update and what is played until then."""
@@ -101,9 +101,13 @@ class QLearning(OffPolicyAlgorithm):
     def _following(self, steps: Steps) -> tuple[NetworkOutput, Any]:
         """Return the target network's outputs for the next states, and the best actions `[N]`."""
         out = self._out(self._target.module, steps.next_obs)
-        q = self._out(self.network, steps.next_obs).q if self.config.double else out.q
+        q = self._q(steps.next_obs) if self.config.double else out.q
         # What cannot be played there is worth nothing, however high a value it was never taught.
         return out, masked(q, steps.next_legal).argmax(dim=1)
+
+    def _q(self, obs: Any) -> Any:
+        """Return `[N, A]` of the network that learns."""
+        return self._out(self.network, obs).q
 
     def _check_head(self) -> None:
         """Refuse a network without the head, by asking it about one observation."""

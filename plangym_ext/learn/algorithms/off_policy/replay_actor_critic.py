@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Iterator
+from typing import Any, ClassVar
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import ReplayActorCriticConfig
 from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Sums, Updated
-from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import (
-    DenseActorCritic,
-    can_be_dense,
-)
-from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, part, parts
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
+from plangym_ext.learn.engines.actor_critic import ActorCriticEngine
+from plangym_ext.learn.engines.dense_actor_critic import actor_critic_engine
 from plangym_ext.learn.losses.critics import critic_loss
 from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.critics import make_critics
 from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
-from plangym_ext.learn.torch_extra import torch
+from plangym_ext.learn.torch_extra import nn, torch
 
 
 class ReplayActorCritic(OffPolicyAlgorithm):
     """Abstract; an update is one of all critics, then, if it is due, one of the policy.
 
     The network is the policy alone. The critics belong to the algorithm; they are of the
-    network's spaces, and are saved with it.
+    network's spaces, and are saved with it. A class that derives from this one computes the
+    targets of critics (`_target`) and a step of the policy (`_update_policy`) from what the
+    `engine` evaluates.
+
+    Attributes:
+        engine: evaluates policy and critics, and brings gradients to their weights.
     """
 
     config: ReplayActorCriticConfig
+    engine: ActorCriticEngine
     _can_be_recorded = True
-    #: Learns without autograd, where the networks are dense layers; see `can_be_dense`.
-    _dense: DenseActorCritic | None = None
+    #: Most updates whose targets are computed in one pass, which bounds the memory of the pass;
+    #: more than 1 where targets depend on the target networks alone.
+    _together: ClassVar[int] = 1
+    _has_target_critics: ClassVar[bool] = True
 
     def _build(self) -> None:
         config = self.config
@@ -46,20 +52,20 @@ class ReplayActorCritic(OffPolicyAlgorithm):
                 # In training mode alone: what is played, and how likely it was, stays of float32.
                 module.use(config.precision)
         critics = make_critics(self.network, **config.critic_layers(), precision=config.precision)
-        self._critics = critics.to(self._device)
-        self._target_critics = TargetNetwork(self._critics)
-        self.modules["critics"] = self._critics
-        self.modules["target_critics"] = self._target_critics.module
-        self.optimizers["critics"] = self._make_optimizer(self._critics)
+        self.modules["critics"] = critics.to(self._device)
+        self._targets: dict[str, TargetNetwork] = {}
+        if self._has_target_critics:
+            self._targets["target_critics"] = TargetNetwork(critics)
+            self.modules["target_critics"] = self._targets["target_critics"].module
+        self.optimizers["critics"] = self._make_optimizer(critics)
+        self.optimizers["policy"] = self._make_optimizer(self._learned_with_policy())
+        networks = {"policy": self.network, **self.modules}
+        self.engine = actor_critic_engine(networks, self.optimizers, config, self._asked)
 
-    def _make_dense(self) -> None:
-        """Leave autograd aside if it is not needed; once all optimisers are there."""
-        config = self.config
-        if config.compile or not config.compiled or not can_be_dense(self.network, self._critics):
-            return
-        critics = self._critics, self._target_critics.module
-        self._dense = DenseActorCritic(self.network, *critics, self.optimizers, config.precision)
-        self._called[id(self.network)] = self._dense.calls_policy("policy", self.network)
+    def _learned_with_policy(self) -> nn.Module:
+        """Return the policy, with what its optimiser learns beside it."""
+        found: nn.Module = self.network
+        return found
 
     def _check_policy(self) -> None:
         """Refuse a network whose actions cannot be learned by this algorithm.
@@ -67,63 +73,49 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         Raises:
             InvalidOption: it has no policy head, or other actions.
         """
-        if not self._has_policy():
+        space = getattr(self.network, "observation_space", None)
+        if space is None:
+            return
+        with torch.no_grad():
+            # Asked: a network of one's own need not say which heads it has.
+            example = mapped(self._tensors.array, zeros_of(space, 1))
+            out, _ = self.network(shown(example))
+        if out.policy_logits is None:
             raise InvalidOption(
                 f"{type(self).__name__}: the network must have a policy head; it has none. Name it "
                 f"in AgentConfig(heads=...)."
             )
 
+    # Updates --------------------------------------------------------------------
+
+    @torch.no_grad()
     def _update(self, steps: Steps) -> Updated:
-        config = self.config
-        target = steps.target
-        if target is None:
-            with torch.no_grad():
-                target = self._target(steps)
-        q, loss = self._learn_critics(steps, target)
-        norm = self._descend("critics", loss, config.critic_learning_rate)
-        q = q.detach()
-        logged = {"critic_loss": _number(loss), "critic_grad_norm": norm, "q": q.mean()}
+        target = self._target(steps) if steps.target is None else steps.target
+        logged, errors = self._update_critics(steps, target)
         # After the critics, whose newest values teach it (Fujimoto et al. 2018, algorithm 1).
         if self._policy_is_due():
             logged |= self._update_policy(steps)
         if self._target_is_due():
-            self._follow(at(config.target_rate, self.updates))
-        # Of q before the update: to ask again would cost another pass for priorities alone.
-        errors = (q - target).abs().mean(dim=0) if config.prioritized else None
+            rate = at(self.config.target_rate, self.updates)
+            for name, network in self._targets.items():
+                network.follow(rate)
+                self.engine.refresh(name)
         return Updated(logged, errors)
 
-    def _learn_critics(self, steps: Steps, target: Any) -> tuple[Any, Any]:
-        """Return q `[E, N]` of the actions that were played, and the loss for `_descend`."""
-        if self._dense is not None:
-            with torch.no_grad():
-                return self._dense.learn_critics(steps, target)
-        q = self._asked(self._critics)(steps.obs, steps.action)
-        if self._critics.by_action:
-            q = self._chosen(q, steps.action)
-        return q, critic_loss(q, target, steps.weight)
+    def _update_critics(self, steps: Steps, target: Any) -> tuple[dict[str, Any], Any]:
+        """Take one step of the critics; return what to log, and absolute errors `[N]` or None."""
+        q = self.engine.played_values(steps.obs, steps.action)
+        loss, d_q = critic_loss(q, target, steps.weight)
+        # Of q before the update: to ask again would cost another pass for priorities alone.
+        errors = (q - target).abs().mean(dim=0) if self.config.prioritized else None
+        return self._step_critics(loss, d_q) | {"q": q.mean()}, errors
 
-    def _learn(self, count: int, sums: Sums, progress: Progress | None) -> None:
-        if self._dense is not None:
-            self._dense.refresh()
-        super()._learn(count, sums, progress)
-
-    def _draws_ahead(self) -> bool:
-        # Where rows are small.
-        dense = self._dense is not None and not self.config.prioritized
-        return dense or super()._draws_ahead()
-
-    def _kind(self) -> Hashable:
-        return super()._kind(), self._policy_is_due()
-
-    def _policy_is_due(self) -> bool:
-        return (self.updates + 1) % self.config.policy_every == 0
-
-    def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
-        norm = super()._descend(name, loss, rate)
-        if self._dense is not None:
-            self.optimizers[name].write()
-            self._dense.refresh(name)
-        return norm
+    def _step_critics(self, loss: Any, d_q: Any) -> dict[str, Any]:
+        """Take one step down a loss, given its gradient by `played_values`; return what to log."""
+        self.engine.learn_critics(d_q)
+        loss = self.engine.number(loss)
+        norm = self._descend("critics", loss, self.config.critic_learning_rate)
+        return {"critic_loss": loss, "critic_grad_norm": norm}
 
     @abstractmethod
     def _target(self, steps: Steps) -> Any:
@@ -131,35 +123,46 @@ class ReplayActorCritic(OffPolicyAlgorithm):
 
     @abstractmethod
     def _update_policy(self, steps: Steps) -> dict[str, Any]:
-        """Take one step of the policy; return what to log."""
+        """Take one step of the policy; return what to log. Called without gradients."""
 
-    def _follow(self, rate: float) -> None:
-        """Move the target networks."""
-        self._target_critics.follow(rate)
-        if self._dense is not None:
-            self._dense.refresh("target_critics")
+    def _policy_is_due(self) -> bool:
+        return (self.updates + 1) % self.config.policy_every == 0
 
-    def _chosen(self, q: Any, action: Any) -> Any:
-        """Return `[E, N]` of `[E, N, A]`: of the actions that were played."""
-        # A Discrete space may begin elsewhere than at 0.
-        index = (action - self.network.distribution.start).long()
-        # `[E, N, 1]`: all critics are asked about the same actions.
-        return q.gather(2, index.expand(len(q), -1)[..., None])[..., 0]
+    def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:
+        norm = super()._descend(name, loss, rate)
+        self.optimizers[name].write()
+        self.engine.refresh(name)
+        return norm
 
-    def _has_policy(self) -> bool:
-        space = getattr(self.network, "observation_space", None)
-        if space is None:
-            return True
-        with torch.no_grad():
-            # Asked: a network of one's own need not say which heads it has.
-            example = mapped(self._tensors.array, zeros_of(space, 1))
-            return self._params(self.network, example) is not None
+    # How they are made ----------------------------------------------------------
 
-    def _params(self, network: Any, obs: Any) -> Any:
-        """Return `[N, P]`, the numbers of the policy."""
-        out, _ = self._asked(network)(shown(obs))
-        return out.policy_logits
+    def _learn(self, count: int, sums: Sums, progress: Progress | None) -> None:
+        self.engine.refresh()
+        super()._learn(count, sums, progress)
 
+    def _kind(self) -> Hashable:
+        return super()._kind(), self._policy_is_due()
 
-def _number(loss: Any) -> Any:
-    return loss if isinstance(loss, float) else loss.detach()
+    def _draws_ahead(self) -> bool:
+        # Where rows are small.
+        dense = self.engine.is_dense and not self.config.prioritized
+        return dense or super()._draws_ahead()
+
+    def _parts(self, drawn: Steps, count: int) -> Iterator[Steps]:
+        """Yield the steps of each update, with targets where one pass makes those of several.
+
+        Products of more rows are faster ones.
+        """
+        # An update that was recorded computes its targets itself.
+        if self._graphs is not None or self.config.target_every == 1 or self._together == 1:
+            yield from super()._parts(drawn, count)
+            return
+        size, done = self.config.batch_size, 0
+        while done < count:
+            together = min(count - done, self._until_target(), self._together)
+            rows = part(drawn, done * size, together * size)
+            if together > 1:
+                with torch.no_grad():
+                    rows = rows._replace(target=self._target(rows))
+            yield from parts(rows, together, size)
+            done += together

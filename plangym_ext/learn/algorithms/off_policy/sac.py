@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, final
+from typing import Any, ClassVar
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import SACConfig
-from plangym_ext.learn.algorithms.off_policy.dense_actor_critic import DenseActorCritic
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.distributions.categorical import Categorical
@@ -17,6 +16,7 @@ from plangym_ext.learn.distributions.torch_noise import TorchNoise
 from plangym_ext.learn.losses.critics import (
     bootstrapped,
     discrete_soft_value,
+    lowest_gradient,
     soft_value,
     temperature_loss,
 )
@@ -33,105 +33,67 @@ class SAC(ReplayActorCritic):
     spaces Christodoulou 2019, "Soft actor-critic for discrete action settings".
     """
 
-    config_class = SACConfig
+    config_class: ClassVar[type[SACConfig]] = SACConfig
     config: SACConfig
+    #: Distributions of actions that can be learned.
+    _policies: ClassVar[tuple[type[Any], ...]] = (SquashedGaussian, Categorical)
 
-    def _build(self) -> None:
-        super()._build()
+    def _learned_with_policy(self) -> nn.Module:
         config = self.config
-        temperature = Temperature(config.temperature, learned=config.learn_temperature)
-        self._temperature = temperature.to(self._device)
-        self.modules["temperature"] = self._temperature
-        # One step of both: their gradients have no number in common.
-        self.optimizers["policy"] = self._make_optimizer(
-            nn.ModuleList([self.network, self._temperature])
-        )
+        start = torch.tensor(math.log(config.temperature), dtype=torch.float32, device=self._device)
+        # Of what a unit of entropy is worth the logarithm is learned.
+        self._log_temperature = nn.Parameter(start, requires_grad=config.learn_temperature)
+        temperature = self.modules["temperature"] = nn.ParameterDict({"log": self._log_temperature})
+        #: Critics say what each action is worth; draws are of no use.
+        self._is_discrete = isinstance(self.network.distribution, Categorical)
         self._target_entropy = self._target_of_entropy()
-        self._make_dense()
-        if self._dense is not None:
-            # Here and not above: numba is of no use to other networks.
-            from plangym_ext.learn.compiled.squashed_gaussian import SquashedDraws
-
-            self._draws = SquashedDraws()
-            views = self.optimizers["policy"].views()
-            self._d_log_temperature = views.get(id(self._temperature.log), (None, None))[1]
+        # One step of both: their gradients have no number in common.
+        return nn.ModuleList([self.network, temperature])
 
     def _target_of_entropy(self) -> float:
         if self.config.target_entropy is not None:
             return self.config.target_entropy
         width: int = self.network.distribution.width
         # A Gaussian has a mean and a deviation for each number.
-        return _DISCRETE_ENTROPY * math.log(width) if self._critics.by_action else -width / 2
-
-    def _target_entropy_of(self, steps: Steps) -> Any:
-        """Return the target entropy: of all rows, or `[N]` where masks bound it."""
-        if steps.legal is None or self.config.target_entropy is not None:
-            return self._target_entropy
-        # More than this no policy has that plays what it may alone: without it the temperature
-        # would rise for ever.
-        return _DISCRETE_ENTROPY * steps.legal.sum(dim=1).clamp(min=1).log()
+        return _DISCRETE_ENTROPY * math.log(width) if self._is_discrete else -width / 2
 
     def _check_policy(self) -> None:
         super()._check_policy()
-        if not isinstance(self.network.distribution, SquashedGaussian | Categorical):
+        if not isinstance(self.network.distribution, self._policies):
             raise InvalidOption(
-                f"SAC: the policy must be a squashed Gaussian over a Box, or a Discrete one; the "
-                f"network has a {type(self.network.distribution).__name__}. Make it with "
-                f"SoftPolicyConfig()."
+                f"{type(self).__name__}: the policy must be a "
+                f"{' or a '.join(kind.__name__ for kind in self._policies)}; the network has a "
+                f"{type(self.network.distribution).__name__}. Make it with SoftPolicyConfig()."
             )
 
     def _target(self, steps: Steps) -> Any:
-        params = masked(self._params(self.network, steps.next_obs), steps.next_legal)
-        temperature = self._temperature.log.exp()
-        if self._dense is not None:
+        # Actions of the present policy, valued by the target critics: there is no target policy.
+        params = masked(self.engine.params(steps.next_obs), steps.next_legal)
+        temperature = self._log_temperature.exp()
+        if self._is_discrete:
+            q, log_probs = (
+                self.engine.next_values(steps.next_obs),
+                functional.log_softmax(params, 1),
+            )
+            value = discrete_soft_value(q, log_probs, temperature)
+        else:
             action, log_prob = self._drawn(params)
-            q = self._dense.next_values(steps.next_obs, action)
+            q = self.engine.next_values(steps.next_obs, action)
             value = soft_value(q, log_prob, temperature)
-            return bootstrapped(steps.reward, steps.discount, value)
-        # Actions of the present policy, rated by the critics that follow: there is no policy that
-        # follows.
-        value, _ = self._value(params, self._target_critics.module, steps.next_obs, temperature)
         return bootstrapped(steps.reward, steps.discount, value)
 
     def _update_policy(self, steps: Steps) -> dict[str, Any]:
-        if self._dense is not None:
-            with torch.no_grad():
-                return self._update_dense_policy(self._dense, steps)
-        params = masked(self._params(self.network, steps.obs), steps.legal)
-        # Detached in the policy's loss, in which a lower temperature would be a gain of its own.
-        log, temperature = self._temperature.log, self._temperature.log.detach().exp()
-        value, log_prob = self._value(params, self._critics, steps.obs, temperature)
-        loss = -value.mean()
-        total = loss
+        engine, temperature = self.engine, self.engine.number(self._log_temperature.exp())
+        params = masked(engine.params(steps.obs, learn=True), steps.legal)
+        step = self._discrete_step if self._is_discrete else self._drawn_step
+        value, log_prob, d_params = step(steps.obs, params, temperature)
+        loss, entropy = -engine.number(value.mean()), -engine.number(log_prob.mean())
+        total, learned = loss, []
         if self.config.learn_temperature:
-            total = loss + temperature_loss(log, log_prob, self._target_entropy_of(steps))
-        norm = self._descend("policy", total)
-        return {
-            "policy_loss": loss.detach(),
-            "policy_grad_norm": norm,
-            "entropy": -log_prob.detach().mean(),
-            "temperature": temperature,
-        }
-
-    def _update_dense_policy(self, dense: DenseActorCritic, steps: Steps) -> dict[str, Any]:
-        """Take the same step without autograd."""
-        params, tape = dense.params(steps.obs)
-        action, log_prob = self._drawn(params)
-        q, q_tape = dense.values(steps.obs, action)
-        temperature = float(self._temperature.log.exp())
-        value = soft_value(q, log_prob, temperature)
-        lowest = (q == q.amin(dim=0)).float()
-        # Minus the mean of q is minimised; of critics that agree each counts for its share.
-        d_q = lowest / (-len(value) * lowest.sum(dim=0))
-        d_action = dense.action_gradient(q_tape, d_q)
-        dense.learn_policy(tape, self._draws.gradient(d_action, temperature / len(value)))
-        entropy, loss = -float(log_prob.mean()), -float(value.mean())
-        total = loss
-        if self.config.learn_temperature:
-            total += float(self._temperature.log) * (entropy - self._target_entropy)
-            # The gradient of `temperature_loss`: its logarithm falls while the entropy is above the
-            # target.
-            self._d_log_temperature[...] = entropy - self._target_entropy
+            log = engine.number(self._log_temperature)
+            more, d_log = temperature_loss(log, entropy, self._wanted_entropy(steps))
+            total, learned = loss + more, [(self._log_temperature, d_log)]
+        engine.learn_policy(d_params, *learned)
         return {
             "policy_loss": loss,
             "policy_grad_norm": self._descend("policy", total),
@@ -139,39 +101,43 @@ class SAC(ReplayActorCritic):
             "temperature": temperature,
         }
 
+    def _drawn_step(self, obs: Any, params: Any, temperature: Any) -> tuple[Any, Any, Any]:
+        """Return soft values and log densities `[N]` of drawn actions, and the gradient `[N, P]`.
+
+        It is the gradient of minus the mean of the values by the outputs of the policy.
+        """
+        action, log_prob = self._drawn(params)
+        q, d_q = self._rated(self.engine.values(obs, action))
+        d_action = self.engine.action_gradient(d_q)
+        value = q - temperature * log_prob
+        return value, log_prob, self.engine.draw_gradient(d_action, temperature / len(value))
+
+    def _rated(self, q: Any) -> tuple[Any, Any]:
+        """Return what critics say of N actions, and the gradient of minus its mean by `q`."""
+        return q.amin(dim=0), lowest_gradient(q)
+
+    def _discrete_step(self, obs: Any, params: Any, temperature: Any) -> tuple[Any, Any, Any]:
+        """Return the same as `_drawn_step`, by means over all actions."""
+        # The mean over all actions needs no gradient of the critics: it reaches the policy by the
+        # probabilities.
+        q = self.engine.values(obs)
+        with torch.enable_grad():
+            params = params.requires_grad_()
+            log_probs = functional.log_softmax(params, dim=1)
+            value = discrete_soft_value(q, log_probs, temperature)
+            (d_params,) = torch.autograd.grad(-value.mean(), params)
+        log_probs = log_probs.detach()
+        return value.detach(), (log_probs.exp() * log_probs).sum(dim=1), d_params
+
     def _drawn(self, params: Any) -> tuple[Any, Any]:
         """Return actions in units of their bounds, and their log density."""
-        noise = TorchNoise(params.shape[:-1]).normal(params.shape[-1] // 2)
-        return self._draws.draw(params, noise)
+        noise = TorchNoise(params.shape[:-1], device=params.device).normal(params.shape[-1] // 2)
+        return self.engine.draw(params, noise)
 
-    def _value(self, params: Any, critics: Any, obs: Any, temperature: Any) -> tuple[Any, Any]:
-        """Return the soft values of rows, and log-probabilities: of draws, or their means."""
-        if self._critics.by_action:
-            log_probs = functional.log_softmax(params, dim=1)
-            with torch.no_grad():
-                # The mean over all actions needs no gradient of the critics: it reaches the policy
-                # by the probabilities.
-                q = self._asked(critics)(obs)
-            value = discrete_soft_value(q, log_probs, temperature)
-            return value, (log_probs.exp() * log_probs).sum(dim=1)
-        noise = TorchNoise(params.shape[:-1], device=params.device)
-        action, log_prob = self.network.distribution.rsample_with_log_prob(params, noise)
-        return soft_value(
-            self._asked(critics)(obs, action, frozen=True), log_prob, temperature
-        ), log_prob
-
-
-@final
-class Temperature(nn.Module):
-    """The weight of entropy relative to rewards, with a learned logarithm.
-
-    Args:
-        start: what it is at first.
-        learned: whether it gets a gradient.
-    """
-
-    def __init__(self, start: float, *, learned: bool) -> None:
-        super().__init__()
-        self.log = nn.Parameter(
-            torch.tensor(math.log(start), dtype=torch.float32), requires_grad=learned
-        )
+    def _wanted_entropy(self, steps: Steps) -> Any:
+        """Return what the mean entropy is to be."""
+        if steps.legal is None or self.config.target_entropy is not None:
+            return self._target_entropy
+        # More than this no policy has that plays what it may alone: without it the temperature
+        # would rise for ever.
+        return (_DISCRETE_ENTROPY * steps.legal.sum(dim=1).clamp(min=1).log()).mean()

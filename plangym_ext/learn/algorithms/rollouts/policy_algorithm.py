@@ -93,7 +93,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
         """Return compiled gradients where there are some of such a network."""
         if self.config.compiled and self._by_step:
             # Here and not above: numba is of no use to other networks.
-            from plangym_ext.learn.compiled.actor_critic import CompiledLosses, can_compile
+            from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses, can_compile
 
             if can_compile(self.network):
                 return CompiledLosses(self.network, self.optimizer)

@@ -24,6 +24,14 @@ class OptimizerConfig(Protocol):
         """Its step size."""
 
     @property
+    def epsilon(self) -> float:
+        """What is added to the root of its second moment."""
+
+    @property
+    def adam_beta(self) -> float:
+        """How much adam's first moment keeps."""
+
+    @property
     def l2(self) -> Number:
         """Weight decay."""
 

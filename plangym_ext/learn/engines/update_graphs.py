@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.schedule import Number, at
 from plangym_ext.learn.torch_extra import torch
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.learn.compiled import optimizers
+from plangym_ext.learn.engines.compiled import optimizers
 from plangym_ext.learn.torch_extra import torch
 
 #: What each optimiser remembers of a vector, by torch's names.
@@ -32,12 +32,18 @@ class VectorSteps:
         vectors: float32 tensors on the CPU, with gradients.
         decays: weight decay of each.
         epsilon: of the optimiser.
+        betas: of adam and adamw.
     """
 
     def __init__(
-        self, kind: str, vectors: list[Any], decays: list[float], epsilon: float = _EPSILON
+        self,
+        kind: str,
+        vectors: list[Any],
+        decays: list[float],
+        epsilon: float = _EPSILON,
+        betas: tuple[float, float] = _BETAS,
     ) -> None:
-        self._kind, self._decays, self._epsilon = kind, decays, epsilon
+        self._kind, self._decays, self._epsilon, self._betas = kind, decays, epsilon, betas
         self._vectors = vectors
         #: Made when they are first needed: it takes as long as a step to make them.
         self._arrays: list[tuple[Any, Any]] | None = None
@@ -76,7 +82,7 @@ class VectorSteps:
                 begins = self._count == 1
                 optimizers.sgd(weights, gradient, memory[0], begins, scale, rate, _MOMENTUM, decay)
             else:
-                size = rate, *_BETAS, self._epsilon, decay
+                size = rate, *self._betas, self._epsilon, decay
                 decoupled = self._kind == "adamw"
                 first, second = memory
                 optimizers.adam(

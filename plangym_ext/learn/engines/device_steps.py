@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from plangym_ext.learn.algorithms.torch_steps import OptimizerConfig, TorchSteps
+from plangym_ext.learn.engines.torch_steps import OptimizerConfig, TorchSteps
 from plangym_ext.learn.torch_extra import torch
 
 #: Optimisers that a flag on the device can hold back.

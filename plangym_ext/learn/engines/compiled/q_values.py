@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
-from plangym_ext.learn.compiled.dense_network import DenseHead, has_dense_layers
+from plangym_ext.learn.engines.compiled.dense_network import DenseHead, has_dense_layers
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.torch_extra import nn
 
 

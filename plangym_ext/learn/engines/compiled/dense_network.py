@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
-from plangym_ext.learn.compiled.dense import (
+from plangym_ext.learn.engines.compiled.dense import (
     affine,
     affine_gradient,
     input_gradient,
     through_relu,
     through_tanh,
 )
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.networks.bodies import DenseLayers, Tanh
 from plangym_ext.learn.networks.checked_network import has_own_code

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from plangym_ext.learn.engines.stack_norms import StackNorms
 from plangym_ext.learn.networks.dense_product import layer_product, product
-from plangym_ext.learn.networks.stack_norms import StackNorms
 from plangym_ext.learn.torch_extra import torch
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from plangym_ext.errors import ForeignNetwork
-from plangym_ext.learn.algorithms.device_steps import HELD_BACK, DeviceSteps
-from plangym_ext.learn.algorithms.learner_config import LearnerConfig
-from plangym_ext.learn.algorithms.torch_steps import OptimizerConfig, TorchSteps
+from plangym_ext.learn.engines.device_steps import HELD_BACK, DeviceSteps
+from plangym_ext.learn.engines.torch_steps import OptimizerConfig, TorchSteps
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
@@ -19,7 +18,7 @@ _SMALL = 200_000
 
 
 def flat_optimizer(
-    network: nn.Module, config: LearnerConfig, *, decays: bool = False
+    network: nn.Module, config: OptimizerConfig, *, decays: bool = False
 ) -> FlatOptimizer:
     """Return the configured optimiser of all parameters of a network.
 
@@ -32,6 +31,8 @@ def flat_optimizer(
     # SGD divides by nothing.
     if config.optimizer != "sgd":
         options["eps"] = config.epsilon
+    if config.optimizer in HELD_BACK:
+        options["betas"] = config.adam_beta, 0.999
     if config.optimizer != "rmsprop":
         # One pass over the parameters instead of ten operations on them.
         options["fused"] = True
@@ -98,11 +99,12 @@ class FlatOptimizer:
         self._steps: Any = (DeviceSteps if on_gpu else TorchSteps)(groups, config, options)
         if _is_small(self._parts):
             # Here and not above: numba is of no use to large networks.
-            from plangym_ext.learn.compiled.vector_steps import VectorSteps
+            from plangym_ext.learn.engines.compiled.vector_steps import VectorSteps
 
             vectors, rates = [p.vector for p in self._parts], [g["weight_decay"] for g in groups]
-            eps = {"epsilon": options["eps"]} if "eps" in options else {}
-            self._steps = VectorSteps(config.optimizer, vectors, rates, **eps)
+            known = {"epsilon": "eps", "betas": "betas"}
+            given = {mine: options[name] for mine, name in known.items() if name in options}
+            self._steps = VectorSteps(config.optimizer, vectors, rates, **given)
         self.rate = at(config.learning_rate, 0)
 
     def read(self) -> None:
@@ -126,10 +128,10 @@ class FlatOptimizer:
         self.write()
         return norm
 
-    def differentiate(self, loss: Any) -> None:
-        """Put the gradient of a scalar into the vector."""
+    def differentiate(self, loss: Any, gradient: Any = None) -> None:
+        """Put the gradient of a scalar into the vector; or of outputs, given their own."""
         # Zeros for what the loss does not reach: the vector has a place for each parameter.
-        gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+        gradients = torch.autograd.grad(loss, self._parameters, gradient, materialize_grads=True)
         begin = 0
         for part in self._parts:
             end = begin + len(part.parameters)
@@ -188,18 +190,17 @@ class FlatOptimizer:
         self.rate = rate
 
     def descend_unless(self, failed: Any, loss: Any, max_norm: float) -> Any:
-        """Take one step down the gradient of a loss, and `write`; all of it on the device.
+        """Take one step down the gradient that is in the vector; all of it on the device.
 
         Args:
             failed: float32 scalar on the device; 1 from the first loss or gradient on that is
                 not finite, and then no step is taken.
-            loss: scalar.
+            loss: scalar, of which it is the gradient.
             max_norm: see `descend`.
 
         Returns:
             The norm of the gradient before, a scalar on the device.
         """
-        self.differentiate(loss)
         norm = self._steps.norm_there()
         finite = torch.isfinite(norm) & torch.isfinite(loss.detach())
         torch.maximum(failed, (~finite).to(failed.dtype), out=failed)
@@ -208,7 +209,6 @@ class FlatOptimizer:
             for gradient in self._gradients:
                 gradient.mul_(factor)
         self._steps.step_unless(failed)
-        self.write()
         return norm
 
     # Saving ---------------------------------------------------------------------

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.rollouts.gradients import LossTerms
 from plangym_ext.learn.algorithms.rollouts.rollout import Rows
-from plangym_ext.learn.compiled import policy_losses
-from plangym_ext.learn.compiled.dense_network import DenseNetwork, is_dense
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.distributions.gaussian import Gaussian
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.multi_categorical import MultiCategorical
+from plangym_ext.learn.engines.compiled import policy_losses
+from plangym_ext.learn.engines.compiled.dense_network import DenseNetwork, is_dense
+from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.torch_extra import torch
 
 Ndarray = npt.NDArray[Any]

@@ -1,0 +1,1 @@
+"""Engines of updates: gradients without autograd, compiled code, graphs, flat optimisers."""
