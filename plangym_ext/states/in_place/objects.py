@@ -31,8 +31,8 @@ from plangym_ext.states.in_place.standing import (
     Bound,
     Group,
     Ref,
+    has_no_parts,
     hashed,
-    is_flat,
     same_atom,
     text_of,
 )
@@ -177,9 +177,7 @@ class Objects:
     def _standing(self, value: Any, path: str, *, fixed: bool) -> Any:
         """Return what stands for a value: itself if it has no parts."""
         kind: Any = type(value)
-        if is_atom(kind):
-            return value
-        if kind in (tuple, frozenset) and is_flat(value):
+        if has_no_parts(value):
             return value
         if isinstance(value, tuple):
             items = [
@@ -261,6 +259,10 @@ class Objects:
         how = places_in(value)
         if how is not None:
             how[1](value, wanted)
+
+    def has_attributes_alone(self, number: int) -> bool:
+        """Return whether the attributes of an object that `vars` shows are all of its places."""
+        return number < self.num_layers or self._readers[number] is vars
 
     def is_first(self, number: int) -> bool:
         """Return whether an object has what it had at first; False if it has more than texts."""
