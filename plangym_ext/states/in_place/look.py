@@ -179,12 +179,11 @@ class Look:
         if self._seen is None:
             return False
         self._names.name_generators()
-        for number, of_atoms in self._seen.changed():
-            if not of_atoms:
-                self._seen = None
-                return False
-            self._renew(number)
-        for number in self._contents:
+        changed = self._seen.changed()
+        if changed is None:
+            self._seen = None
+            return False
+        for number in (*changed, *self._contents):
             self._renew(number)
         return True
 
@@ -194,15 +193,6 @@ class Look:
             return
         self.version += 1
         self.entries[number] = entry
-
-    def note(self, number: int) -> None:
-        """Look at an object that was set; the next look is a whole one if that is needed."""
-        if self._seen is None:
-            return
-        if number in self._contents or self._seen.note(number):
-            self._renew(number)
-        else:
-            self._seen = None
 
     def forget(self) -> None:
         """Make the next look a whole one."""
@@ -347,7 +337,10 @@ class Look:
         return number in self._objects.followed and kind.__name__ not in ("function", "partial")
 
     def _content(self, number: int) -> Any:
-        now, first = self._objects.content(number), self._objects.contents[number]
+        live, first = self._objects.live[number], self._objects.contents[number]
+        if type(live) is np.ndarray and _same_content(live, first):
+            return None  # without a copy of it
+        now = self._objects.content(number)
         return None if _same_content(now, first) else (now,)
 
     def _is_same(self, value: Any, standing: Any) -> bool:

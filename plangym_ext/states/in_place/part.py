@@ -22,12 +22,14 @@ from plangym_ext.states.in_place.look import Look, Names, same_entry, written_pl
 from plangym_ext.states.in_place.objects import Objects
 from plangym_ext.states.in_place.standing import has_no_parts
 from plangym_ext.states.nameable import AnyThing, Nameable
-from plangym_ext.states.part import StatePart, get_block, put_block
+from plangym_ext.states.part import StatePart, block_at, put_block
 from plangym_ext.states.plain import NotPlain
 from plangym_ext.states.randomness import random_bytes
 
 #: Room for growth: states of one env differ in size as objects come and go.
 _SLACK = 1.1
+_NOTHING = memoryview(b"")
+_NO_DIGEST = bytes(trust.DIGEST_BYTES)
 #: The hash of the rest; how many simulators and bytes of the graph, or a number and its bytes.
 _REST, _HEAD = struct.Struct("<Q"), struct.Struct("<II")
 #: How many graphs are remembered that were read, and of how many bytes at most.
@@ -64,12 +66,14 @@ class _Said:
         unreached: numbers of those that are not there.
         rest: hash of what the constructor made, without what the graph says.
         generators: with the states that they are brought to.
+        graph: itself.
     """
 
     entries: dict[int, Any]
     unreached: frozenset[int]
     rest: int
     generators: list[tuple[Any, Any]]
+    graph: bytes
 
 
 class InPlacePart(StatePart):
@@ -109,8 +113,10 @@ class InPlacePart(StatePart):
         self._all_said: dict[tuple[bytes, bool], _Said] = {}
         memories = self._objects.memories
         self._ranked = sorted(memories, key=lambda number: memories[number].rank)
-        data = self._data(learns=True)
-        self.width = int(len(data) * _SLACK) + 256
+        size = sum(map(len, self._data(learns=True)))
+        # Of a simulator more numbers may differ in a moment than right after a reset.
+        room = sum(memory.most for memory in memories.values())
+        self.width = max(int(size * _SLACK), room) + 256
 
     def identity(self) -> dict[str, Any]:
         """Return what there is: classes of all objects, and the simulators' versions."""
@@ -119,25 +125,31 @@ class InPlacePart(StatePart):
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
         """Write what differs from what the constructor made."""
-        return put_block(buffer, offset, end, self._data())
+        return put_block(buffer, offset, end, *self._data())
 
-    def _data(self, *, learns: bool = False) -> bytes:
+    def _data(self, *, learns: bool = False) -> list[bytes | memoryview]:
         look, memories = self._look, self._objects.memories
         look.again()
         graph, rest, vouched = self._graph(learns=learns)
-        held = [(number, memories[number].read()) for number in look.simulators]
-        for number, found in held:
+        held = [memories[number].read() for number in look.simulators]
+        for number, found in zip(look.simulators, held, strict=True):
             rest ^= memories[number].rest(found)
-        heads = [_HEAD.pack(number, len(found)) for number, found in held]
-        sizes = _HEAD.pack(len(held), len(graph))
-        data = b"".join((_REST.pack(rest), sizes, *heads, graph, *(found for _, found in held)))
-        return (trust.digest(data) if vouched else bytes(trust.DIGEST_BYTES)) + data
+        sizes = zip(look.simulators, map(len, held), strict=True)
+        heads = [_HEAD.pack(*size) for size in ((len(held), len(graph)), *sizes)]
+        parts = [_REST.pack(rest), *heads, graph, *held]
+        return [trust.digest(b"".join(parts)) if vouched else _NO_DIGEST, *parts]
+
+    def _key(self) -> Any:
+        """Return what a graph was written of; None if it must be written again each time."""
+        return (
+            None if self._look.holds_data else (self._look.version, self._names.generator_bytes())
+        )
 
     def _graph(self, *, learns: bool) -> tuple[bytes, int, bool]:
         """Return the objects that differ, the hash of the others, and whether it is vouched for."""
         look = self._look
-        key = None if look.holds_data else (look.version, self._names.generator_bytes())
-        if key is None or learns or key != self._written[0]:
+        key = self._key()
+        if learns or key is None or key != self._written[0]:
             writer = GraphWriter(self._names, self._nameable.known, learns=learns)
             for value in (look.unreached, *look.body()):
                 writer.put(value)
@@ -158,15 +170,17 @@ class InPlacePart(StatePart):
 
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Set every object to what the state says, or to what the constructor made."""
-        data, offset = get_block(buffer, offset)
-        claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
+        # Not copied: of some simulators it is much.
+        start, offset = block_at(buffer, offset)
+        claimed, data = bytes(buffer[start : start + trust.DIGEST_BYTES]), buffer[start:offset]
+        data = data[trust.DIGEST_BYTES :]
         vouched = self._trusted or (any(claimed) and trust.is_ours(data, claimed))
         graph, held = self._parted(data)
         found = self._said(graph, vouched=vouched)
         rest = found.rest
         for number, memory in self._objects.memories.items():
             if number not in found.unreached:
-                rest ^= memory.rest(held.get(number, b""))
+                rest ^= memory.rest(held.get(number, _NOTHING))
         if rest != _REST.unpack_from(data)[0]:
             raise ForeignState(
                 f"state: it belongs to an env whose constructor left {self._objects.path(0)} "
@@ -177,7 +191,7 @@ class InPlacePart(StatePart):
         self._apply(found, held)
         return offset
 
-    def _parted(self, data: bytes) -> tuple[bytes, dict[int, bytes]]:
+    def _parted(self, data: memoryview) -> tuple[bytes, dict[int, memoryview]]:
         """Return the graph of a state, and what it has of each simulator."""
         at = _REST.size + _HEAD.size
         if len(data) < at:
@@ -187,8 +201,8 @@ class InPlacePart(StatePart):
         if stop + size > len(data):
             raise DamagedState("state: it is cut off")
         heads = [_HEAD.unpack_from(data, start) for start in range(at, stop, _HEAD.size)]
-        graph, at = data[stop : stop + size], stop + size
-        held = {}
+        graph, at = bytes(data[stop : stop + size]), stop + size
+        held: dict[int, memoryview] = {}
         for number, size in heads:
             held[number] = data[at : at + size]
             at += size
@@ -211,7 +225,7 @@ class InPlacePart(StatePart):
         entries = dict(zip(body[::2], body[1::2], strict=False))
         self._check(entries, unreached, careful=finder.careful)
         rest = self._objects.rest(written_places(self._objects, entries, unreached))
-        found = _Said(entries, frozenset(unreached), rest, reader.generators)
+        found = _Said(entries, frozenset(unreached), rest, reader.generators, graph)
         if len(graph) < _LARGE and self._is_plain(found):
             if len(self._all_said) >= _MOST_SAID:
                 self._all_said.clear()
@@ -251,7 +265,7 @@ class InPlacePart(StatePart):
                 names = tuple(name for name in entry[1] if isinstance(name, str))
                 self._nameable.check_layer(objects.live[number], names)
 
-    def _apply(self, said: _Said, held: dict[int, bytes]) -> None:
+    def _apply(self, said: _Said, held: dict[int, memoryview]) -> None:
         objects, look = self._objects, self._look
         entries, unreached = said.entries, said.unreached
         known = look.is_known() and unreached == frozenset(look.unreached)
@@ -269,11 +283,12 @@ class InPlacePart(StatePart):
         # Numbers of a model before those that are computed with it.
         for number in self._ranked:
             if number not in unreached:
-                objects.memories[number].write(held.get(number, b""))
+                objects.memories[number].write(held.get(number, _NOTHING))
         for number in sorted(differing):
             if number not in unreached:
                 self._set(number, entries.get(number))
-                look.note(number)
+        if known and differing:
+            look.is_known()
 
     def _set(self, number: int, entry: Any) -> None:
         """Bring an object to an entry; None for what the constructor made."""
