@@ -9,61 +9,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    __version__: str
-
-    from plangym_ext.arrays.array import Array as Array
-    from plangym_ext.arrays.jagged import JaggedArray as JaggedArray
-    from plangym_ext.arrays.tree import ArrayDict as ArrayDict
-    from plangym_ext.core.check_env import check_env as check_env
-    from plangym_ext.core.files.state_file import load_states as load_states
-    from plangym_ext.core.files.state_file import save_states as save_states
-    from plangym_ext.core.gym_env import GymEnv as GymEnv
-    from plangym_ext.core.plan_env import PlanEnv as PlanEnv
-    from plangym_ext.core.state_set import StateSet as StateSet
-    from plangym_ext.native.compiled import compiled as compiled
-    from plangym_ext.native.kernel.kernel import Kernel as Kernel
-    from plangym_ext.native.kernel.kernel_env import KernelEnv as KernelEnv
-    from plangym_ext.native.kernel.known import register_kernel as register_kernel
-    from plangym_ext.registry import make as make
-    from plangym_ext.registry import register as register
-    from plangym_ext.states.families import Family as Family
-    from plangym_ext.states.part import StatePart as StatePart
-    from plangym_ext.vector.check_vector_env import check_vector_env as check_vector_env
-    from plangym_ext.vector.vector_env import PlanVectorEnv as PlanVectorEnv
-    from plangym_ext.vector_registry import make_vec as make_vec
-    from plangym_ext.workers.batch_env import BatchEnv as BatchEnv
-    from plangym_ext.workers.external_process import ExternalProcess as ExternalProcess
-    from plangym_ext.workers.parallel_env import ParallelEnv as ParallelEnv
+from plangym_ext.lazy_names import names_of
 
 #: Public name -> module that defines it. The list of the public API.
-_PUBLIC = {
-    "Array": "plangym_ext.arrays.array",
-    "ArrayDict": "plangym_ext.arrays.tree",
-    "BatchEnv": "plangym_ext.workers.batch_env",
-    "ExternalProcess": "plangym_ext.workers.external_process",
-    "Family": "plangym_ext.states.families",
-    "GymEnv": "plangym_ext.core.gym_env",
-    "JaggedArray": "plangym_ext.arrays.jagged",
-    "Kernel": "plangym_ext.native.kernel.kernel",
-    "KernelEnv": "plangym_ext.native.kernel.kernel_env",
-    "ParallelEnv": "plangym_ext.workers.parallel_env",
-    "PlanEnv": "plangym_ext.core.plan_env",
-    "PlanVectorEnv": "plangym_ext.vector.vector_env",
-    "StatePart": "plangym_ext.states.part",
-    "StateSet": "plangym_ext.core.state_set",
-    "check_env": "plangym_ext.core.check_env",
-    "check_vector_env": "plangym_ext.vector.check_vector_env",
-    "compiled": "plangym_ext.native.compiled",
-    "load_states": "plangym_ext.core.files.state_file",
-    "make": "plangym_ext.registry",
-    "make_vec": "plangym_ext.vector_registry",
-    "register": "plangym_ext.registry",
-    "register_kernel": "plangym_ext.native.kernel.known",
-    "save_states": "plangym_ext.core.files.state_file",
-}
+_PUBLIC = names_of(__file__)
 
 __all__ = [*_PUBLIC, "__version__"]
 

@@ -13,7 +13,7 @@ import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import check_factory, import_module_of
+from plangym_ext.core.inherited_options import check_factory, import_module_of
 from plangym_ext.errors import (
     InvalidOption,
     MissingExtra,
@@ -282,9 +282,8 @@ def env_here(
 
 def _with_workers(env: Any, name: str | Callable[[], Any], timeout: float | None) -> PlanEnv:
     """Return the serial env, or one that plays it and has workers for its batches if they pay."""
-    from plangym_ext.workers.auto_backend import chosen_workers, proved_seconds
     from plangym_ext.workers.parallel_env import ParallelEnv
-    from plangym_ext.workers.processors import WAVE
+    from plangym_ext.workers.processors import WAVE, chosen_workers, proved_seconds
 
     target = find_spec(name).entry_point if isinstance(name, str) else name
     n_workers, reason = chosen_workers(proved_seconds(env), env.gym_env.render_mode, target, WAVE)

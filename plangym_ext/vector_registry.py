@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import check_factory
+from plangym_ext.core.inherited_options import check_factory
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.registry import (
     NATIVE,
@@ -185,7 +185,7 @@ def _native_env(
     """
     from plangym_ext.errors import BackendUnavailable, IncompleteState
     from plangym_ext.native.kernel.known import may_have_kernel
-    from plangym_ext.workers.auto_backend import chosen_workers, proved_seconds
+    from plangym_ext.workers.processors import chosen_workers, proved_seconds
 
     own = dict(kwargs)
     threads, frameskip = own.pop("threads", None), own.pop("frameskip", None)

@@ -20,10 +20,10 @@ from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownOption, suggestion
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.kept import Kept, NothingKept
-from plangym_ext.planners.model import Rng, SearchModel, States, stacked_obs
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.players import check_players
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.simulator import Rng, SearchModel, States, stacked_obs
 
 #: More simulations than any search makes.
 UNBOUNDED = 2**31 - 1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.model import Rng
+from plangym_ext.planners.simulator import Rng
 
 
 def most_visited(

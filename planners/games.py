@@ -11,9 +11,9 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.masks import MASK, checked_mask
 from plangym_ext.planners.masks import stacked_masks, told_masks
-from plangym_ext.planners.model import Rng, States, stacked_actions, stacked_obs
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.players import movers, next_player
+from plangym_ext.planners.simulator import Rng, States, stacked_actions, stacked_obs
 from plangym_ext.states.envelope import stacked_rows
 
 

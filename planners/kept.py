@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.model import SearchModel
+from plangym_ext.planners.simulator import SearchModel
 
 Row = TypeVar("Row")
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.infos import info_values
 from plangym_ext.core.masks import MASK, checked_mask
-from plangym_ext.errors import InvalidObservation
+from plangym_ext.errors import InvalidObservation, InvalidOption
+from plangym_ext.planners.simulator import Rng
 
 
 def has_masks(infos: Any) -> bool:
@@ -94,3 +95,87 @@ def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> 
     # A state of which nothing is said allows everything.
     masks[~known] = True
     return masks
+
+
+Floats = npt.NDArray[np.float64]
+
+
+def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
+    """Return how many actions a `Discrete` space has, and its first one.
+
+    Judged by its attributes: naming the class would import gymnasium here.
+    """
+    if not (hasattr(space, "n") and hasattr(space, "start")):
+        raise InvalidOption(
+            f"{planner}: plans over discrete actions; got the action space {space}. "
+            f"Use a planner for continuous actions, such as CEM ('cem' on the command line), or "
+            f"wrap the env so that its actions are Discrete."
+        )
+    return int(space.n), int(space.start)
+
+
+class Box(NamedTuple):
+    """A bounded space of continuous actions."""
+
+    low: Any  # [*act]
+    high: Any  # [*act]
+    size: int  # D, numbers in an action
+
+    def actions(self, units: Floats) -> npt.NDArray[Any]:
+        """Bring `[n, H, D]` float64, clipped to [-1, 1], to fresh actions `[n, H, *act]`."""
+        shaped = np.clip(units, -1.0, 1.0).reshape(*units.shape[:2], *self.low.shape)
+        wide = self.low.astype(np.float64), self.high.astype(np.float64)
+        found = (wide[0] + (shaped + 1.0) * 0.5 * (wide[1] - wide[0])).astype(self.low.dtype)
+        # Rounding to the space's own type may step over its edge.
+        return np.clip(found, self.low, self.high)
+
+    def units(self, actions: npt.NDArray[Any]) -> Floats:
+        """Bring actions `[n, *act]` to fresh `[n, D]` float64 in [-1, 1]."""
+        low, wide = self.low.astype(np.float64), self.high.astype(np.float64) - self.low
+        # A number that may be one thing only is that, whatever is said of it.
+        shares = (actions - low) / np.where(wide > 0.0, wide, 1.0)
+        units: Floats = np.clip(shares * 2.0 - 1.0, -1.0, 1.0)
+        return units.reshape(len(actions), self.size)
+
+
+def box_actions(space: Any, planner: str) -> Box:
+    """Return the bounds of a space, if it is a bounded `Box` of floats.
+
+    Judged by its attributes: naming the class would import gymnasium here.
+    """
+    low, high = getattr(space, "low", None), getattr(space, "high", None)
+    if low is None or high is None or np.asarray(low).dtype.kind != "f":
+        raise InvalidOption(
+            f"{planner}: plans over continuous actions; got the action space {space}. "
+            f"Use a planner for discrete actions, such as MCTS ('mcts' on the command line)."
+        )
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        raise InvalidOption(
+            f"{planner}: samples between the bounds of the action space, which must be finite; "
+            f"got {space}. Wrap the env so that its actions are bounded, with RescaleAction."
+        )
+    return Box(low, high, max(1, int(np.prod(low.shape))))
+
+
+def with_noise(
+    prior: npt.NDArray[np.floating[Any]],
+    legal: npt.NDArray[np.bool_],
+    share: float,
+    alpha: float,
+    rng: Rng,
+) -> npt.NDArray[np.floating[Any]]:
+    """Return (1 - share) * prior + share * noise, `[A]`; the noise is over the legal actions.
+
+    Args:
+        prior: `[A]` probabilities.
+        legal: `[A]`; without any, there is no noise.
+        share: of the noise, in [0, 1].
+        alpha: concentration of its Dirichlet distribution.
+        rng: draws it.
+
+    Source: Silver et al. 2017, "Mastering the game of Go without human knowledge", Methods.
+    """
+    actions, noise = np.flatnonzero(legal), np.zeros(len(prior))
+    if len(actions):
+        noise[actions] = rng.dirichlet(np.full(len(actions), alpha))
+    return (1.0 - share) * prior + share * noise

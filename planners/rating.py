@@ -13,8 +13,7 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.finite import all_finite
-from plangym_ext.planners.model import Rng, SearchModel, States
-from plangym_ext.planners.simulator import RaterCode
+from plangym_ext.planners.simulator import RaterCode, Rng, SearchModel, States
 
 Float = TypeVar("Float", np.float32, np.float64)
 

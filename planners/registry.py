@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import UnknownName, WrongKind, suggestion
 from plangym_ext.states.families import load_named
 
@@ -34,23 +34,23 @@ PLANNERS: dict[str, Entry] = {
         "tree search over action sequences, for envs with chance, discrete actions",
     ),
     "ments": Entry(
-        "plangym_ext.planners.mcts.ments:MENTS",
+        "plangym_ext.planners.mcts.soft:MENTS",
         "maximum entropy tree search: soft values, Boltzmann visits, discrete actions",
     ),
     "tents": Entry(
-        "plangym_ext.planners.mcts.tents:TENTS",
+        "plangym_ext.planners.mcts.soft:TENTS",
         "the same with Tsallis' entropy: sparse policies, discrete actions",
     ),
     "dents": Entry(
-        "plangym_ext.planners.mcts.dents:DENTS",
+        "plangym_ext.planners.mcts.soft:DENTS",
         "Boltzmann tree search drawn by an entropy that fades, discrete actions",
     ),
     "bts": Entry(
-        "plangym_ext.planners.mcts.bts:BTS",
+        "plangym_ext.planners.mcts.soft:BTS",
         "Boltzmann tree search: largest returns as values, discrete actions",
     ),
     "ants": Entry(
-        "plangym_ext.planners.mcts.ants:ANTS",
+        "plangym_ext.planners.mcts.soft:ANTS",
         "MENTS with the temperature that gives policies an entropy, discrete actions",
     ),
     "graph": Entry(
@@ -62,15 +62,15 @@ PLANNERS: dict[str, Entry] = {
         "A*, weighted A* and greedy search by a heuristic, discrete actions",
     ),
     "levin": Entry(
-        "plangym_ext.planners.graphs.levin:LevinTS",
+        "plangym_ext.planners.graphs.best_first:LevinTS",
         "best-first search by steps and a policy's probability, discrete actions",
     ),
     "phs": Entry(
-        "plangym_ext.planners.graphs.phs:PHS",
+        "plangym_ext.planners.graphs.best_first:PHS",
         "the same with a heuristic (PHS*), discrete actions",
     ),
     "rollout-iw": Entry(
-        "plangym_ext.planners.novelty.rollout_iw:RolloutIW",
+        "plangym_ext.planners.novelty.iw:RolloutIW",
         "random walks as far as they see something new, discrete actions",
     ),
     "iw": Entry(
@@ -82,7 +82,7 @@ PLANNERS: dict[str, Entry] = {
         "a swarm of walkers that clone the better ones, discrete actions",
     ),
     "spo": Entry(
-        "plangym_ext.planners.rollouts.spo:SPO",
+        "plangym_ext.planners.rollouts.particle_search:SPO",
         "particles of a policy, drawn anew by their advantages, discrete actions",
     ),
     "tsmcts": Entry(
@@ -94,15 +94,15 @@ PLANNERS: dict[str, Entry] = {
         "rollouts judged by their first action, discrete actions",
     ),
     "bandit": Entry(
-        "plangym_ext.planners.rollouts.bandit_shooting:BanditShooting",
+        "plangym_ext.planners.rollouts.discrete_shooting:BanditShooting",
         "a bandit over the first action of rollouts, discrete actions",
     ),
     "random-shooting": Entry(
-        "plangym_ext.planners.continuous.random_shooting:RandomShooting",
+        "plangym_ext.planners.continuous.cem:RandomShooting",
         "the best of many random sequences, continuous actions",
     ),
     "predictive-sampling": Entry(
-        "plangym_ext.planners.continuous.predictive_sampling:PredictiveSampling",
+        "plangym_ext.planners.continuous.mppi:PredictiveSampling",
         "the best of the last plan and noisy copies of it, continuous actions",
     ),
     "cem": Entry(
@@ -110,7 +110,7 @@ PLANNERS: dict[str, Entry] = {
         "cross-entropy method, continuous actions",
     ),
     "icem": Entry(
-        "plangym_ext.planners.continuous.icem:ICEM",
+        "plangym_ext.planners.continuous.cem:ICEM",
         "cross-entropy method with coloured noise and kept elites, continuous actions",
     ),
     "mppi": Entry(
@@ -118,7 +118,7 @@ PLANNERS: dict[str, Entry] = {
         "model predictive path integral control, continuous actions",
     ),
     "dial": Entry(
-        "plangym_ext.planners.continuous.dial:DIAL",
+        "plangym_ext.planners.continuous.mppi:DIAL",
         "MPPI with noise that is annealed over rounds and horizon, continuous actions",
     ),
 }

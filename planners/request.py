@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
 from plangym_ext.errors import InvalidOption, NoLegalAction, WrongKind
-from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.clock import Clock
-from plangym_ext.planners.model import Rng, SearchModel, States
+from plangym_ext.planners.masks import discrete_actions
+from plangym_ext.planners.simulator import Rng, SearchModel, States
 
 
 def no_legal_action(planner: str, rows: npt.NDArray[np.integer[Any]]) -> NoLegalAction:

@@ -13,7 +13,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.episode import Episode, Move, Playable, PlayableEnv, play
 from plangym_ext.planners.masks import stacked_masks
-from plangym_ext.planners.model import stacked_obs
+from plangym_ext.planners.simulator import stacked_obs
 from plangym_ext.states.envelope import stacked_rows
 
 #: The stream of the draws, apart from those of the env and of the planner.

@@ -24,7 +24,7 @@ from plangym_ext.errors import InvalidObservation, InvalidOption
 from plangym_ext.learn.records import EpisodeRecorder
 from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of, play
 from plangym_ext.planners.continuous.base import Shooting
-from plangym_ext.planners.model import stacked_obs
+from plangym_ext.planners.simulator import stacked_obs
 from plangym_ext.run.cli import main
 from plangym_ext.workers.parallel_env import ParallelEnv
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.distributions import Categorical
 
 import plangym_ext
-from plangym_ext.vector.adapters.legacy_info import LegacyInfo
+from plangym_ext.vector.adapters.in_workers import LegacyInfo
 
 NUM_ENVS, NUM_STEPS, ITERATIONS, GAMMA, LAMBDA = 8, 64, 5, 0.99, 0.95
 

@@ -19,8 +19,7 @@ import gymnasium as gym
 from gymnasium.wrappers import TimeLimit
 
 from plangym_ext.envs.atari.emulator import CONSOLE_FPS, Emulator
-from plangym_ext.envs.atari.episodic_life import EpisodicLife
-from plangym_ext.envs.atari.life_penalty import LifePenalty
+from plangym_ext.envs.atari.episodic_life import EpisodicLife, LifePenalty
 from plangym_ext.envs.atari.montezuma import MontezumaInfo
 from plangym_ext.envs.atari.screens import AtariScreens
 from plangym_ext.errors import IncompleteState

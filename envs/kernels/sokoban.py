@@ -18,9 +18,9 @@ from plangym_ext.envs.sokoban.cells import (
     PLAYER_ON_TARGET,
     TARGET,
     WALL,
+    push,
 )
 from plangym_ext.envs.sokoban.picture import COLOURS
-from plangym_ext.envs.sokoban.rules import push
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.kernel import Kernel

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, MutableSequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -68,3 +71,93 @@ def _first_open_row(cells: bytes, width: int) -> int | None:
         if any(outer):
             return row
     raise AssertionError("the ring has an open cell, but no row has")
+
+
+#: Actions, in gym-sokoban's order.
+UP, DOWN, LEFT, RIGHT = range(4)
+NUM_ACTIONS = 4
+
+
+def push(cells: MutableSequence[int], width: int, player: int, action: int) -> tuple[int, int]:
+    """Move the player one cell, pushing the box ahead if there is room beyond it.
+
+    An impossible move changes nothing. The board must be ringed by walls and the
+    arguments valid: nothing is checked here.
+
+    Args:
+        cells: `[H * W]` codes, written in place: bytearray, or uint8 array under numba.
+        width: W.
+        player: index of the player in `cells`.
+        action: UP, DOWN, LEFT or RIGHT.
+
+    Returns:
+        Index of the player afterwards, and the change in boxes on targets (-1, 0, 1).
+
+    Source: rules after gym-sokoban (Schrader 2018).
+    """
+    ahead = player + (-width, width, -1, 1)[action]
+    found = cells[ahead]
+    if found == WALL:
+        return player, 0
+    gained = 0
+    # Codes with a box, and below codes with a target, are neighbours.
+    if BOX_ON_TARGET <= found <= BOX:
+        # A box is never on the ring, so the cell beyond it exists.
+        beyond = ahead + ahead - player
+        if cells[beyond] == FLOOR:
+            cells[beyond] = BOX
+        elif cells[beyond] == TARGET:
+            cells[beyond] = BOX_ON_TARGET
+            gained = 1
+        else:
+            return player, 0
+        if found == BOX_ON_TARGET:
+            gained -= 1
+    cells[player] = TARGET if cells[player] == PLAYER_ON_TARGET else FLOOR
+    over_target = TARGET <= found <= BOX_ON_TARGET
+    cells[ahead] = PLAYER_ON_TARGET if over_target else PLAYER
+    return ahead, gained
+
+
+#: By mirror, what each action becomes; the last swaps rows and columns.
+_MIRRORS = (
+    {UP: DOWN, DOWN: UP, LEFT: LEFT, RIGHT: RIGHT},
+    {UP: UP, DOWN: DOWN, LEFT: RIGHT, RIGHT: LEFT},
+    {UP: LEFT, DOWN: RIGHT, LEFT: UP, RIGHT: DOWN},
+)
+
+
+def mirrored(
+    samples: Mapping[str, NDArray[Any]], draws: NDArray[np.floating[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Replace every row of a batch by one of its images: 8 of square boards, 4 of others.
+
+    Args:
+        samples: what a trainer learns from: "obs" `[N, H, W, C]`; other arrays `[N, 4]` are about
+            the actions, and the rest says the same of all images.
+        draws: `[N]` in [0, 1), which image each row becomes.
+
+    Returns:
+        Fresh arrays by the same names.
+    """
+    height, width = samples["obs"].shape[1:3]
+    mirrors = _MIRRORS if height == width else _MIRRORS[:2]
+    # A bit for each mirror: the images are all combinations of them.
+    image = (np.asarray(draws) * 2 ** len(mirrors)).astype(np.int64)
+    found = {name: np.array(rows) for name, rows in samples.items()}
+    for number, becomes in enumerate(mirrors):
+        rows = np.flatnonzero(image >> number & 1)
+        order = [becomes[action] for action in range(NUM_ACTIONS)]
+        for name, given in found.items():
+            if name == "obs":
+                given[rows] = _reflected(given[rows], number)
+            elif given.ndim == 2 and given.shape[1] == NUM_ACTIONS:
+                # Each of these mirrors undoes itself, and so does what it makes of actions.
+                given[rows] = given[rows][:, order]
+    return found
+
+
+def _reflected(boards: NDArray[Any], mirror: int) -> NDArray[Any]:
+    if mirror == 2:
+        return boards.transpose(0, 2, 1, 3)
+    return np.flip(boards, axis=1 + mirror)

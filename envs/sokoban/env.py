@@ -17,15 +17,16 @@ from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
     MAX_SIDE,
+    NUM_ACTIONS,
     NUM_CODES,
     PLAYER,
     PLAYER_ON_TARGET,
     find_fault,
     format_board,
+    push,
 )
 from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
 from plangym_ext.envs.sokoban.picture import coloured_cells, draw, one_hot_planes
-from plangym_ext.envs.sokoban.rules import NUM_ACTIONS, push
 from plangym_ext.errors import DamagedState, ResetNeeded
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 

@@ -7,9 +7,12 @@ one array is the simplest case, so callers need not tell the two apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 
 def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
@@ -84,3 +87,21 @@ def content(value: Any) -> bytes:
         array = np.asarray(value)
         return f"{array.dtype.str}{array.shape}".encode() + array.tobytes()
     return repr(value).encode()
+
+
+def write_to_piped_array(pipe: Connection) -> None:
+    """Receive one array from a pipe and fill what it shows with 42.
+
+    The target of a child process in demonstrations and checks of shared
+    memory: it must be importable for the spawn and forkserver start methods.
+    """
+    array = pipe.recv()
+    array[...] = 42
+
+
+_FORMATS = "?bBhHiIlLqQfd"  # what a memoryview reads and writes
+
+
+def cells_of(array: np.ndarray) -> memoryview | None:
+    """Return the array's memory, if it takes numbers as the array does, but for casts."""
+    return array.data if array.dtype.isnative and array.dtype.char in _FORMATS else None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.arrays.cells import cells_of
+from plangym_ext.arrays.nested import cells_of
 from plangym_ext.errors import InvalidAction, InvalidObservation
 
 Path = tuple[str | int, ...]

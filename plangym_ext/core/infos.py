@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.cells import cells_of
+from plangym_ext.arrays.nested import cells_of
 from plangym_ext.core.masks import MASK, flat_mask
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
-from plangym_ext.core.own_modules import load_own
+from plangym_ext.core.inherited_options import load_own
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.field_kinds import take_kinds
 

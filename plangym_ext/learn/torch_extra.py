@@ -5,7 +5,7 @@ Every module that needs torch takes it from here.
 
 from __future__ import annotations
 
-from plangym_ext.errors import MissingExtra, installing
+from plangym_ext.errors import InvalidOption, MissingExtra, installing
 
 try:
     import torch as torch
@@ -18,3 +18,37 @@ except ModuleNotFoundError as error:
         "plangym_ext.learn: networks and algorithms need torch; it is not installed. "
         + installing("learn")
     ) from error
+
+
+def device_of(network: nn.Module) -> torch.device:
+    """Return the device of the first weights of a network; of one that has none, the CPU."""
+    first = next(network.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
+
+
+def is_missing_gpu(device: str) -> bool:
+    """Return whether a device is a GPU by a number that this machine has none of."""
+    made = torch.device(device)
+    return made.type == "cuda" and (made.index or 0) >= torch.cuda.device_count()
+
+
+def check_device(device: str, where: str) -> None:
+    """Refuse a device that torch does not have here.
+
+    Args:
+        device: as torch names it, such as "cuda:0".
+        where: what was given it, for the message.
+
+    Raises:
+        InvalidOption: torch does not know it, or cannot reach it.
+    """
+    try:
+        torch.empty(1, device=device, dtype=torch.float32)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        # torch raises an AssertionError where it was built without CUDA.
+        reason = str(error).splitlines()[0].rstrip(".")
+        there = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+        raise InvalidOption(
+            f"{where}: device must be one that torch has here, such as {there}; got {device!r} "
+            f"({reason})."
+        ) from error

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from plangym_ext.core.numbers import at_least
-from plangym_ext.core.own_process import fork_count, usable_processors
+from plangym_ext.core.one_caller import fork_count, usable_processors
 
 Result = TypeVar("Result")
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from plangym_ext.core.own_modules import import_own, search_current_folder
+from plangym_ext.core.inherited_options import import_own, search_current_folder
 from plangym_ext.run.progress import ProgressLine
 
 _ARGUMENTS = "env."

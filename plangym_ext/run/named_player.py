@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plangym_ext.core.own_modules import load_own
+from plangym_ext.core.inherited_options import load_own
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
 from plangym_ext.planners.registry import PLANNERS
 

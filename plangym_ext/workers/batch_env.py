@@ -18,9 +18,8 @@ from plangym_ext.core.pending import Pending
 from plangym_ext.errors import EnvClosed, InvalidOption, ResetNeeded, StateError, WorkerDied
 from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
 from plangym_ext.workers.batch_run import WorkerStepper
-from plangym_ext.workers.close_errors import warn_of
+from plangym_ext.workers.close_errors import ROW_TIMEOUT, start_limit, warn_of
 from plangym_ext.workers.external_process import ExternalProcess
-from plangym_ext.workers.limits import ROW_TIMEOUT, start_limit
 from plangym_ext.workers.worker_handle import CLOSE_GRACE
 from plangym_ext.workers.worker_pool import WorkerPool
 

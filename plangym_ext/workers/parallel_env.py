@@ -16,8 +16,8 @@ from plangym_ext.states.binding import Binding
 from plangym_ext.states.envelope import fingerprint
 from plangym_ext.workers.batch_env import BatchEnv
 from plangym_ext.workers.batch_run import WorkerStepper
+from plangym_ext.workers.close_errors import ROW_TIMEOUT
 from plangym_ext.workers.external_process import ExternalProcess
-from plangym_ext.workers.limits import ROW_TIMEOUT
 from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processors import default_n_workers
 

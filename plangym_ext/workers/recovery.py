@@ -17,7 +17,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import PoisonState, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.limits import row_limit
+from plangym_ext.workers.close_errors import row_limit
 from plangym_ext.workers.processes.process import WorkerProcess
 from plangym_ext.workers.protocol import Failure, TooWide, Value
 from plangym_ext.workers.round import LOST, Round

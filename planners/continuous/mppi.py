@@ -85,3 +85,118 @@ def weighted_mean(tried: Population, temperature: float, *, scaled: bool) -> Flo
     weights /= weights.sum()
     mean: Floats = (weights[:, None, None] * tried.knots).sum(axis=0)
     return mean
+
+
+@dataclass(eq=False, kw_only=True)
+class DIAL(Shooting):
+    """Diffusion-inspired annealing: a weighted mean of sequences, noisy at first and less so later.
+
+    Round i of N, from 0, draws knot k of K, from 0, with the standard deviation
+    noise_std * exp(-i / (beta_rounds N) - (K - 1 - k) / (beta_horizon K)): the first rounds
+    look for a good region and the last ones refine it, and what is to be played soon, and was
+    planned before, changes least. Rounds, weights and what is played are those of `MPPI`.
+
+    Args:
+        iterations: N, rounds among which the simulations are divided.
+        num_knots: K, points of the spline that a sequence follows; None: one per step.
+        spline: how knots are joined: "zero" (held), "linear" or "cubic".
+        noise_std: the largest standard deviation, in units in which the action space is
+            [-1, 1].
+        beta_rounds: how slowly noise shrinks from round to round.
+        beta_horizon: how slowly it shrinks from the horizon to the next action.
+        temperature: small follows the best sequence, large the mean.
+        scale_returns: measure returns by their spread in the round.
+
+    Source: Xue et al. 2024, "Full-order sampling-based MPC for torque-level locomotion control
+    via diffusion-style annealing" (DIAL-MPC), section IV.
+    """
+
+    iterations: int = 4
+    noise_std: float = 0.8
+    beta_rounds: float = 1.0
+    beta_horizon: float = 2.0
+    temperature: float = 0.2
+    scale_returns: bool = True
+
+    plays_tried: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.noise_std = self._number("noise_std", 0.0, math.inf)
+        self.beta_rounds = self._number("beta_rounds", 1e-12, math.inf)
+        self.beta_horizon = self._number("beta_horizon", 1e-12, math.inf)
+        self.temperature = self._number("temperature", 1e-12, math.inf)
+
+    def _counts(self, total: int) -> list[int]:
+        """Spread the sequences evenly over the rounds."""
+        return self._even_counts(total)
+
+    def _begin(self, row: Row) -> None:
+        """Open the noise again; the mean stays at the warm start, or at the middle of the space."""
+        count = len(row.mean)
+        # `[K, 1]`, largest at the first knot and 0 at the horizon, where noise is widest.
+        early = np.arange(count - 1, -1, -1)[:, None] / (self.beta_horizon * count)
+        row.std = np.broadcast_to(self.noise_std * np.exp(-early), row.mean.shape)
+
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Draw noise around the mean, which is a candidate itself."""
+        knots = row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
+        knots[0] = row.mean
+        return knots
+
+    def _learn(self, row: Row, tried: Population) -> None:
+        """Average what was tried, and let the noise shrink."""
+        row.mean = weighted_mean(tried, self.temperature, scaled=self.scale_returns)
+        # Not in place: `_begin` leaves a view of one column, which cannot be written to.
+        row.std = row.std * math.exp(-1.0 / (self.beta_rounds * self.iterations))
+
+    def _answer(self, row: Row) -> Floats:
+        """Return the mean, `[K, D]`."""
+        return row.mean
+
+
+@dataclass(eq=False, kw_only=True)
+class PredictiveSampling(Shooting):
+    """Tries the last plan and noisy copies of it, and plays the best.
+
+    The nominal sequence is always among those tried. With a knot per step it is the last
+    plan's, shifted, so that in an env that goes as planned no plan is worse than the rest
+    of the last one. With fewer knots it is what they can follow of it (least squares),
+    which may be worse.
+
+    Args:
+        noise_std: standard deviation of the noise, in units in which the action
+            space is [-1, 1].
+
+    Source: Howell et al. 2022, "Predictive Sampling: real-time behaviour synthesis
+    with MuJoCo", algorithm 1.
+    """
+
+    noise_std: float = 0.4
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.noise_std = self._number("noise_std", 0.0, math.inf)
+
+    def _counts(self, total: int) -> list[int]:
+        """Spread the sequences evenly over the rounds."""
+        return self._even_counts(total)
+
+    def _answer(self, row: Row) -> Floats:
+        """Return the best sequence that was tried, `[K, D]`."""
+        return row.best
+
+    def _begin(self, row: Row) -> None:
+        """Leave the nominal sequence at the warm start, or at the middle of the space."""
+
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Return the nominal sequence, then noisy ones."""
+        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
+        knots[0] = row.mean
+        return knots
+
+    def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
+        """Make the best so far the next nominal sequence."""
+        row.mean = row.best

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.core.own_modules import load_own
+from plangym_ext.core.inherited_options import load_own
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.graphs.graph import check_state_key, state_keys
 from plangym_ext.planners.graphs.open_list import Node, OpenList
-from plangym_ext.planners.graphs.state_keys import check_state_key, state_keys
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan

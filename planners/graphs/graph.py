@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import content, num_rows, rows_of
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.planners.registry import check_name
+from plangym_ext.planners.simulator import States
+from plangym_ext.states.envelope import state_content
 
 NO_NODE = NO_ACTION = -1
 # How a walk ended: at a node to be expanded, at an ending, at a dead end.
@@ -147,3 +151,24 @@ def backup_walk(graph: Graph, nodes: Array, actions: Array, length: int, value: 
         row = graph.edges[node]
         value = graph.reward[row, a] + graph.discount[row, a] * value
         add_value(graph, node, value)
+
+
+_KINDS = ["state", "obs"]
+
+
+def check_state_key(where: str, kind: str) -> None:
+    """Refuse a kind of key that there is not; `where` is how the message names the option."""
+    check_name(where, kind, _KINDS)
+
+
+def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:
+    """Return what `[L, S]` states with `[L, *obs]` observations are known by.
+
+    Args:
+        kind: the bytes of the "state", which do not depend on how wide its row is, or of the "obs".
+        states: `[L, S]`.
+        obs: `[L, *obs]`, nested as the observation space; only looked at for "obs".
+    """
+    if kind == "state":
+        return [state_content(state) for state in states]
+    return [content(rows_of(obs, i)) for i in range(num_rows(obs))]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.plans import Budget
+from plangym_ext.planners.simulator import Rng, States
 
 _ROOT = 0
 

@@ -17,8 +17,8 @@ from plangym_ext.planners.graphs.graph import (
     walk_on,
     with_more_edges,
 )
-from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.plans import Budget, Plan, one_hot
+from plangym_ext.planners.simulator import Rng, States
 from plangym_ext.states.envelope import state_content
 
 #: Nodes whose edges there is room for at first.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import allocating_kernel, kernel
-from plangym_ext.planners.model import SearchModel, States, Transitions
+from plangym_ext.planners.simulator import SearchModel, States, Transitions
 from plangym_ext.states.envelope import as_wide, is_sealed
 
 Index = npt.NDArray[np.integer[Any]]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.lockstep.node_states import NodeStates
-from plangym_ext.planners.model import States
+from plangym_ext.planners.simulator import States
 from plangym_ext.planners.trees.tree import NO_PARENT, OPEN, ROOT, UNVISITED, Tree, reroot
 from plangym_ext.states.envelope import state_content
 

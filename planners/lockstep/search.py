@@ -17,11 +17,11 @@ from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.costs import Costs
 from plangym_ext.planners.lockstep.node_states import ArrayStates, NodeStates, SlotStates
 from plangym_ext.planners.lockstep.reuse import reuse
-from plangym_ext.planners.lockstep.settings import SearchSettings
 from plangym_ext.planners.lockstep.simulated_states import simulated_states
 from plangym_ext.planners.lockstep.wave_kernels import (
     Limits,
     SearchData,
+    SearchSettings,
     Tallies,
     Wave,
     WaveResult,
@@ -31,12 +31,11 @@ from plangym_ext.planners.lockstep.wave_kernels import (
     no_result,
     write_and_select,
 )
-from plangym_ext.planners.masks import action_masks, has_masks
-from plangym_ext.planners.model import Rng, Transitions
+from plangym_ext.planners.masks import action_masks, has_masks, with_noise
 from plangym_ext.planners.players import num_players, player_swaps
 from plangym_ext.planners.rating import Leaves, Rater, Rating, without
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.root_noise import with_noise
+from plangym_ext.planners.simulator import Rng, Transitions
 from plangym_ext.planners.trees.gumbel import new_halving, no_halving
 from plangym_ext.planners.trees.selection import GUMBEL
 from plangym_ext.planners.trees.soft import Soft

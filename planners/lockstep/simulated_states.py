@@ -10,9 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.lockstep.node_states import ArrayStates, Index
-from plangym_ext.planners.model import SearchModel, States, Transitions
 from plangym_ext.planners.players import PLAYER, TO_PLAY, num_players
-from plangym_ext.planners.simulator import Simulator, SimulatorFunctions, simulator_of
+from plangym_ext.planners.simulator import (
+    SearchModel,
+    Simulator,
+    SimulatorFunctions,
+    States,
+    Transitions,
+    simulator_of,
+)
 
 #: Compiled code steps one row after the other, with the scratch of one thread.
 _LANE = 0

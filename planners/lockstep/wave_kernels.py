@@ -8,6 +8,7 @@ code, whose argument types are looked up once per search.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numba
@@ -176,3 +177,26 @@ def for_types_of(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any
     function.compile(types)
     typed: Callable[..., Any] = function.get_overload(types)
     return typed
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSettings:
+    """What a search is run with; see `TreeSearch` for what the numbers mean."""
+
+    num_simulations: int  # UNBOUNDED if only steps or time bound it
+    max_model_steps: int | None
+    wave_size: int
+    capacity: int
+    discount: float
+    selection: Selection
+    num_considered: int = 1
+    root_noise: float = 0.0
+    dirichlet_alpha: float = 1.0
+    temperature: float = 0.0
+    choice: str = "visits"  # what the played action has most of; see `BanditSearch`
+    return_tree: bool = False
+    stores_states: bool = True
+    keep_tree: bool = False
+    slots: bool = False
+    waves_in_flight: int = 1
+    compiled: bool = True  # have compiled code step, where the env offers its rules

@@ -19,15 +19,19 @@ from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.final_action import highest, sampled
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.lockstep.settings import SearchSettings
+from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
 from plangym_ext.planners.plans import Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
-from plangym_ext.planners.trees.branches import best_branches
-from plangym_ext.planners.trees.export import exported
 from plangym_ext.planners.trees.gumbel import gumbel_summary
-from plangym_ext.planners.trees.rules import SCALE_NONE, SCALE_SIBLINGS, SCALE_TREE
+from plangym_ext.planners.trees.rules import (
+    SCALE_NONE,
+    SCALE_SIBLINGS,
+    SCALE_TREE,
+    best_branches,
+    exported,
+)
 from plangym_ext.planners.trees.selection import Selection
 from plangym_ext.planners.trees.soft import soft_summary
 from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize

@@ -7,16 +7,42 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from plangym_ext.errors import InvalidOption
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
+from plangym_ext.planners.lockstep.node_states import ArrayStates
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.bandit import BanditSearch
-from plangym_ext.planners.mcts.chance import check_reseeds, run_chance_wave
-from plangym_ext.planners.mcts.kept_rollouts import run_kept_wave
 from plangym_ext.planners.rating import Rater
+from plangym_ext.planners.rollouts.playouts import legal_actions
 from plangym_ext.planners.rollouts.rater import node_rater
-from plangym_ext.planners.trees.chance import new_chances
+from plangym_ext.planners.simulator import States
+from plangym_ext.planners.trees.chance import (
+    Chances,
+    Draws,
+    new_chances,
+    place_draws,
+    select_by_chance,
+)
+from plangym_ext.planners.trees.selection import select_wave
+from plangym_ext.planners.trees.tree import (
+    CHANCE,
+    NO_ACTION,
+    OPEN,
+    PENDING,
+    UNVISITED,
+    Array,
+    NewNodes,
+    Tree,
+    allocate,
+    backup,
+    expand,
+)
+from plangym_ext.states.envelope import as_wide, telling
 
 
 @dataclass(eq=False, kw_only=True)
@@ -185,3 +211,161 @@ class MCTS(BanditSearch):
             "num_considered": self.num_considered,
             "waves_in_flight": self.waves_in_flight,
         }
+
+
+def run_kept_wave(search: Search, depth: int) -> bool:
+    """Select leaves, play on from them at random, back up; return False if there was none left.
+
+    Args:
+        search: rates its nodes itself: what follows the last node of a rollout is its value.
+        depth: most nodes that a rollout adds below its leaf.
+    """
+    tree, settings = search.tree, search.settings
+    limits = np.minimum(settings.wave_size, search.allowance(1 + depth))
+    rows, at = np.empty((2, max(0, int(limits.sum()))), np.int32)
+    count = select_wave(tree, limits, settings.selection, None, rows, at)
+    if count == 0:
+        return False
+    rows, at = rows[:count], at[:count]
+    # All numbers at once, used or not: so they do not depend on how rollouts end.
+    numbers = search.random(rows, (depth,))
+    # Endings that were chosen again have no rollout: they are backed up as they are.
+    new = np.flatnonzero(tree.kind[rows, at] == PENDING)
+    for step in range(depth + 1):
+        if not new.size:
+            break
+        search.observe(rows[new], at[new])
+        # The deepest node is rated like the others, and nothing is drawn below it.
+        if step < depth:
+            actions = legal_actions(numbers[new, step], tree.legal[rows[new], at[new]])
+            new = new[_extended(tree, rows, at, new, actions)]
+    backup(tree, rows, at)
+    search.done += np.bincount(rows, minlength=len(search.done))
+    search.full[:] = tree.size == settings.capacity
+    return True
+
+
+def _extended(
+    tree: Tree, rows: Array, at: Array, some: npt.NDArray[np.intp], actions: npt.NDArray[Any]
+) -> npt.NDArray[np.bool_]:
+    """Add a pending node below some of the rollouts; return which of them go on, `[L]`."""
+    going = np.zeros(len(some), np.bool_)
+    _extend(tree, rows, at, some, actions, going)
+    return going
+
+
+@kernel
+def _extend(tree: Tree, rows: Array, at: Array, some: Array, actions: Array, going: Array) -> None:
+    """Add a pending node below where rollouts are, if that is open and there is room.
+
+    Args:
+        tree: the trees.
+        rows: `[n]` the tree of each rollout.
+        at: `[n]` where it is; written: the new node.
+        some: `[L]` which rollouts.
+        actions: `[L]` what they play; -1: nothing is legal.
+        going: `[L]` bool, written: whether they go on.
+    """
+    for i in range(len(some)):
+        k = some[i]
+        b, node = rows[k], at[k]
+        going[i] = (
+            tree.kind[b, node] == OPEN
+            and actions[i] != NO_ACTION
+            and tree.size[b] < tree.parent.shape[1]
+        )
+        if going[i]:
+            at[k] = allocate(tree, b, node, actions[i])
+            # As a selection counts it; `backup` takes it off again.
+            tree.unobserved[b, at[k]] += 1
+
+
+def run_chance_wave(search: Search, chances: Chances) -> bool:
+    """Select, draw, rate and back up a wave; return False if there was none left.
+
+    A draw that gives a known outcome costs a step of the model and is no simulation.
+    """
+    tree, settings = search.tree, search.settings
+    # A simulation costs one draw, and what its rating takes at most.
+    limits = np.minimum(settings.wave_size, search.allowance(1 + search.rater.most_steps))
+    rows, leaves = np.empty((2, max(0, int(limits.sum()))), np.int32)
+    count = select_by_chance(tree, chances, limits, settings.selection, rows, leaves)
+    if count == 0:
+        return False
+    rows, leaves = rows[:count], leaves[:count]
+    # The other leaves are endings that were chosen again: they have nothing to draw.
+    draws = np.flatnonzero(tree.kind[rows, leaves] == CHANCE)
+    if draws.size:
+        leaves[draws] = _drawn(search, chances, rows[draws], leaves[draws])
+    # `place_draws` has taken draws of known outcomes out of flight: they are not backed up.
+    on = leaves != UNVISITED
+    backup(tree, rows[on], leaves[on])
+    search.done += np.bincount(rows[on], minlength=len(search.done))
+    # The next simulation may need two nodes, an action's and its outcome's.
+    search.full[:] = tree.size + 2 > settings.capacity
+    return True
+
+
+def _drawn(
+    search: Search, chances: Chances, rows: npt.NDArray[np.int32], leaves: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
+    """Draw from L nodes of chance; return their new outcomes, rated, UNVISITED for known ones."""
+    tree, memory = search.tree, search.states
+    assert isinstance(memory, ArrayStates)
+    # A node of chance has no state of its own: an outcome is drawn from its parent's.
+    before = memory.get(rows, tree.parent[rows, leaves])
+    # Tree by tree, each by its own generator: a plan does not depend on the rows beside it.
+    for b in np.unique(rows).tolist():
+        own = rows == b
+        found = _reseeded(search, before[own], search.rngs[b])
+        # An env that has widened its rows returns wider ones than it is given.
+        before = as_wide(before, found.shape[1])
+        before[own] = found
+    actions = search.first_action + tree.action[rows, leaves].astype(np.int64)
+    out = search.model.step_batch(actions, states=before)
+    search.costs.add(rows, model_steps=1, restores=1)
+    new = search.answered(rows, leaves, out)
+    # What differs in nothing but the random numbers to come is one outcome.
+    keys = np.ascontiguousarray(memory.fitting(_reseeded(search, out.states, None)))
+    results = np.stack([new.reward, new.terminated, new.truncated], axis=1)
+    nodes = np.empty(len(rows), np.int32)
+    told = Draws(keys, telling(keys[0]), results)
+    place_draws(tree, chances, rows, leaves, memory.rows, told, nodes)
+    fresh = np.flatnonzero(nodes != UNVISITED)
+    if fresh.size:
+        search.costs.add(rows[fresh], expansions=1)
+        # Rollouts go on with the random numbers of this draw, not with those of the key.
+        picked = _picked(new._replace(nodes=nodes), fresh)
+        rated = search.with_rating(picked, out, fresh)
+        expand(tree, rated, search.settings.discount)
+    return nodes
+
+
+def _picked(new: NewNodes, some: npt.NDArray[np.intp]) -> NewNodes:
+    """Return some of the nodes that are not rated yet."""
+    told = {
+        name: getattr(new, name)[some]
+        for name in ("rows", "nodes", "terminated", "truncated", "reward")
+    }
+    also = {name: part[some] for name in ("legal", "swaps") if len(part := getattr(new, name))}
+    return new._replace(**told, **also)
+
+
+def _reseeded(search: Search, states: States, rng: np.random.Generator | None) -> States:
+    """Return states with other random numbers to come; see `PlanEnv.reseeded`."""
+    model: Any = search.model
+    found: States = model.reseeded(states, rng)
+    return found
+
+
+def check_reseeds(planner: str, model: Any) -> None:
+    """Refuse a model whose chances cannot be drawn anew.
+
+    Raises:
+        WrongKind: that is so.
+    """
+    if not hasattr(model, "reseeded"):
+        raise WrongKind(
+            f"{planner}: chance=True needs an env with `reseeded(states, rng)`, which draws what "
+            f"will happen anew, as what plangym_ext.make returns; got {model}."
+        )

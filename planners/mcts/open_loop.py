@@ -18,8 +18,8 @@ from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.mcts.bandit import BanditSearch
-from plangym_ext.planners.model import Rng, States
 from plangym_ext.planners.rating import Leaves
+from plangym_ext.planners.simulator import Rng, States
 from plangym_ext.planners.trees.selection import select_wave
 from plangym_ext.planners.trees.tree import (
     OPEN,

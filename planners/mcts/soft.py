@@ -16,7 +16,11 @@ from plangym_ext.planners.mcts.base import SCALES, TreeSearch
 from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.trees.selection import PUCT, Selection
 from plangym_ext.planners.trees.soft import (
+    LARGEST,
+    SHANNON,
+    TSALLIS,
     Soft,
+    adapt_temperature,
     backup_soft,
     revalue,
     select_soft,
@@ -127,3 +131,106 @@ class SoftSearch(TreeSearch):
     def _own_settings(self) -> dict[str, Any]:
         """Return none."""
         return {}
+
+
+@dataclass(eq=False, kw_only=True)
+class MENTS(SoftSearch):
+    """Maximum entropy Monte-Carlo planning: values are t log sum exp(q / t), visits a softmax.
+
+    Estimates settle fast, on values that count entropy: with a large temperature the best
+    action can be another one than that of the largest return.
+
+    Source: Xiao et al. 2019, "Maximum entropy Monte-Carlo planning".
+    """
+
+    rule: ClassVar[int] = SHANNON
+
+
+@dataclass(eq=False, kw_only=True)
+class BTS(SoftSearch):
+    """Boltzmann tree search: visits are a softmax of returns, values the largest return.
+
+    What it plays does not depend on the temperature in the end, as in MENTS it does.
+
+    Source: Painter et al. 2023, "Monte Carlo tree search with Boltzmann exploration".
+    """
+
+    rule: ClassVar[int] = LARGEST
+
+
+@dataclass(eq=False, kw_only=True)
+class TENTS(SoftSearch):
+    """Tree search with Tsallis' entropy: bad actions have no share in the policy at all.
+
+    For many actions, of which few are good.
+
+    Source: Dam et al. 2021, "Convex regularization in Monte-Carlo tree search".
+    """
+
+    rule: ClassVar[int] = TSALLIS
+
+
+@dataclass(eq=False, kw_only=True)
+class ANTS(MENTS):
+    """Adaptive entropy tree search: MENTS whose policies have a given entropy on average.
+
+    Whenever a tree has doubled, its temperature is set anew, so that the mean entropy of the
+    policies in its nodes is what is asked for, and all its nodes are valued with that. So
+    it needs no temperature that fits the rewards of an env.
+
+    Args:
+        policy_temperature: until the tree has nodes with two returns.
+        target_entropy: mean share of the most entropy that a node's policy could have,
+            from 0 (greedy) to 0.99; no finite temperature has 1 (all actions alike).
+
+    Source: Kozakowski et al. 2022, "Planning and learning using adaptive entropy tree search".
+    """
+
+    target_entropy: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.target_entropy = self._number("target_entropy", 0.0, 0.99)
+
+    def _soft(self, search: Search) -> Soft:
+        """Return what trees are searched with; none of them has its temperature yet."""
+        # Kept trees are larger: they are adapted first of all. It is the search's, not this
+        # planner's: that may plan in several threads, in an env each.
+        search.adapted = np.ones(len(search.done), np.int32)
+        return super()._soft(search)
+
+    def _before_wave(self, search: Search, soft: Soft) -> None:
+        """Set the temperatures of trees that have doubled."""
+        rows = np.flatnonzero(search.tree.size >= 2 * search.adapted)
+        if len(rows):
+            search.adapted[rows] = search.tree.size[rows]
+            adapt_temperature(search.tree, soft, rows, self.target_entropy)
+            # The values of all nodes were made with the temperature before.
+            revalue(search.tree, soft, rows)
+
+
+@dataclass(eq=False, kw_only=True)
+class DENTS(BTS):
+    """Decaying entropy tree search: BTS whose visits are drawn by the entropy below, too.
+
+    The entropy of the policies below an action is added to its return in the policy, with a
+    weight that falls with the visits of the node. Values are without it.
+
+    Args:
+        entropy_weight: of the entropy (in nats), on `value_scale`; it is divided by
+            log(e + n) in a node with n visits.
+
+    Source: Painter et al. 2023, "Monte Carlo tree search with Boltzmann exploration".
+    """
+
+    entropy_weight: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self.entropy_weight = self._number("entropy_weight", 0.0, math.inf)
+
+    def _soft(self, search: Search) -> Soft:
+        """Return what trees are searched with, with the weight of entropies."""
+        return super()._soft(search)._replace(entropy_weight=self.entropy_weight)

@@ -18,7 +18,7 @@ from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.lockstep.settings import SearchSettings
+from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
 from plangym_ext.planners.novelty.count_bonus import count_root, counted, new_bonus, rate
 from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_features, tile_grid
 from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, subset
@@ -27,8 +27,7 @@ from plangym_ext.planners.plans import Plan, SearchTree, one_hot
 from plangym_ext.planners.rating import Rater, ZeroRater
 from plangym_ext.planners.registry import unknown
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.trees.export import exported
-from plangym_ext.planners.trees.rules import SCALE_NONE
+from plangym_ext.planners.trees.rules import SCALE_NONE, exported
 from plangym_ext.planners.trees.selection import PUCT, Selection
 from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
 

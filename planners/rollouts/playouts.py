@@ -12,12 +12,11 @@ from plangym_ext.arrays.nested import mapped, rows_of, write_rows
 from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.core.masks import MASK
 from plangym_ext.errors import InvalidObservation
-from plangym_ext.planners.action_spaces import discrete_actions
-from plangym_ext.planners.masks import action_masks, has_masks, weights_over_legal
-from plangym_ext.planners.model import Rng, Rollout, SearchModel, States
+from plangym_ext.planners.masks import action_masks, discrete_actions, has_masks, weights_over_legal
 from plangym_ext.planners.players import num_players, player_swaps
 from plangym_ext.planners.rating import Evaluator, Policy, check_prior, evaluate
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.simulator import Rng, Rollout, SearchModel, States
 
 
 class Starts(NamedTuple):

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.planners.action_spaces import discrete_actions
 from plangym_ext.planners.finite import check_finite
-from plangym_ext.planners.model import Rng, SearchModel
+from plangym_ext.planners.masks import discrete_actions
 from plangym_ext.planners.rating import (
     Evaluator,
     EvaluatorRater,
@@ -24,7 +23,7 @@ from plangym_ext.planners.rating import (
     value_code,
 )
 from plangym_ext.planners.rollouts.playouts import Starts, play_out, returns_of
-from plangym_ext.planners.simulator import RaterCode
+from plangym_ext.planners.simulator import RaterCode, Rng, SearchModel
 
 
 class RolloutRater(Rater):

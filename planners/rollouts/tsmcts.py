@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.planners.masks import weights_over_legal
-from plangym_ext.planners.model import Rng
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.particle_search import ParticleSearch
 from plangym_ext.planners.rollouts.particles import Floats, Particles, tilted
+from plangym_ext.planners.simulator import Rng
 
 
 @dataclass(eq=False, kw_only=True)

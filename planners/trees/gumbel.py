@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel, kernel_part
-from plangym_ext.planners.model import Rng
+from plangym_ext.planners.simulator import Rng
 from plangym_ext.planners.trees.rules import value_scale
 from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED, Array, Tree
 

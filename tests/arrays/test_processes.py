@@ -25,7 +25,7 @@ PRELUDE = """
 import multiprocessing, os, pickle, signal, sys, time
 import numpy as np
 from plangym_ext.arrays import Array, ArrayDict, SharedBlock
-from plangym_ext.arrays.patterns import write_to_piped_array
+from plangym_ext.arrays.nested import write_to_piped_array
 
 def report(array):
     # The inode names the memory for as long as it is held.

@@ -38,7 +38,7 @@ from plangym_ext.learn import (
 )
 from plangym_ext.planners import demonstrated_states
 from plangym_ext.run.files import write_json
-from plangym_ext.run.training.starts import AgentValue
+from plangym_ext.run.training.solutions import AgentValue
 
 KINDS = ("reset", "stored", "backward", "unsure")
 

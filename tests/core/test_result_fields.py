@@ -88,7 +88,7 @@ def test_a_field_more_comes_back_and_goes_into_out(dtype):
 
 @pytest.mark.usefixtures("longer_list")
 def test_a_field_more_has_a_place_in_memory_and_travels():
-    from plangym_ext.workers.ray.shares import result_names
+    from plangym_ext.workers.ray.row_actor import result_names
 
     with plangym_ext.make("CartPole-v1", backend="serial") as env:
         layout = env.layout

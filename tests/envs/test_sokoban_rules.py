@@ -6,8 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from plangym_ext.envs.sokoban.cells import PLAYER, SYMBOLS, find_fault
-from plangym_ext.envs.sokoban.rules import DOWN, LEFT, RIGHT, UP, push
+from plangym_ext.envs.sokoban.cells import DOWN, LEFT, PLAYER, RIGHT, SYMBOLS, UP, find_fault, push
 
 # A corridor before and after a move to the right, and the change in boxes on targets.
 MOVES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from plangym_ext.envs.sokoban import SokobanEnv
-from plangym_ext.envs.sokoban.symmetry import mirrored
+from plangym_ext.envs.sokoban.cells import mirrored
 
 LEVEL = "########\n#@ $ . #\n# #$   #\n#   #. #\n#      #\n#   ## #\n#      #\n########"
 OBLONG = "########\n#@ $ . #\n# #$ # #\n#   . ##\n########"

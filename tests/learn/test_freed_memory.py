@@ -14,7 +14,7 @@ import pytest
 PROGRAM = """
 import resource
 import torch
-from plangym_ext.learn.freed_memory import keep_freed_memory
+from plangym_ext.learn.repeatable import keep_freed_memory
 
 kept = keep_freed_memory()
 def faults():

@@ -20,13 +20,13 @@ from plangym_ext.learn import (
     make_agent_network,
     make_network,
 )
+from plangym_ext.learn.networks.bodies import Tanh
 from plangym_ext.learn.networks.quick_forward import (
     QuickForward,
     QuickNetwork,
     is_plain,
     is_simple,
 )
-from plangym_ext.learn.networks.tanh import Tanh
 
 VECTOR = Box(-np.inf, np.inf, (5,), np.float32)
 SCREEN = Box(0, 255, (4, 36, 36), np.uint8)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plangym_ext.errors import InvalidOption, InvalidSamples, ReplayEmpty
 from plangym_ext.learn import BalancedReplay, PrioritizedReplay, ReplayBuffer
-from plangym_ext.learn.replay.sum_tree import ROOT, assign, draw, new_sum_tree
+from plangym_ext.learn.replay.priorities import ROOT, assign, draw, new_sum_tree
 
 KINDS = [ReplayBuffer, PrioritizedReplay, BalancedReplay]
 EACH = pytest.mark.parametrize("kind", KINDS)

@@ -17,10 +17,11 @@ FOLDERS = {
 #: Layer -> layers that it may import. `errors, arrays <- states <- core <- envs, native,
 #: workers, planners, explore <- vector <- learn <- run`; envs bring kernels for the native
 #: backends; the registry joins envs with backends, and `vector_registry` vector envs with both.
-_LOW = {"errors", "arrays", "states", "core"}
+_LOW = {"lazy_names", "errors", "arrays", "states", "core"}
 _BACKENDS = {"native", "workers"}
 _MAKERS = {"registry", "vector_registry"}
 ALLOWED = {
+    "lazy_names": set(),
     "errors": set(),
     "arrays": {"errors"},
     "states": {"errors", "arrays"},

@@ -8,7 +8,7 @@ import pytest
 from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.planners import MCTS, STS, OpenLoopMCTS
 from plangym_ext.planners.final_action import highest
-from plangym_ext.planners.trees.branches import best_branches
+from plangym_ext.planners.trees.rules import best_branches
 
 
 def planned(planner, model, rng=0):

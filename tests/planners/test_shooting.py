@@ -17,10 +17,9 @@ from plangym_ext.planners import (
     RandomShooting,
     play,
 )
-from plangym_ext.planners.action_spaces import box_actions
 from plangym_ext.planners.continuous.base import Population, Row
-from plangym_ext.planners.continuous.cem import fit, top
-from plangym_ext.planners.continuous.icem import coloured_noise
+from plangym_ext.planners.continuous.cem import coloured_noise, fit, top
+from plangym_ext.planners.masks import box_actions
 from plangym_ext.planners.request import PlanRequest
 
 ALL = [RandomShooting, PredictiveSampling, CEM, ICEM, MPPI, DIAL]

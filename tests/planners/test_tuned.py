@@ -9,7 +9,7 @@ import pytest
 from plangym_ext.planners import load_planner, options_of
 from plangym_ext.planners.tuned import TUNED, TUNED_FAMILIES, tuned_options
 from plangym_ext.registry import find_spec
-from plangym_ext.run.planner_options import add_planner_options, chosen_options
+from plangym_ext.run.commands.plan import add_planner_options, chosen_options
 
 ENV = "plangym_ext/cheetah-run-v0"
 

@@ -15,7 +15,7 @@ from plangym_ext.planners import play
 from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
-from plangym_ext.run.tree_page.png import reduced
+from plangym_ext.run.tree_page.recorder import reduced
 from plangym_ext.run.video import recorded
 
 RGB = np.arange(8 * 6 * 3, dtype=np.uint8).reshape(8, 6, 3)

@@ -12,8 +12,7 @@ from browser import answer_of
 
 from plangym_ext.planners.plans import Budget, Plan, SearchTree
 from plangym_ext.run.cli import main
-from plangym_ext.run.tree_page.drawn import best_line, columns, drawn_nodes
-from plangym_ext.run.tree_page.png import png, reduced
+from plangym_ext.run.tree_page.recorder import best_line, columns, drawn_nodes, png, reduced
 
 
 def small_tree():

@@ -18,7 +18,7 @@ from same_results import assert_same
 
 import plangym_ext
 from plangym_ext.registry import find_spec, make_gym
-from plangym_ext.vector.adapters.legacy_info import LegacyInfo
+from plangym_ext.vector.adapters.in_workers import LegacyInfo
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.core.own_process import each_in_child, fork_count, in_child
+from plangym_ext.core.one_caller import each_in_child, fork_count, in_child
 from plangym_ext.errors import FolderBusy, InvalidOption
 
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.agents.modes import Mode, checked_mode
+from plangym_ext.learn.agents.inputs import Inputs, Mode, checked_mode
 
 
 class Acted(NamedTuple):

@@ -11,15 +11,14 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows, rows_of
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.inputs import Inputs, zeros_of
-from plangym_ext.learn.agents.modes import Mode, checked_mode
+from plangym_ext.learn.agents.inputs import Inputs, Mode, checked_mode, zeros_of
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.kept import Kept
-from plangym_ext.planners.model import Rng
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.simulator import Rng
 
 
 @dataclass(eq=False)

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, rows_of, write_rows
 from plangym_ext.learn.agents.agent import Acted, Agent
-from plangym_ext.learn.agents.inputs import Inputs, needed_noise
-from plangym_ext.learn.agents.modes import Mode
+from plangym_ext.learn.agents.inputs import Inputs, Mode, needed_noise
 from plangym_ext.learn.agents.network_agent import NetworkAgent
 from plangym_ext.learn.agents.teacher import Lessons, Teacher
 

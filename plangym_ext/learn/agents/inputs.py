@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.distributions.noise import Noise
 
 
@@ -96,3 +96,17 @@ def needed_noise(inputs: Inputs, agent: str) -> StepNoise:
             f"give them; got None. Pass a RowNoise or a GeneratorNoise, or use mode 'eval'."
         )
     return inputs.noise
+
+
+Mode = Literal["train", "sample", "eval"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+
+
+def checked_mode(mode: str, where: str) -> Mode:
+    """Return a mode, or say which there are."""
+    for known in MODES:
+        if mode == known:
+            return known
+    raise InvalidOption(
+        f"{where}: mode must be one of {', '.join(MODES)}; got {mode!r}{suggestion(mode, MODES)}."
+    )

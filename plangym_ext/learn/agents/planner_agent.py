@@ -12,8 +12,7 @@ from gymnasium import spaces
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.learn.agents.agent import Acted, Agent
-from plangym_ext.learn.agents.inputs import Inputs, needed_noise
-from plangym_ext.learn.agents.modes import Mode
+from plangym_ext.learn.agents.inputs import Inputs, Mode, needed_noise
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.episode import PlayableEnv
 from plangym_ext.planners.plans import Plan

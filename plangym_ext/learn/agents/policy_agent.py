@@ -7,10 +7,11 @@ from typing import Any, final
 
 import numpy as np
 
+from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
-from plangym_ext.learn.agents.network_agent import NetworkAgent, refuse_infinite
+from plangym_ext.learn.agents.network_agent import NetworkAgent, as_tensor, refuse_infinite
 from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.agent_network import AgentNetwork
@@ -76,3 +77,80 @@ class PolicyAgent(NetworkAgent):
         """Take over weights, version and exploration; see `NetworkAgent.load_state_dict`."""
         super().load_state_dict(state)
         self.exploration = float(state.get("exploration", self.exploration))
+
+
+@final
+class ActorCriticAgent(NetworkAgent):
+    """Draws from the policy in modes "train" and "sample", plays its best in mode "eval".
+
+    The infos of a step are "log_prob" `[B]` float32; "value" `[B]` float32, if the network has
+    a value head; "raw_action", nested as the action, if the policy is a plain Gaussian over a
+    Box with bounds: what was drawn, of which the action is what lies within the bounds and
+    "log_prob" is the likelihood; and "params" `[B, P]` float32, if asked for.
+
+    Args:
+        network: with a policy head.
+        device: where it runs.
+        keep_params: whether the numbers of the distribution are among the infos, which
+            losses with a divergence need.
+        sample_in_eval: whether mode "eval" draws as well.
+
+    Raises:
+        InvalidOption: the network has no policy head, or the device is not there.
+    """
+
+    def __init__(
+        self,
+        network: AgentNetwork,
+        *,
+        device: str = "cpu",
+        keep_params: bool = False,
+        sample_in_eval: bool = False,
+    ) -> None:
+        super().__init__(network, device=device)
+        self.keep_params, self.sample_in_eval = keep_params, sample_in_eval
+
+    def step(self, inputs: Inputs, carry: Any) -> Acted:
+        """Choose actions; see `Agent.step`."""
+        with torch.inference_mode():
+            out, carry = self._forward(inputs, carry)
+            legal = None if inputs.legal is None else as_tensor(inputs.legal)
+            # Before the draw and before the likelihood: both are of the policy over the legal
+            # actions.
+            params = masked(self._params(out), legal)
+            drawn = self._drawn(params.numpy(), inputs)
+            # Of what was drawn and not of what the bounds make of it, as the learner computes it
+            # again.
+            log_prob = self.distribution.log_prob(params, mapped(as_tensor, drawn))
+            info: dict[str, Any] = {"log_prob": log_prob.numpy()}
+            refuse_infinite(info["log_prob"], type(self).__name__, "log probabilities")
+            if out.value is not None:
+                info["value"] = out.value.numpy()
+            action = drawn
+            if self.distribution.clips:
+                info["raw_action"], action = drawn, self.distribution.clip(drawn)
+            if self.keep_params:
+                info["params"] = params.numpy()
+        return Acted(action, info, carry)
+
+    def value(self, inputs: Inputs, carry: Any) -> Any:
+        """Return `[B]` float32; see `Agent.value`."""
+        with torch.inference_mode():
+            out, _ = self._forward(inputs, carry)
+        if out.value is None:
+            return super().value(inputs, carry)
+        return out.value.numpy()
+
+    def _drawn(self, params: Any, inputs: Inputs) -> Any:
+        if self.mode == "eval" and not self.sample_in_eval:
+            return self.distribution.greedy(params)
+        noise = needed_noise(inputs, type(self).__name__)
+        return self.distribution.draw(params, noise)
+
+    def _params(self, out: Any) -> Any:
+        if out.policy_logits is None:
+            raise InvalidOption(
+                "ActorCriticAgent: the network must have a policy head; it has none. Name it in "
+                "AgentConfig(heads=...)."
+            )
+        return out.policy_logits

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
-from plangym_ext.learn.agents.inputs import Inputs, needed_noise
-from plangym_ext.learn.agents.modes import Mode
+from plangym_ext.learn.agents.inputs import Inputs, Mode, needed_noise
 from plangym_ext.learn.agents.network_agent import ROWS, NetworkAgent, refuse_infinite
 from plangym_ext.learn.agents.random_agent import legal_index
 from plangym_ext.learn.distributions.masking import masked

@@ -13,7 +13,7 @@ from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
 from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
 from plangym_ext.learn.distributions.masking import masked
-from plangym_ext.learn.networks.of_observations import OfObservations
+from plangym_ext.learn.networks.quick_forward import OfObservations
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.expert import Again, shown_rows, valid_rows

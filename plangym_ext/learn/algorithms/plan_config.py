@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from plangym_ext.core.own_modules import load_own
+from plangym_ext.core.inherited_options import load_own
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.schedule import Number

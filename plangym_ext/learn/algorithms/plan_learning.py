@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, rows_of, stacked
-from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import TaughtAlgorithm
 from plangym_ext.learn.algorithms.flat_optimizer import flat_optimizer
 from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig
-from plangym_ext.learn.networks.of_observations import of_observations
+from plangym_ext.learn.networks.quick_forward import of_observations
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.replay.balanced import BalancedReplay

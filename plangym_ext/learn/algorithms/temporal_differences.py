@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from plangym_ext.learn.algorithms.plan_config import TDConfig
 from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
-from plangym_ext.learn.networks.of_observations import of_observations
+from plangym_ext.learn.networks.quick_forward import of_observations
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.records import EpisodeRecord
-from plangym_ext.learn.returns.n_step import n_step_rewards
+from plangym_ext.learn.returns.discounted import n_step_rewards
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 

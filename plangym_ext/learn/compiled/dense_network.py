@@ -16,9 +16,8 @@ from plangym_ext.learn.compiled.dense import (
     through_tanh,
 )
 from plangym_ext.learn.networks.agent_network import AgentNetwork
-from plangym_ext.learn.networks.bodies import DenseLayers
+from plangym_ext.learn.networks.bodies import DenseLayers, Tanh
 from plangym_ext.learn.networks.checked_network import has_own_code
-from plangym_ext.learn.networks.tanh import Tanh
 from plangym_ext.learn.torch_extra import nn, torch
 
 Ndarray = npt.NDArray[np.float32]

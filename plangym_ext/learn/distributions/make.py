@@ -10,12 +10,11 @@ from gymnasium import spaces
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
-from plangym_ext.learn.distributions.bernoulli import Bernoulli
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions
 from plangym_ext.learn.distributions.gaussian import Gaussian
 from plangym_ext.learn.distributions.joint import Joint
-from plangym_ext.learn.distributions.multi_categorical import MultiCategorical
+from plangym_ext.learn.distributions.multi_categorical import Bernoulli, MultiCategorical
 from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
 
 

@@ -14,8 +14,7 @@ from plangym_ext.learn.distributions.make import distribution_of
 from plangym_ext.learn.networks.agent_config import AgentConfig, QAgentConfig
 from plangym_ext.learn.networks.inputs import InputBody, flattened
 from plangym_ext.learn.networks.network import NetworkOutput, zero_residual_ends
-from plangym_ext.learn.networks.q_head import QHead
-from plangym_ext.learn.networks.recurrent import Recurrent
+from plangym_ext.learn.networks.q_head import QHead, Recurrent
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.observations import ObservationNormalizer

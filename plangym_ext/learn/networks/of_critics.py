@@ -8,7 +8,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.networks.critics import Critics
 from plangym_ext.learn.networks.network import NetworkOutput
-from plangym_ext.learn.networks.of_observations import OfObservations
+from plangym_ext.learn.networks.quick_forward import OfObservations
 from plangym_ext.learn.torch_extra import nn, torch
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
+from plangym_ext.arrays.nested import leaves
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.agents.inputs import Inputs
+from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.networks.agent_network import AgentNetwork
-from plangym_ext.learn.networks.bodies import DenseLayers
+from plangym_ext.learn.networks.bodies import DenseLayers, Tanh
 from plangym_ext.learn.networks.inputs import InputBody
 from plangym_ext.learn.networks.network import Network, NetworkOutput
 from plangym_ext.learn.networks.observations import ObservationEncoder
-from plangym_ext.learn.networks.tanh import Tanh
 from plangym_ext.learn.torch_extra import functional, nn, torch
 
 Layer = Callable[[Any], Any]
@@ -230,3 +233,62 @@ def _tanh(x: Any) -> Any:
 def _linear(parameters: Mapping[str, Any], x: Any) -> Any:
     """Apply a dense layer by its present weights: to look for them in the module takes as long."""
     return functional.linear(x, parameters["weight"], parameters["bias"])
+
+
+@final
+class OfObservations(nn.Module):
+    """Evaluates observations by an `AgentNetwork` that looks at nothing else.
+
+    A search comes to a state on its own, without what was played before it: a network that
+    carries something, or looks at the previous action or reward, has no answer there.
+
+    Args:
+        network: shared, not copied: what a learner changes is asked at once.
+        value_unit: what a value of 1 is worth, where it was learned from rewards in another unit.
+
+    Attributes:
+        distribution: what the policy's numbers are of.
+
+    Raises:
+        InvalidOption: the network looks at more than observations.
+    """
+
+    def __init__(self, network: nn.Module, value_unit: float = 1.0) -> None:
+        super().__init__()
+        used = set(getattr(network, "inputs_used", ("obs",)))
+        if used != {"obs"}:
+            raise InvalidOption(
+                f"a planner that asks an agent's network: it must look at observations alone; it "
+                f"looks at {', '.join(sorted(used))}. Make it without a recurrent layer, "
+                f"previous_action and previous_reward."
+            )
+        made: Any = network
+        self.network, self._unit = network, value_unit
+        self.distribution: Distribution = made.distribution
+        self._forward_of_network = forward_of(network)
+
+    def forward(self, obs: Any) -> NetworkOutput:
+        """Evaluate tensors `[N, *obs]`, nested as the space."""
+        out: NetworkOutput = self._forward_of_network(shown(obs), None)[0]
+        if self._unit == 1.0:
+            return out
+        value, q = (None if part is None else part * self._unit for part in (out.value, out.q))
+        return out._replace(value=value, q=q)
+
+
+def of_observations(network: nn.Module) -> nn.Module:
+    """Return a network that is asked about observations alone: itself, if it is one.
+
+    Raises:
+        InvalidOption: it is an agent's, and looks at more than observations.
+    """
+    return OfObservations(network) if hasattr(network, "inputs_used") else network
+
+
+def shown(obs: Any) -> Inputs:
+    """Return observations `[N, ...]` as inputs of a network that looks at nothing else."""
+    first = next(leaves(obs))
+    # Of the length alone something is asked: no memory is written.
+    return Inputs(
+        obs, None, None, torch.empty(first.shape[0], dtype=torch.bool, device=first.device)
+    )

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.nested import joined, mapped
-from plangym_ext.learn.replay.uniform import Ring
+from plangym_ext.learn.replay.uniform import Ring, joined, mapped
 
 Group = tuple[int, ...]
 

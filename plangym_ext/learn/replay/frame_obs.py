@@ -2,16 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, final
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays import Array
+from plangym_ext.arrays import Array, ArrayDict
+from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.core.compiling.jit import kernel, kernel_inline
-from plangym_ext.learn.replay.kept_rows import KeptRows
-from plangym_ext.learn.replay.step_form import Part
+
+
+@final
+class WholeObs:
+    """What B envs showed, in a ring of M slots.
+
+    Args:
+        part: shape and dtype of one.
+        slots: M.
+        envs: B.
+        storage: of the memory; see `Array`.
+    """
+
+    def __init__(
+        self, part: Part, slots: int, envs: int, storage: Literal["local", "shared"]
+    ) -> None:
+        shape, dtype = part
+        array = Array((slots, envs), dtype, feature_shape=shape, storage=storage)
+        self._ring = array.to_ndarray(copy=False)
+        # The same memory by place: slot * B + env.
+        self._rows = self._ring.reshape(slots * envs, *shape)
+
+    @property
+    def width(self) -> int:
+        """Numbers on the last axis of one."""
+        return int(self._ring.shape[-1])
+
+    @staticmethod
+    def step_bytes(part: Part) -> int:
+        """Return the bytes that one takes."""
+        return int(np.prod(part[0], dtype=np.int64)) * np.dtype(part[1]).itemsize
+
+    def write(self, slots: Places, obs: Ndarray) -> None:
+        """Copy `[N, B, ...]` into slots `[N]`, the first of which is written again."""
+        self._ring[slots] = obs
+
+    def take(self, places: Places) -> Ndarray:
+        """Return copies `[N, ...]`; places `[N]` are slot * B + env."""
+        return self._rows.take(places, axis=0)
+
+    def state_dict(self, slots: int) -> dict[str, Any]:
+        """Return views of the first slots."""
+        return {"ring": self._ring[:slots]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned."""
+        self._ring[: len(state["ring"])] = state["ring"]
+
 
 Ndarray = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
@@ -161,3 +210,131 @@ def write_stacks(frames: Any, serials: Any, whole: Any, places: Any, stacks: Any
                 row, older = serials[slot, env] % len(whole), stacks.shape[1] - 1
             else:
                 slot = slot - 1 if slot > 0 else slots - 1
+
+
+Serials = npt.NDArray[np.int64]
+
+
+@final
+class KeptRows:
+    """Rows by serial number, in the order in which they came; the oldest are dropped first.
+
+    Args:
+        parts: shape and dtype of every array of a row.
+    """
+
+    def __init__(self, parts: Sequence[tuple[tuple[int, ...], Any]]) -> None:
+        self._parts = list(parts)
+        self._arrays = [np.zeros((1, *shape), dtype) for shape, dtype in self._parts]
+        self._dropped = self._added = 0
+
+    @property
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        """The memory: row `serial` of W is in row serial % W, until something is added."""
+        return self._arrays
+
+    def __len__(self) -> int:
+        """Return the rows that are there."""
+        return self._added - self._dropped
+
+    def add(self, rows: Sequence[npt.NDArray[Any]]) -> Serials:
+        """Copy N rows in, arrays `[N, ...]`; return their serial numbers `[N]`."""
+        serials = self._added + np.arange(len(rows[0]))
+        needed = len(self) + len(serials)
+        if needed > len(self._arrays[0]):
+            self._grow(needed)
+        for array, new in zip(self._arrays, rows, strict=True):
+            # Serials never repeat and memory does: the oldest that is there is less than W before
+            # the newest.
+            array[serials % len(array)] = new
+        self._added += len(serials)
+        return serials
+
+    def drop_before(self, serial: int) -> None:
+        """Let go of all rows with smaller serial numbers; of none for what has gone already."""
+        self._dropped = max(self._dropped, serial)
+
+    def take(self, serials: Serials) -> list[npt.NDArray[Any]]:
+        """Return copies of rows that are there, arrays `[N, ...]`."""
+        return [array[serials % len(array)] for array in self._arrays]
+
+    def _grow(self, needed: int) -> None:
+        """Make room for twice as many as are needed."""
+        kept = np.arange(self._dropped, self._added)
+        rows = self.take(kept)
+        # Twice as many, so that a growing number of rows is copied a few times only.
+        self._arrays = [np.zeros((2 * needed, *shape), dtype) for shape, dtype in self._parts]
+        for array, old in zip(self._arrays, rows, strict=True):
+            array[kept % len(array)] = old
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the rows, and how many came before them."""
+        rows = self.take(np.arange(self._dropped, self._added))
+        return {"rows": dict(enumerate(rows)), "dropped": self._dropped}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what was saved."""
+        self._dropped = self._added = int(state["dropped"])
+        self.add([np.asarray(state["rows"][number]) for number in range(len(self._parts))])
+
+
+Part = tuple[tuple[int, ...], Any]
+
+
+@final
+@dataclass(frozen=True)
+class StepForm:
+    """Names, shapes and dtypes of observations, actions and carries, and the number of envs.
+
+    Args:
+        envs: B.
+        obs, action, carry: nested by name as in a sample tree; leaves are `[shape, dtype]`,
+            lists, so that it can be saved as text. The carry is None where there is none.
+    """
+
+    envs: int
+    obs: Any
+    action: Any
+    carry: Any = None
+
+    @classmethod
+    def of(cls, tree: ArrayDict) -> Self:
+        """Return that of a sampler's tree."""
+        carry = _described(tree["carry"], 1) if "carry" in tree else None
+        obs, action = _described(tree["obs"], 2), _described(tree["action"], 2)
+        return cls(tree["reward"].shape[1], obs, action, carry)
+
+    def parts(self, name: str) -> list[Part]:
+        """Return shape and dtype of every leaf of "obs", "action" or "carry"."""
+        return [(tuple(shape), np.dtype(dtype)) for shape, dtype in leaves(getattr(self, name))]
+
+    def join(self, name: str, parts: list[Any]) -> Any:
+        """Return the leaves of "obs", "action" or "carry", nested as in the tree."""
+        form = getattr(self, name)
+        # A single array: what describes it is no mapping.
+        if isinstance(form, list):
+            return parts[0]
+        remaining = iter(parts)
+        return mapped(lambda _: next(remaining), form)
+
+    def to_text(self) -> str:
+        """Return it as text, for `from_text`."""
+        return json.dumps([self.envs, self.obs, self.action, self.carry])
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Return what was saved."""
+        return cls(*json.loads(text))
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """Return the arrays of a part of a sample tree, in order."""
+    return [leaf for _, leaf in value.leaves()] if isinstance(value, ArrayDict) else [value]
+
+
+def _described(value: Any, axes: int) -> Any:
+    """Return shape and dtype of every leaf, without so many leading axes."""
+    if isinstance(value, ArrayDict):
+        return value.apply(_described, axes)
+    # A list and a text, as JSON returns them: forms are compared with those that were saved.
+    return [list(value.shape[axes:]), str(value.dtype)]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.sum_tree import (
+from plangym_ext.learn.replay.priorities import (
     ROOT,
     assign,
     drawn_in_parts,

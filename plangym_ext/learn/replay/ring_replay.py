@@ -14,10 +14,9 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, InvalidSamples, ReplayEmpty
-from plangym_ext.learn.replay.base import Batch, check_saved
-from plangym_ext.learn.replay.capacity import Capacity, checked_capacity
+from plangym_ext.learn.replay.base import Batch, Capacity, check_saved, checked_capacity
+from plangym_ext.learn.replay.frame_obs import StepForm
 from plangym_ext.learn.replay.priorities import Places, Priorities
-from plangym_ext.learn.replay.step_form import StepForm
 from plangym_ext.learn.replay.step_ring import RingOptions, StepRing
 
 

@@ -13,12 +13,11 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
-from plangym_ext.learn.replay.base import Batch
-from plangym_ext.learn.replay.capacity import Capacity
+from plangym_ext.learn.replay.base import Batch, Capacity
+from plangym_ext.learn.replay.frame_obs import StepForm, leaves_of
 from plangym_ext.learn.replay.priorities import PLACE_BYTES, Places, Priorities
 from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.sequence_kernel import Rows, new_rows, write_rows
-from plangym_ext.learn.replay.step_form import StepForm, leaves_of
 from plangym_ext.learn.replay.step_ring import StepRing
 
 

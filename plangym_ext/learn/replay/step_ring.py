@@ -10,13 +10,16 @@ import numpy.typing as npt
 
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.errors import InvalidSamples
-from plangym_ext.learn.replay.capacity import Capacity, steps_within
-from plangym_ext.learn.replay.frame_obs import FrameObs
-from plangym_ext.learn.replay.kept_rows import KeptRows
-from plangym_ext.learn.replay.n_step_kernel import StepArrays
-from plangym_ext.learn.replay.sequence_kernel import SequenceArrays
-from plangym_ext.learn.replay.step_form import Part, StepForm, leaves_of
-from plangym_ext.learn.replay.whole_obs import WholeObs
+from plangym_ext.learn.replay.base import Capacity, steps_within
+from plangym_ext.learn.replay.frame_obs import (
+    FrameObs,
+    KeptRows,
+    Part,
+    StepForm,
+    WholeObs,
+    leaves_of,
+)
+from plangym_ext.learn.replay.sequence_kernel import SequenceArrays, StepArrays
 
 Ndarray = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]

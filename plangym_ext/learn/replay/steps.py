@@ -11,10 +11,10 @@ import numpy.typing as npt
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.replay.base import Batch
-from plangym_ext.learn.replay.n_step_kernel import n_step_returns
+from plangym_ext.learn.replay.frame_obs import StepForm
 from plangym_ext.learn.replay.priorities import PLACE_BYTES, Places, Priorities
 from plangym_ext.learn.replay.ring_replay import RingReplay
-from plangym_ext.learn.replay.step_form import StepForm
+from plangym_ext.learn.replay.sequence_kernel import n_step_returns
 from plangym_ext.learn.replay.step_ring import StepRing
 
 

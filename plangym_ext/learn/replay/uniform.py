@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays import nested
 from plangym_ext.arrays.tree import ArrayDict
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.nested import leaves, mapped
 
 Positions = npt.NDArray[np.int64]
 
@@ -191,3 +191,31 @@ class ReplayBuffer(Replay):
 def _form(array: npt.NDArray[Any]) -> tuple[tuple[int, ...], str]:
     """Return the shape of one row and dtype."""
     return array.shape[1:], str(array.dtype)
+
+
+Ndarray = npt.NDArray[Any]
+
+
+def leaves(samples: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Ndarray]]:
+    """Yield (dotted name, array) for every array, in order."""
+    for name, value in samples.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", np.asarray(value)
+
+
+def mapped(samples: Mapping[str, Any], change: Callable[[Ndarray], Any]) -> dict[str, Any]:
+    """Return what `change` makes of every array, nested alike."""
+    found: dict[str, Any] = nested.mapped(lambda value: change(np.asarray(value)), samples)
+    return found
+
+
+def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rows of all parts one after the other."""
+    return {
+        name: joined([part[name] for part in parts])
+        if isinstance(value, Mapping)
+        else np.concatenate([part[name] for part in parts])
+        for name, value in parts[0].items()
+    }

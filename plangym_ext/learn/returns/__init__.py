@@ -1,10 +1,14 @@
 """Returns and advantages: pure functions over `[T, B]` numpy arrays and torch tensors."""
 
-from plangym_ext.learn.returns.advantages import deltas, gae, td_lambda, vtrace
+from plangym_ext.learn.returns.advantages import deltas, gae, normalized, td_lambda, vtrace
 from plangym_ext.learn.returns.branches import branch_returns, forked_advantages
-from plangym_ext.learn.returns.discounted import multistep, past_returns, returns
-from plangym_ext.learn.returns.n_step import NStep, n_step_rewards
-from plangym_ext.learn.returns.normalize import normalized
+from plangym_ext.learn.returns.discounted import (
+    NStep,
+    multistep,
+    n_step_rewards,
+    past_returns,
+    returns,
+)
 
 __all__ = [
     "NStep",

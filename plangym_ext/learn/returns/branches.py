@@ -7,7 +7,7 @@ from typing import Any
 from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.returns.checked import checked_array
-from plangym_ext.learn.returns.namespace import converter, namespace_of
+from plangym_ext.learn.returns.rows import converter, namespace_of
 
 
 def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:

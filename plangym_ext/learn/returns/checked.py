@@ -12,8 +12,7 @@ import numpy as np
 
 from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidOption, InvalidSamples, UnknownOption, suggestion
-from plangym_ext.learn.returns.namespace import converter, floating, namespace_of
-from plangym_ext.learn.returns.rows import Rows
+from plangym_ext.learn.returns.rows import Rows, converter, floating, namespace_of
 
 
 class Ends(TypedDict, total=False):

@@ -9,17 +9,17 @@ from typing import Any, Literal
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.numbers import at_least
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
-from plangym_ext.learn.sampling.fragment import collected, whole_fragment
-from plangym_ext.learn.sampling.memory import tree_memory
+from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.past import Past, PastSampler
+from plangym_ext.learn.sampling.past import Past, PastSampler, collected, whole_fragment
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
-from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array
+from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array, tree_memory
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -165,3 +165,68 @@ class LocalSampler(PastSampler):
             # After a failure a step may be in flight. It is of no use to the sampler's user.
             warnings.filterwarnings("ignore", ".*while waiting for a pending call")
             self._venv.close()
+
+
+class SerialSampler(LocalSampler):
+    """Play an agent in a vector env of any backend, T steps at a time.
+
+    With envs in worker processes this is central inference: all envs step side by side, and
+    the agent acts for all of them here.
+
+    Args:
+        venv: made with `autoreset_mode="same_step"`; it is closed with the sampler.
+        agent: acts in mode "sample".
+        num_steps: T.
+        **options: of `SamplerOptions`.
+
+    Attributes:
+        num_steps, num_envs: T and B.
+        tree: the memory of a fragment; see `build_sample_tree`.
+
+    Raises:
+        WrongKind: not a vector env, or not an agent.
+        InvalidOption: T is below 1; the vector env resets in another way, or spaces of its
+            envs differ; an option has a value that it cannot have.
+        InvalidAnswer: what the agent returns does not fit the envs.
+    """
+
+    def __init__(
+        self,
+        venv: PlanVectorEnv,
+        agent: Agent,
+        num_steps: int,
+        **options: Any,
+    ) -> None:
+        check_vector_env(venv, "SerialSampler")
+        rows = [range(venv.num_envs)]
+        super().__init__(venv, agent, num_steps, SamplerOptions(**options), rows)
+
+
+class AlternatingSampler(LocalSampler):
+    """Play an agent in the two halves of a vector env by turns.
+
+    Worth it where envs in worker processes take about as long as the agent; each half needs a
+    worker of its own. What is sampled is what a `SerialSampler` samples.
+
+    Args:
+        venv: as of `SerialSampler`, with two envs or more; its first rows are one half.
+        agent, num_steps, options: as of `SerialSampler`, and so are attributes and errors.
+    """
+
+    def __init__(self, venv: PlanVectorEnv, agent: Agent, num_steps: int, **options: Any) -> None:
+        check_vector_env(venv, "AlternatingSampler")
+        count = venv.num_envs
+        if count < 2:
+            raise InvalidOption(
+                "AlternatingSampler: the vector env must have two envs or more; it has one. Use "
+                "a SerialSampler."
+            )
+        if hasattr(agent, "visit"):
+            # What it keeps from step to step is by the number of a row, which both halves have.
+            raise InvalidOption(
+                f"AlternatingSampler: {type(agent).__name__} searches for all rows of its vector "
+                f"env at once, and is asked for halves here. Use a SerialSampler."
+            )
+        # Adjoining rows, so that the columns of a half are views of the tree.
+        halves = [range(count // 2), range(count // 2, count)]
+        super().__init__(venv, agent, num_steps, SamplerOptions(**options), halves)

@@ -17,15 +17,13 @@ from plangym_ext.learn.sampling.actors.legal_actions import tells_masks
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fitting import check_vector_env
-from plangym_ext.learn.sampling.fragment import collected, whole_fragment
-from plangym_ext.learn.sampling.memory import array_bytes, tree_memory
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.past import Past, PastSampler
+from plangym_ext.learn.sampling.past import Past, PastSampler, collected, whole_fragment
 from plangym_ext.learn.sampling.remote.exchange import Exchange, SentExchange, SharedExchange
 from plangym_ext.learn.sampling.remote.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.remote.sent_agent import SentAgent
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
-from plangym_ext.learn.sampling.tree import build_sample_tree, copy_tree
+from plangym_ext.learn.sampling.tree import array_bytes, build_sample_tree, copy_tree, tree_memory
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.workplace import ServiceWorker, ThisMachine, Workplace
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
-from plangym_ext.core.one_caller import one_call
-from plangym_ext.core.own_process import usable_processors
+from plangym_ext.core.one_caller import one_call, usable_processors
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import KernelDiffers

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from plangym_ext.core.own_process import fork_count
+from plangym_ext.core.one_caller import fork_count
 from plangym_ext.errors import BackendUnavailable
 from plangym_ext.native.mujoco.library import BatchConfig, batch_library
 from plangym_ext.native.mujoco.play import DERIVED, FIELDS_AT, FORCES, compiled_play

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import search_current_folder
+from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.errors import (
     CannotDraw,
     IncompleteState,
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.learn.algorithms.value_units import in_rewards
     from plangym_ext.planners import visited_states
     from plangym_ext.run.evaluating.value_audit import audit_values
-    from plangym_ext.run.training.starts import AgentValue
+    from plangym_ext.run.training.solutions import AgentValue
     from plangym_ext.run.training.trained import Trained
 
     search_current_folder()

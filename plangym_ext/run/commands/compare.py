@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.masks import MASK, checked_mask
-from plangym_ext.core.own_modules import search_current_folder
 from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import search_current_folder
+from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.errors import DamagedCheckpoint, InvalidOption
 from plangym_ext.run.arguments import as_typed, at_least
 from plangym_ext.run.env_options import add_import_option, import_modules

@@ -7,32 +7,36 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.own_modules import search_current_folder
+from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import INTERRUPTED, at_least
 from plangym_ext.run.env_options import add_env_options, import_modules, made_env
 from plangym_ext.run.files import check_vacant, remove_stale
 from plangym_ext.run.folder_lock import FolderLock
-from plangym_ext.run.named_player import NamedPlayer, is_function
+from plangym_ext.run.named_player import NamedPlayer, is_function, value_parser
 from plangym_ext.run.output_files import OutputFiles
-from plangym_ext.run.planned_episode.shown import Shown, Stopped
 from plangym_ext.run.planned_episode.told import (
+    Shown,
+    Stopped,
     tell_played,
     tell_trained,
     tell_tuned,
     write_episode,
 )
-from plangym_ext.run.planner_options import add_planner_options, chosen_options
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
 from plangym_ext.run.training.interrupts import Interrupts
-from plangym_ext.run.tree_page.asked import recorder_of, tree_options
+from plangym_ext.run.tree_page.recorder import recorder_of, tree_options
 from plangym_ext.run.video import recorded
+
+if TYPE_CHECKING:
+    from plangym_ext.planners import Option
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -233,3 +237,87 @@ def _renders(name: str) -> bool:
     entry = find_spec(name).entry_point
     env: Any = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
     return "rgb_array" in getattr(env, "metadata", {}).get("render_modes", ())
+
+
+# Of the attributes that options are kept in, to tell them from those of the command.
+_PREFIX = "planner_"
+#: Options that bound a plan.
+_LIMITS = ("num_simulations", "max_model_steps", "max_seconds")
+
+
+def add_planner_options(
+    parser: argparse.ArgumentParser, given: Sequence[str], *, default: str
+) -> None:
+    """Add the options of the planner that `given` names with `--planner`.
+
+    Their defaults are the planner's own, or those that were tuned for the env or its family.
+
+    If help is asked for without naming one, none is loaded: that would take a
+    compiler with it.
+
+    Args:
+        parser: of the command.
+        given: what was typed.
+        default: the planner if none is named.
+
+    Raises:
+        UnknownName: there is no such planner.
+    """
+    name = _named(given)
+    if name is None and (not given or "--help" in given or "-h" in given):
+        return
+    name = name or default
+    if ":" in name:
+        search_current_folder()
+        if is_function(name):
+            return
+    from plangym_ext.planners import load_planner, options_of
+    from plangym_ext.planners.tuned import is_tuned, tuned_options
+
+    # Nothing is parsed yet: one of these ids among the words is the env.
+    env = next((word for word in given if is_tuned(word)), "")
+    tuned = tuned_options(env, name)
+    group = parser.add_argument_group(f"options of {name}")
+    planner = load_planner(name)
+    for option in _limits_first(options_of(planner)):
+        if option.kind is None:
+            continue
+        flag = "--" + option.name.replace("_", "-")
+        target = _PREFIX + option.name
+        # A percent sign is a placeholder to argparse.
+        text = option.help.replace("%", "%%").replace("`", "")
+        value: Any = tuned.get(option.name, option.default)
+        if option.name in tuned:
+            text += f" (default in {env}: {value})"
+        elif option.name == "num_simulations":
+            text += f" (default: {planner.default_simulations}, unless another limit is given)"
+        if option.kind is bool:
+            # With `--no-NAME`: what is on by default could not be turned off otherwise.
+            kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        else:
+            kind = {"type": value_parser(option.kind, option.optional), "metavar": "X"}
+        if value is inspect.Parameter.empty:
+            kind["required"] = True
+            value = None
+        group.add_argument(flag, dest=target, default=value, help=text, **kind)
+
+
+def _limits_first(options: Sequence[Option]) -> list[Option]:
+    """Put what bounds a plan, which is set most often, before what shapes it."""
+    return sorted(options, key=lambda option: option.name not in _LIMITS)
+
+
+def chosen_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the keywords for the planner's constructor."""
+    found = vars(options).items()
+    return {key.removeprefix(_PREFIX): value for key, value in found if key.startswith(_PREFIX)}
+
+
+def _named(given: Sequence[str]) -> str | None:
+    """Return the value of `--planner`, if it was typed."""
+    for position, word in enumerate(given):
+        if word.startswith("--planner="):
+            return word.partition("=")[2]
+        if word == "--planner" and position + 1 < len(given):
+            return given[position + 1]
+    return None

@@ -9,11 +9,12 @@ same command goes on after an interrupt, a crash or a power cut, and comes to th
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption, UntrustedState
 from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
@@ -108,7 +109,6 @@ def _sources(given: Sequence[str]) -> list[Any]:
 def preset_lines() -> Iterator[str]:
     """Yield name and meaning of each preset, and below them what runs of it have reached."""
     from plangym_ext.run.settings.presets import PRESETS
-    from plangym_ext.run.settings.reached import reached
 
     found = reached()
     for name, preset in PRESETS.items():
@@ -200,3 +200,42 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
     newest = runner.newest_checkpoint
     print(f"wrote {newest if newest is None else as_typed(newest)}")
     return 0
+
+
+#: Written by `tests/benchmarks/training.py --presets`.
+FILE = Path(__file__).parents[1] / "settings" / "reached.json"
+
+
+class Reached(NamedTuple):
+    """How runs of a preset have ended.
+
+    Attributes:
+        mean: interquartile mean over the seeds, of the mean return of evaluations.
+        low, high: its bootstrap interval of 95 %.
+        seeds: how many runs.
+        steps: of all envs together, in each.
+    """
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+    steps: int
+
+    def __str__(self) -> str:
+        """Return it as a line for the eye."""
+        # A single seed has no interval: both ends are its mean.
+        spread = f" [{self.low:g}, {self.high:g}]" if self.low < self.high else ""
+        seeds = f"{self.seeds} seed{'s' * (self.seeds > 1)}"
+        return f"return {self.mean:g}{spread} after {self.steps:,} steps, {seeds}"
+
+
+def reached() -> dict[str, Reached]:
+    """Return what was measured, by preset."""
+    found = json.loads(FILE.read_text(encoding="utf-8"))
+    return {name: _read(row) for name, row in found.items()}
+
+
+def _read(row: Mapping[str, Any]) -> Reached:
+    low, high = row["interval"]
+    return Reached(row["return"], low, high, row["seeds"], row["steps"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.run.evaluating.value_audit import ValueAudit
-from plangym_ext.run.tree_page.png import png, reduced
+from plangym_ext.run.tree_page.recorder import png, reduced
 
 #: Pixels of a frame's longer side, and of the plot.
 _FRAME, _SIDE, _MARGIN = 240, 460, 52

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import num_rows
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.planners.episode import Move, play
-from plangym_ext.planners.model import stacked_obs
+from plangym_ext.planners.simulator import stacked_obs
 
 Floats = npt.NDArray[np.float64]
 

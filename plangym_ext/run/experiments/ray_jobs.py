@@ -16,8 +16,7 @@ from plangym_ext.errors import FolderBusy
 from plangym_ext.run.experiments.queue import LOG, started_run
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.workers.processors import default_n_workers
-from plangym_ext.workers.ray.cluster import connection, processors_of_nodes, ray_module
-from plangym_ext.workers.ray.driver import Driver
+from plangym_ext.workers.ray.cluster import Driver, connection, processors_of_nodes, ray_module
 
 #: Seconds that a run of before may take to end: that of a task whose process died.
 _PATIENCE = 30.0

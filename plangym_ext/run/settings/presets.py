@@ -122,7 +122,7 @@ _BOXOBAN: dict[str, Any] = {
         "name": "supervised",
         "policy_target": "action",
         "value_target": "return",
-        "augment": "plangym_ext.envs.sokoban.symmetry:mirrored",
+        "augment": "plangym_ext.envs.sokoban.cells:mirrored",
         "discount": 1.0,
         # All of the run: 40 rounds of 100 updates.
         "learning_rate": {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self, final
 
-from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
@@ -240,7 +240,7 @@ class AgentSettings(NamedSettings):
         """Make the agent that plays a network."""
         if self.name == "network":
             from plangym_ext.learn import EvaluatorAgent, NetworkEvaluator
-            from plangym_ext.learn.networks.of_observations import of_observations
+            from plangym_ext.learn.networks.quick_forward import of_observations
 
             return EvaluatorAgent(NetworkEvaluator(of_observations(network), device=device))
         return self._class()(network, device=device)

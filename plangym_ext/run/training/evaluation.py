@@ -11,8 +11,7 @@ import numpy as np
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.planners.episode import Episode, Move, play
-from plangym_ext.run.training.parts import Parts
-from plangym_ext.run.training.plain_env import PlainEnv
+from plangym_ext.run.training.parts import Parts, PlainEnv
 
 
 class Evaluation:

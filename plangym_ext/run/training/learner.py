@@ -14,7 +14,7 @@ from plangym_ext.planners.plans import Budget
 from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint
 from plangym_ext.run.training.own_parts import OWN_STATE, OwnParts
 from plangym_ext.run.training.parts import Parts
-from plangym_ext.run.training.samplers import make_sampler
+from plangym_ext.run.training.solutions import make_sampler
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Learner:
     """Network, sampler and algorithm of a learner, which is asked by learner 0; see `Service`."""
 
     def __init__(self, parts: Parts, folder: Path, file: Path) -> None:
-        from plangym_ext.learn.freed_memory import keep_freed_memory
-        from plangym_ext.learn.repeatable import fix_threads
+        from plangym_ext.learn.repeatable import fix_threads, keep_freed_memory
 
         # As in learner 0, before anything is computed: the weights are compared bit for bit.
         fix_threads(parts.config.threads)

@@ -9,18 +9,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 import plangym_ext
-from plangym_ext.core.own_modules import load_own_class
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.drawing import Film
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, WrongKind
-from plangym_ext.learn.algorithm import Algorithm
 from plangym_ext.learn.parallel.group import learner_seed
+from plangym_ext.learn.sampling.collected import Algorithm
 from plangym_ext.planners.players import check_one_player
 from plangym_ext.registry import constructor_of
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.settings.settings import check_no_trust
 from plangym_ext.run.settings.starts import StartsSettings
-from plangym_ext.run.training.plain_env import PlainEnv
 
 #: keyword arguments of `EnvSettings.kwargs` -> a gymnasium env
 MakeEnv = Callable[..., Any]
@@ -194,7 +198,7 @@ class Parts:
     def evaluator(self, network: Any) -> Any:
         """Make what planners ask."""
         from plangym_ext.learn import NetworkEvaluator
-        from plangym_ext.learn.networks.of_observations import of_observations
+        from plangym_ext.learn.networks.quick_forward import of_observations
 
         return NetworkEvaluator(of_observations(network), device=self.config.device)
 
@@ -266,3 +270,66 @@ def _planner_agent_of(parts: Parts) -> Any:
     """Return the agent that plays a planner in a worker, with an env of its own."""
     env = parts.env()
     return parts.planner_agent(parts.network(env), env)
+
+
+#: A byte, as states have at least one.
+_NO_STATE = np.zeros(1, np.uint8)
+
+
+class PlainEnv(Closing):
+    """Plays one episode at a time, for players that look at observations alone.
+
+    It stands where `play` expects an env with states; the states that it returns mean nothing.
+
+    Args:
+        build: makes the env.
+        name: for messages.
+
+    Attributes:
+        exact: False: nothing can be restored.
+    """
+
+    exact = False
+    #: See `GymEnv.film`.
+    film: Film | None = None
+
+    def __init__(self, build: Callable[[], Any], name: str) -> None:
+        self.gym_env, self.name = build(), name
+        self.observation_space = self.gym_env.observation_space
+        self.action_space = self.gym_env.action_space
+        self.metadata = self.gym_env.metadata
+
+    def reset(self, *, seed: int | None = None) -> tuple[npt.NDArray[np.uint8], Any, Any]:
+        """Begin an episode: a state that means nothing, obs, info."""
+        obs, info = self.gym_env.reset(seed=seed)
+        return _NO_STATE, obs, info
+
+    def step(self, action: Any, state: Any = None) -> tuple[Any, ...]:  # noqa: ARG002
+        """Step from where the episode is: a state that means nothing, and as gymnasium."""
+        film = self.film
+        if film is None:
+            return (_NO_STATE, *self.gym_env.step(action))
+        film.on = True
+        found = self.gym_env.step(action)
+        film.after_step()
+        film.on = False
+        return (_NO_STATE, *found)
+
+    def step_batch(self, actions: Any, **_: Any) -> Any:
+        """Refuse to restore states.
+
+        Raises:
+            IncompleteState: always.
+        """
+        raise IncompleteState(
+            f"{self.name}: {len(actions)} actions were to be played from states, which are not "
+            f"exact here. Play one episode after the other, by an agent."
+        )
+
+    def render(self) -> Any:
+        """Return what the env renders."""
+        return self.gym_env.render()
+
+    def close(self) -> None:
+        """Close the env; safe to call twice."""
+        self.gym_env.close()

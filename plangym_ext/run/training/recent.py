@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.learn.sampling.episode_statistics import Window
+from plangym_ext.learn.sampling.collected import Collected
+from plangym_ext.learn.sampling.episode_statistics import PLACE, Window
 
 
 class RecentEpisodes:
@@ -53,3 +56,39 @@ class RecentEpisodes:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` returned."""
         self._look_at(Window(self._size, state))
+
+
+def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
+    """Return what is logged of what was played, by column.
+
+    Args:
+        collected: in this round.
+        algorithm: that has taken it in, and knows all steps.
+    """
+    episodes, cost = collected.episodes, collected.cost
+    count = len(episodes["return"])
+    columns = [name for name in episodes if name not in PLACE] if count else []
+    found = {
+        "episodes": count,
+        "model_steps": cost.model_steps,
+        "evaluator_rows": cost.evaluator_rows,
+        **{name: float(np.mean(episodes[name])) for name in columns},
+    }
+    if collected.forks is not None:  # what is played is a small part of what is stepped
+        found["branch_steps"] = collected.forks.cost.model_steps
+        found["total_steps"] = algorithm.steps
+    if collected.taught is not None:
+        found["search_steps"] = collected.taught.cost.model_steps
+        found["total_steps"] = algorithm.steps
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("plangym-ext", "torch", "numpy", "gymnasium", "numba", "ale-py", "mujoco"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

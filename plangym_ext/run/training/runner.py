@@ -11,8 +11,7 @@ from typing import Any
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten, PlangymExtError
-from plangym_ext.learn.algorithm import Algorithm
-from plangym_ext.learn.sampling.collected import Sampler
+from plangym_ext.learn.sampling.collected import Algorithm, Sampler
 from plangym_ext.run.files import CONFIG, write_json
 from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import FILES, Logger
@@ -37,12 +36,10 @@ from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learners import Learners
 from plangym_ext.run.training.own_parts import OWN_STATE, OwnParts
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
-from plangym_ext.run.training.played_row import played_row
-from plangym_ext.run.training.recent import RecentEpisodes
+from plangym_ext.run.training.recent import RecentEpisodes, played_row, versions
 from plangym_ext.run.training.recording import Recording
-from plangym_ext.run.training.samplers import make_sampler
+from plangym_ext.run.training.solutions import make_sampler
 from plangym_ext.run.training.trained import load_weights, to_play
-from plangym_ext.run.training.versions import versions
 
 _INTERRUPTED = "interrupted"
 _LOSSES = ("train/loss", "train/critic_loss", "train/policy_loss")
@@ -80,7 +77,7 @@ class Runner(Closing):
         network: what learns.
         agent: plays the network.
         sampler: plays; see `plangym_ext.learn.sampling.collected.Sampler`.
-        algorithm: learns from what was played; see `plangym_ext.learn.algorithm.Algorithm`.
+        algorithm: learns from what was played; see `Algorithm` there.
         evaluation: plays the evaluation's episodes, whenever it is asked.
         round: rounds that are done.
         steps: moves that were played in them.
@@ -111,8 +108,7 @@ class Runner(Closing):
         actors: Actors | None = None,
         trust: bool = False,
     ) -> None:
-        from plangym_ext.learn.freed_memory import keep_freed_memory
-        from plangym_ext.learn.repeatable import THREADS
+        from plangym_ext.learn.repeatable import THREADS, keep_freed_memory
 
         # At once: the env may work in a folder of its own (`os.chdir`).
         config.check_discounts()

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.arrays.nested import num_rows
+from plangym_ext.core.state_set import StateSet
+from plangym_ext.errors import IncompleteState, InvalidOption
+from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.agents.inputs import first_inputs
+from plangym_ext.learn.algorithms.value_units import in_rewards
 from plangym_ext.learn.records import EpisodeRecord, EpisodeRecorder
-from plangym_ext.learn.sampling.collected import Collected, Progress, episode_rows
+from plangym_ext.learn.sampling.collected import Collected, Progress, Sampler, episode_rows
+from plangym_ext.learn.sampling.starts import BackwardStarts, Starts, StoredStarts, UnsureStarts
 from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import Game, plan_games, step_games
 from plangym_ext.planners.plans import Budget, Plan, one_hot
+from plangym_ext.run.settings.starts import StartsSettings
+from plangym_ext.run.training.actors import Actors
+from plangym_ext.run.training.parts import Parts
 
 
 class SolutionSampler:
@@ -123,3 +133,177 @@ def _moves(plan: Plan) -> list[Plan]:
         )
         for move, action in enumerate(plan.actions)
     ]
+
+
+def make_sampler(
+    parts: Parts, env: Any, network: Any, agent: Any, actors: Actors | None = None
+) -> Sampler:
+    """Make the sampler of a run; it owns the envs that are played in.
+
+    Args:
+        parts: how things are made.
+        env: that a planner searches, and branches are stepped in.
+        network: that is learned.
+        agent: that plays it.
+        actors: that play, if not this process or its own workers.
+
+    Raises:
+        InvalidOption: actors cannot play this run.
+    """
+    config = parts.config
+    if actors is not None:
+        actors.check(config)
+    if config.collector.kind == "solutions":
+        planner, _ = parts.planner(network)
+        limits = {"seed": config.seed, "max_steps": config.env.max_steps}
+        return SolutionSampler(env, planner, config.collector.num_envs, **limits)
+    options = _options(parts, env, agent)
+    if config.learns_episodes:
+        agent = parts.planner_agent(network, env)
+    exact = env.exact is not False
+    if actors is not None or config.mode == "async" or config.collector.n_workers:
+        return _in_workers(parts, agent, exact, actors, options)
+    return _here(parts, env, network, agent, exact, options)
+
+
+def _options(parts: Parts, env: Any, agent: Any) -> dict[str, Any]:
+    """Return the options that all samplers have."""
+    config = parts.config
+    return {
+        "seed": config.seed,
+        "discount": config.learner.discount,
+        "episode_fields": config.collector.attributes,
+        "starts": make_starts(parts.starts, env, agent, config.learner),
+        # Whole episodes are learned from when they end.
+        "max_steps": config.env.max_steps if config.learns_episodes else None,
+        # Rows are numbered over all learners: each plays, and draws, as a part of one large run.
+        "first_row": parts.learner * config.collector.num_envs,
+    }
+
+
+def _in_workers(
+    parts: Parts, agent: Any, exact: bool, actors: Actors | None, options: dict[str, Any]
+) -> Sampler:
+    from plangym_ext.learn import WorkerSampler
+
+    config, settings = parts.config, parts.config.collector
+    count = actors.number(settings) if actors else max(1, settings.n_workers)
+    # Processors are shared out like the games.
+    share = max(1, config.threads // count)
+    return WorkerSampler(
+        functools.partial(_venv_of_rows, parts.alone(), exact),
+        agent,
+        settings.moves,
+        settings.num_envs,
+        n_workers=count,
+        timeout=settings.timeout,
+        threads=config.threads if actors else share,
+        ahead=config.mode == "async",
+        lead=settings.lead,
+        workplace=actors.workplace if actors else None,
+        **options,
+    )
+
+
+def _here(
+    parts: Parts, env: Any, network: Any, agent: Any, exact: bool, options: dict[str, Any]
+) -> Sampler:
+    from plangym_ext.learn import ExpertSampler, ForkingSampler, SerialSampler, Teacher
+
+    learner, moves = parts.config.learner, parts.config.collector.moves
+    how = getattr(learner, "advantages", None)
+    venv = parts.vector_env(exact=exact)
+    try:
+        if parts.config.planner is not None and not parts.config.learns_episodes:
+            planner, _ = parts.planner(network)
+            teacher = Teacher(planner, env, agent.distribution)
+            return ExpertSampler(venv, agent, moves, teacher, **learner.searching, **options)
+        if how is None or not how.forked:
+            return SerialSampler(venv, agent, moves, **options)
+        return ForkingSampler(venv, agent, moves, env, **how.branching, **options)
+    except BaseException:
+        venv.close()
+        raise
+
+
+def _venv_of_rows(parts: Parts, exact: bool, rows: range) -> Any:
+    return parts.vector_env(len(rows), exact=exact)
+
+
+def make_starts(
+    settings: StartsSettings, env: Any, agent: Agent, algorithm: Any = None
+) -> Starts | None:
+    """Make them; None if the settings name no file.
+
+    Args:
+        settings: of the run.
+        env: that the states belong to.
+        agent: whose values are compared with what episodes return.
+        algorithm: settings of the one that the values learn by.
+
+    Raises:
+        IncompleteState: states of the env are not exact.
+        DamagedState, ForeignState: the file cannot be used; see `StateSet.load`.
+        InvalidOption: the kind has no such option.
+    """
+    if not settings.file:
+        return None
+    if env.exact is False:
+        raise IncompleteState(
+            f"settings: starts.file: episodes cannot begin from stored states of {env.name}, which "
+            f"are not exact. Leave it out."
+        )
+    states = StateSet.load(settings.file, env)
+    common = {"share": settings.share, **settings.options}
+    try:
+        if settings.kind == "stored":
+            return StoredStarts(states, **common)
+        if settings.kind == "backward":
+            return BackwardStarts(states, **common)
+        value = AgentValue(agent, env.action_space, _to_rewards(algorithm))
+        return UnsureStarts(states, value, **common)
+    # Of a constructor that has no argument of an option's name.
+    except TypeError as error:
+        raise InvalidOption(f"settings: starts.options of {settings.kind!r}: {error}") from None
+
+
+def _to_rewards(algorithm: Any) -> Callable[[Any], Any]:
+    """Return what brings values to the scale of returns.
+
+    Raises:
+        InvalidOption: nothing does.
+    """
+    for name in ("normalize_reward", "clip_reward"):
+        if getattr(algorithm, name, None):
+            raise InvalidOption(
+                "settings: starts.kind 'unsure' compares what episodes return with the critic, "
+                f"which learns on another scale by algorithm.{name}. Choose 'stored', or leave "
+                f"{name} out."
+            )
+    return in_rewards(algorithm, {})
+
+
+class AgentValue:
+    """What an agent says that observations are worth, as the first of an episode.
+
+    Args:
+        agent: that has values.
+        action_space: of one row.
+        in_rewards: what brings values to the scale of the env's rewards; None: they are on it.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        action_space: Any,
+        in_rewards: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._agent, self._space, self._in_rewards = agent, action_space, in_rewards
+
+    def __call__(self, obs: Any) -> Any:
+        """Return `[n]` float64 of observations `[n, *obs]`."""
+        rows = num_rows(obs)
+        inputs = first_inputs(obs, self._space, rows)
+        found = self._agent.value(inputs, self._agent.initial_carry(rows))
+        values = np.asarray(found, np.float64)
+        return values if self._in_rewards is None else self._in_rewards(values)

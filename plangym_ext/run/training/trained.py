@@ -237,7 +237,7 @@ def _of_observations(
     from plangym_ext.learn import load_network_state
     from plangym_ext.learn.networks.critics import make_critics
     from plangym_ext.learn.networks.of_critics import OfCritics
-    from plangym_ext.learn.networks.of_observations import OfObservations
+    from plangym_ext.learn.networks.quick_forward import OfObservations
 
     assert config.algorithm is not None
     settings: Any = config.algorithm.config
@@ -269,7 +269,7 @@ def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
 
 def _here(config: RunConfig) -> RunConfig:
     """Return settings that play here: on the CPU, if the GPU of the training is not here."""
-    from plangym_ext.learn.devices import is_missing_gpu
+    from plangym_ext.learn.torch_extra import is_missing_gpu
 
     return dataclasses.replace(config, device="cpu") if is_missing_gpu(config.device) else config
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import importlib.resources
 import json
+import struct
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from plangym_ext.core.drawing import rgb_frame
 from plangym_ext.core.files.whole_file import replacing
-from plangym_ext.run.tree_page.drawn import columns, one_step_tree, rounded
-from plangym_ext.run.tree_page.png import png, reduced
+from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.plans import Plan, SearchTree
 
 #: Pixels of the longer side of a frame; larger ones are reduced by a whole factor.
 LARGEST_FRAME = 320
@@ -122,3 +126,208 @@ def action_names(env: Any) -> list[str]:
         if len(found) == int(space.n):
             return found
     return [str(int(np.int64(space.start)) + i) for i in range(int(space.n))]
+
+
+def tree_options(name: str, planner: Any) -> dict[str, Any]:
+    """Return the options with which a planner's plans have trees.
+
+    Raises:
+        InvalidOption: it is one of the library's, and grows none.
+    """
+    from plangym_ext.planners import PLANNERS, load_planner, options_of
+
+    def grows(one: Any) -> bool:
+        return any(option.name == "return_tree" for option in options_of(one))
+
+    if grows(planner):
+        return {"return_tree": True}
+    if name in PLANNERS:
+        growing = [other for other in PLANNERS if grows(load_planner(other))]
+        raise InvalidOption(
+            f"--tree needs a planner that grows a tree: {', '.join(growing)}; got {name!r}."
+        )
+    return {}  # of one's own: without a tree in its plans, their actions are drawn
+
+
+def recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
+    """Return the recorder of the page of trees; None if not asked for."""
+    if not options.tree:
+        return None
+
+    # Known only of the env itself: a wrapper may have changed the actions of its class.
+    if not (hasattr(env.action_space, "n") and hasattr(env.action_space, "start")):
+        raise InvalidOption(f"--tree needs discrete actions; {options.env} has {env.action_space}.")
+    limits = [
+        f"{value:,} {unit}"
+        for value, unit in (
+            (planner.num_simulations, "simulations"),
+            (planner.max_model_steps, "model steps"),
+            (planner.max_seconds, "s"),
+        )
+        if value is not None
+    ]
+    searched = f", {' or '.join(limits)} a move" if limits else ""
+    subtitle = f"{options.planner}{searched}, seed {options.seed}"
+    # Edges are numbered from 0, actions from here.
+    first = int(getattr(env.action_space, "start", 0))
+    return TreeRecorder(options.env, subtitle, action_names(env), first, options.tree_nodes)
+
+
+def one_step_tree(plan: Plan, num_actions: int) -> SearchTree:
+    """Return what a plan without a tree says, as one: the root, and a node for every action.
+
+    For agents, which do not search; the root alone where the plan knows nothing of the actions.
+    """
+    known = plan.q is not None or plan.weights is not None
+    count = 1 + (num_actions if known else 0)
+    nan = np.full(count - 1, np.nan)
+    node = np.arange(count, dtype=np.int32)
+    q = np.append(plan.value, nan if plan.q is None else plan.q)
+    return SearchTree(
+        parent=np.where(node == 0, -1, 0).astype(np.int32),
+        action=node - 1,
+        visits=np.ones(count, np.int32),
+        q=q.astype(np.float32),
+        reward=np.where(node == 0, 0.0, np.nan),
+        value=np.append(plan.value, nan),
+        prior=np.append(1.0, nan if plan.weights is None else plan.weights).astype(np.float32),
+        ended=np.zeros(count, np.bool_),
+    )
+
+
+def drawn_nodes(tree: SearchTree, most: int) -> npt.NDArray[np.intp]:
+    """Return `[K]` rows to draw, ascending and fresh: the most visited whose parents are drawn.
+
+    Among equals the older node. At most `most`; the root is always one of them.
+    """
+    # Nodes are numbered from the root, which is left out here: hence 1 more.
+    order = np.argsort(-tree.visits[1:].astype(np.int64), kind="stable") + 1
+    chosen = np.zeros(len(tree.parent), np.bool_)
+    chosen[0] = True
+    # One less, as the root is drawn anyhow.
+    chosen[order[: most - 1]] = True
+    for node in np.flatnonzero(chosen)[1:]:
+        # Parents come before their children, so theirs is settled.
+        chosen[node] = chosen[tree.parent[node]]
+    return np.flatnonzero(chosen)
+
+
+def best_line(tree: SearchTree, plan: Plan, first: int) -> list[int]:
+    """Return the rows of the best line: what the plan says, else the most visited on.
+
+    Args:
+        tree: of the plan.
+        plan: what was played is the first step of the line.
+        first: `action_space.start`.
+    """
+    below: dict[int, list[int]] = {}
+    for node in range(1, len(tree.parent)):
+        below.setdefault(int(tree.parent[node]), []).append(node)
+    said = [plan.action] if plan.actions is None else list(plan.actions)
+    line, node = [0], 0
+    while node in below:
+        step = len(line) - 1
+        if step < len(said):
+            wanted = int(said[step]) - first
+            found = [child for child in below[node] if tree.action[child] == wanted]
+        elif plan.actions is None:
+            found = below[node]
+        else:
+            break
+        if not found:
+            break
+        node = max(found, key=lambda child: (tree.visits[child], tree.q[child]))
+        line.append(node)
+    return line
+
+
+def columns(tree: SearchTree, plan: Plan, first: int, most: int) -> dict[str, Any]:
+    """Return the drawn nodes as columns of numbers with three or four digits."""
+    line = best_line(tree, plan, first)
+    # Ascending, so that parents still come before their children.
+    rows = np.union1d(drawn_nodes(tree, most), line).astype(np.intp)
+    place = np.full(len(tree.parent), -1)
+    place[rows] = np.arange(len(rows))
+    parent = tree.parent[rows]
+    return {
+        "nodes": len(tree.parent),
+        "parent": np.where(parent < 0, -1, place[parent]).tolist(),
+        "action": tree.action[rows].tolist(),
+        "visits": tree.visits[rows].tolist(),
+        "q": rounded(tree.q[rows]),
+        "reward": rounded(tree.reward[rows]),
+        "value": rounded(tree.value[rows]),
+        "prior": rounded(tree.prior[rows]),
+        "ended": tree.ended[rows].astype(int).tolist(),
+        "line": place[line].tolist(),
+    }
+
+
+def rounded(values: Any) -> list[float | None]:
+    """Return numbers with four digits; None for what is not finite."""
+    return [
+        None if not np.isfinite(x) else float(f"{x:.4g}")
+        for x in np.asarray(values, float).tolist()
+    ]
+
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_RGB, _INDEXED = 2, 3
+
+
+def png(frame: npt.NDArray[np.uint8]) -> bytes:
+    """Return an `[H, W, 3]` uint8 frame as PNG, with a palette if it has at most 256 colours.
+
+    Source: W3C, "Portable Network Graphics Specification", third edition.
+    """
+    height, width, _ = frame.shape
+    # One number for each colour, so that equal ones are found along one axis.
+    packed = frame.astype(np.uint32) @ np.array([65536, 256, 1], np.uint32)
+    colours, index = np.unique(packed, return_inverse=True)
+    if len(colours) <= 256:
+        rows = index.reshape(height, width).astype(np.uint8)
+        palette = np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=1)
+        kind, extra = _INDEXED, _chunk(b"PLTE", palette.astype(np.uint8).tobytes())
+        # Unfiltered: indices of neighbours have nothing to do with each other.
+        filtered = np.pad(rows, ((0, 0), (1, 0)))
+    else:
+        rows, kind, extra = frame.reshape(height, -1), _RGB, b""
+        # Filter 2, "up": differences to the row above, which wrap in uint8 as the format has it.
+        above = np.vstack([np.zeros_like(rows[:1]), rows[:-1]])
+        filtered = np.pad(rows - above, ((0, 0), (1, 0)), constant_values=2)
+    header = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
+    return b"".join(
+        [
+            _SIGNATURE,
+            _chunk(b"IHDR", header),
+            extra,
+            _chunk(b"IDAT", zlib.compress(filtered.tobytes(), 9)),
+            _chunk(b"IEND", b""),
+        ]
+    )
+
+
+def _chunk(name: bytes, content: bytes) -> bytes:
+    checksum = zlib.crc32(name + content)
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", checksum)
+
+
+def reduced(frame: Any, largest: int) -> npt.NDArray[np.uint8]:
+    """Return a frame as `[h, w, 3]` uint8, with sides of at most `largest`, by averaging.
+
+    Args:
+        frame: as `rgb_frame` takes it.
+        largest: pixels.
+
+    Raises:
+        CannotDraw: it is no picture.
+    """
+    found = rgb_frame(frame, "page")
+    factor = -(-max(found.shape[:2]) // largest)
+    if factor <= 1:
+        return found
+    height, width = found.shape[0] // factor, found.shape[1] // factor
+    # What does not fill a block, at the right and below, is left out.
+    cut = found[: height * factor, : width * factor]
+    blocks = cut.reshape(height, factor, width, factor, 3)
+    return np.rint(blocks.mean(axis=(1, 3))).astype(np.uint8)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
 
 from plangym_ext.states.codec import layers
 from plangym_ext.vector.spaces import space_of
@@ -38,3 +40,61 @@ def seed_as_tianshou(env: gym.Env[Any, Any], seed: int | None) -> tuple[Any] | N
     space_of(env, "action_space").seed(seed)
     own = getattr(env, "seed", None)
     return None if own is None else (own(seed),)
+
+
+# Without type arguments: of gymnasium 1.2 the class takes none.
+class LegacyInfo(gym.vector.VectorWrapper):
+    """Gives infos the layout of gymnasium 0.29.
+
+    An ended sub-env's last observation and info are in `final_observation` and `final_info`:
+    object arrays `[n]` of observations and dicts, None where no episode ended, with the masks
+    `_final_observation` and `_final_info`. Everything else stays as it is.
+
+    Args:
+        env: a vector env with `autoreset_mode="same_step"`, as 0.29 had it.
+
+    Raises:
+        ValueError: another autoreset mode.
+    """
+
+    def __init__(self, env: gym.vector.VectorEnv[Any, Any, np.ndarray]) -> None:
+        super().__init__(env)
+        mode = env.metadata.get("autoreset_mode")
+        if mode != AutoresetMode.SAME_STEP:
+            raise ValueError(
+                "LegacyInfo: gymnasium 0.29 reset an env in the step that ended it; got "
+                f"autoreset_mode {mode}. Use make_vec(..., autoreset_mode='same_step')."
+            )
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Step; see `VectorEnv.step`."""
+        obs, rewards, terminations, truncations, infos = self.env.step(actions)
+        if "final_info" in infos or "final_obs" in infos:
+            infos = self._renamed(infos)
+        return obs, rewards, terminations, truncations, infos
+
+    def _renamed(self, infos: dict[str, Any]) -> dict[str, Any]:
+        found = {
+            key: value
+            for key, value in infos.items()
+            if key not in ("final_obs", "_final_obs", "final_info", "_final_info")
+        }
+        mask = infos["_final_obs"]
+        found["final_observation"], found["_final_observation"] = infos["final_obs"], mask
+        listed = np.full(self.num_envs, None, object)
+        for env in np.flatnonzero(mask):
+            listed[env] = one_info(infos.get("final_info", {}), int(env))
+        # A mask of its own: a caller may write to one of the two alone.
+        found["final_info"], found["_final_info"] = listed, mask.copy()
+        return found
+
+
+def one_info(infos: dict[str, Any], env: int) -> dict[str, Any]:
+    """Return the info of one sub-env out of those of all."""
+    found: dict[str, Any] = {}
+    for key, value in infos.items():
+        mask = infos.get(f"_{key}")
+        if mask is None or not mask[env]:
+            continue
+        found[key] = one_info(value, env) if isinstance(value, dict) else value[env]
+    return found

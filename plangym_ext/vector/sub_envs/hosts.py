@@ -20,7 +20,7 @@ from plangym_ext.vector.sub_envs.env_rows import EnvRows
 from plangym_ext.vector.sub_envs.row_states import ProvedRow
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.channel import Plain
-from plangym_ext.workers.limits import start_limit
+from plangym_ext.workers.close_errors import start_limit
 from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import (
     Call,
@@ -236,8 +236,7 @@ class WorkerHost(RowHost):
         """See `RowHost`."""
         # Never used again: the answer to an abandoned call cannot be taken for another one.
         request = next_request()
-        self.worker.post(self._message(request, call))
-        self.worker.begun(call.name)
+        self.worker.post(self._message(request, call), command=call.name)
         return request
 
     def _message(self, request: int, call: RowCall) -> Plain | Call:

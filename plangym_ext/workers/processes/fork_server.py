@@ -28,7 +28,7 @@ import threading
 import weakref
 from typing import Any
 
-from plangym_ext.core.own_process import each_in_child
+from plangym_ext.core.one_caller import each_in_child
 from plangym_ext.workers.channel import wait_readable
 from plangym_ext.workers.protocol import ExitStatus, Fork
 

@@ -20,7 +20,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.core.own_process import each_in_child
+from plangym_ext.core.one_caller import each_in_child
 from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
+import sys
 import threading
 import warnings
-from typing import Any
+from typing import Any, NamedTuple, Self
+
+import cloudpickle
 
 from plangym_ext.errors import MissingExtra, installing
+from plangym_ext.states import trust
+from plangym_ext.states.families import custom_families, register_family
+from plangym_ext.workers.processes.registrations import Registrations
 
 #: Bytes of the object store of a cluster that is started here: what travels between processes
 #: of one machine lies in memory of the library's own.
@@ -141,3 +148,39 @@ def node_here() -> str:
     """Return the id of the node that this process is on."""
     found: str = ray_module().get_runtime_context().get_node_id()
     return found
+
+
+class Driver(NamedTuple):
+    """The process that sends work to actors.
+
+    Attributes:
+        path: its module path.
+        key: of its session; see `states.trust`.
+        families: pickle of the families that did not come with the library.
+        registered: what it has registered with gymnasium.
+    """
+
+    path: list[str]
+    key: bytes
+    families: bytes
+    registered: Registrations | None
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        """Return what actors of this process have to know."""
+        return cls(
+            [entry for entry in sys.path if entry],
+            trust.session_key(),
+            cloudpickle.dumps(custom_families()),
+            Registrations.of_this_process(),
+        )
+
+    def meet(self) -> None:
+        """Have this process, an actor's, load what the driver pickles."""
+        # Before families are loaded, whose modules may lie there; after the actor's own entries.
+        sys.path += [entry for entry in self.path if entry not in sys.path]
+        trust.join_session(self.key)
+        for family in pickle.loads(self.families):
+            register_family(family)
+        if self.registered is not None:
+            self.registered.install()

@@ -21,19 +21,19 @@ from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.states.envelope import as_wide
-from plangym_ext.workers.limits import ROW_TIMEOUT, row_limit
+from plangym_ext.workers.close_errors import ROW_TIMEOUT, row_limit
 from plangym_ext.workers.pages import Pages
 from plangym_ext.workers.parallel_env import ParallelEnv, check_equal
 from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.ray.actors import ActorPool
 from plangym_ext.workers.ray.cluster import (
+    Driver,
     actor_sizes,
     connection,
     node_here,
     processors_of_nodes,
     ray_module,
 )
-from plangym_ext.workers.ray.driver import Driver
 from plangym_ext.workers.ray.ray_run import RayRun
 from plangym_ext.workers.ray.row_actor import ActorStart
 

@@ -30,7 +30,7 @@ from plangym_ext.states.envelope import Envelope, as_wide
 from plangym_ext.workers.pages import Pages
 from plangym_ext.workers.ray.actors import Actor, ActorPool, Sent
 from plangym_ext.workers.ray.cluster import ray_module
-from plangym_ext.workers.ray.shares import (
+from plangym_ext.workers.ray.row_actor import (
     Answer,
     Place,
     Share,

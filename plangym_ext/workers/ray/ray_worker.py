@@ -12,8 +12,7 @@ from plangym_ext.core.pending import Pending
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
 from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import Service
-from plangym_ext.workers.ray.cluster import ray_module
-from plangym_ext.workers.ray.driver import Driver
+from plangym_ext.workers.ray.cluster import Driver, ray_module
 from plangym_ext.workers.remote_errors import ErrorReport
 
 

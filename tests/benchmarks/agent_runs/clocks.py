@@ -9,8 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from plangym_ext.learn.agents.actor_critic import ActorCriticAgent
-from plangym_ext.learn.agents.policy_agent import PolicyAgent
+from plangym_ext.learn.agents.policy_agent import ActorCriticAgent, PolicyAgent
 from plangym_ext.learn.agents.q_agent import QAgent
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.off_policy.dqn import DQN

@@ -16,8 +16,8 @@ from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build
 from plangym_ext.run.training.callbacks import Callback
+from plangym_ext.run.training.recent import versions
 from plangym_ext.run.training.runner import Runner
-from plangym_ext.run.training.versions import versions
 
 
 class _Reach(Callback):

@@ -11,8 +11,7 @@ from plangym_ext import make_vec
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.learn.agents.inputs import first_inputs
 from plangym_ext.learn.returns import branch_returns, forked_advantages, gae
-from plangym_ext.learn.sampling.branches import play_branches
-from plangym_ext.learn.sampling.forking import distinct
+from plangym_ext.learn.sampling.forking import distinct, play_branches
 from plangym_ext.learn.sampling.noise import RowNoise
 
 _ENVS, _FRAGMENT = 16, 256

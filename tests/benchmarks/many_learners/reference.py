@@ -19,7 +19,7 @@ from plangym_ext.learn.distributions.torch_noise import TorchNoise
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.training.parts import Parts
-from plangym_ext.run.training.samplers import make_sampler
+from plangym_ext.run.training.solutions import make_sampler
 
 
 class Reference:

@@ -6,7 +6,7 @@ import pytest
 from contract.env_contract import EnvContract
 
 import plangym_ext
-from plangym_ext.envs.atari.life_penalty import LifePenalty
+from plangym_ext.envs.atari.episodic_life import LifePenalty
 from plangym_ext.errors import InvalidOption
 
 

@@ -13,7 +13,7 @@ from plangym_ext.learn import DQNConfig, QAgentConfig, make_agent_network  # noq
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer  # noqa: E402
 from plangym_ext.learn.compiled.q_values import CompiledQ, can_compile_q  # noqa: E402
 from plangym_ext.learn.losses.q_values import chosen, error_loss  # noqa: E402
-from plangym_ext.learn.networks.of_observations import shown  # noqa: E402
+from plangym_ext.learn.networks.quick_forward import shown  # noqa: E402
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

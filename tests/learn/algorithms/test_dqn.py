@@ -40,7 +40,7 @@ from plangym_ext.learn.networks.noisy import (  # noqa: E402
     reset_noise,
     row_noise,
 )
-from plangym_ext.learn.networks.of_observations import shown  # noqa: E402
+from plangym_ext.learn.networks.quick_forward import shown  # noqa: E402
 from plangym_ext.learn.sampling.noise import RowNoise  # noqa: E402
 
 

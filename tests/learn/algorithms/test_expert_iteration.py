@@ -31,7 +31,7 @@ from plangym_ext.learn import (  # noqa: E402
     Teacher,
     make_agent_network,
 )
-from plangym_ext.learn.networks.of_observations import OfObservations  # noqa: E402
+from plangym_ext.learn.networks.quick_forward import OfObservations  # noqa: E402
 from plangym_ext.learn.sampling.collected import Collected  # noqa: E402
 from plangym_ext.planners import ICEM, MCTS  # noqa: E402
 from plangym_ext.planners.plans import Budget, Plan  # noqa: E402

@@ -20,8 +20,7 @@ from plangym_ext.learn import (
     PPOConfig,
     make_agent_network,
 )
-from plangym_ext.learn.sampling.branches import Branches
-from plangym_ext.learn.sampling.forking import Forks
+from plangym_ext.learn.sampling.forking import Branches, Forks
 from plangym_ext.planners.plans import Budget
 
 FORKED = AdvantageConfig(name="forked")

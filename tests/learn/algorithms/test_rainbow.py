@@ -28,7 +28,7 @@ from plangym_ext.learn import (  # noqa: E402
 )
 from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
 from plangym_ext.learn.networks.noisy import NoisyLinear  # noqa: E402
-from plangym_ext.learn.networks.of_observations import shown  # noqa: E402
+from plangym_ext.learn.networks.quick_forward import shown  # noqa: E402
 from plangym_ext.learn.sampling.noise import RowNoise  # noqa: E402
 
 ATOMS, LOW, HIGH, GAMMA = 11, -300.0, 600.0, 0.9

@@ -13,7 +13,7 @@ from step_streams import GOES_ON, TERMINATES, TRUNCATES, Stream, fragment
 
 from plangym_ext.errors import InvalidOption, InvalidSamples, ReplayEmpty
 from plangym_ext.learn import StepReplay
-from plangym_ext.learn.replay.capacity import checked_capacity, steps_within
+from plangym_ext.learn.replay.base import checked_capacity, steps_within
 
 GAMMA = 0.9
 

@@ -14,9 +14,8 @@ from plangym_ext import Array, ArrayDict, make_vec
 from plangym_ext.errors import InvalidObservation, InvalidSamples
 from plangym_ext.learn import StepReplay
 from plangym_ext.learn.agents.random_agent import RandomAgent
-from plangym_ext.learn.sampling.alternating import AlternatingSampler
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler
-from plangym_ext.learn.sampling.serial import SerialSampler
+from plangym_ext.learn.sampling.local import AlternatingSampler, SerialSampler
 from plangym_ext.learn.sampling.worker import WorkerSampler
 
 ACTIONS, T, B = 4, 9, 3

@@ -10,7 +10,7 @@ import pytest
 from sampling_envs import Tally, assert_same, copied, oracle_rows, oracle_venv
 
 from plangym_ext.errors import IncompleteState
-from plangym_ext.learn.sampling.serial import SerialSampler
+from plangym_ext.learn.sampling.local import SerialSampler
 from plangym_ext.learn.sampling.worker import WorkerSampler
 
 STEPS, ROWS = 7, 3

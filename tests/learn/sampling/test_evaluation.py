@@ -12,7 +12,7 @@ from plangym_ext.errors import InvalidObservation, InvalidOption
 from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler
-from plangym_ext.learn.sampling.serial import SerialSampler
+from plangym_ext.learn.sampling.local import SerialSampler
 
 
 def evaluated(num_envs, num_episodes=7, backend="serial", **options):

@@ -12,11 +12,9 @@ from sampling_envs import Oracle, Tally, oracle_venv
 from plangym_ext import make_vec
 from plangym_ext.arrays.storage import ANONYMOUS
 from plangym_ext.learn.agents.random_agent import RandomAgent
-from plangym_ext.learn.sampling.alternating import AlternatingSampler
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler
-from plangym_ext.learn.sampling.memory import tree_memory
-from plangym_ext.learn.sampling.serial import SerialSampler
-from plangym_ext.learn.sampling.tree import build_sample_tree
+from plangym_ext.learn.sampling.local import AlternatingSampler, SerialSampler
+from plangym_ext.learn.sampling.tree import build_sample_tree, tree_memory
 from plangym_ext.learn.sampling.worker import WorkerSampler
 
 T, B, PAGE = 40, 6, 4096

@@ -8,8 +8,7 @@ import pytest
 from sampling_envs import assert_same, cartpole_rows, copied
 
 from plangym_ext import make_vec
-from plangym_ext.learn.sampling.alternating import AlternatingSampler
-from plangym_ext.learn.sampling.serial import SerialSampler
+from plangym_ext.learn.sampling.local import AlternatingSampler, SerialSampler
 from plangym_ext.learn.sampling.worker import WorkerSampler
 
 torch = pytest.importorskip("torch")

@@ -16,7 +16,7 @@ from plangym_ext.errors import (
 )
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.random_agent import RandomAgent
-from plangym_ext.learn.sampling.serial import SerialSampler
+from plangym_ext.learn.sampling.local import SerialSampler
 from plangym_ext.learn.sampling.tree import build_sample_tree
 
 

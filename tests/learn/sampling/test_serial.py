@@ -19,9 +19,8 @@ from sampling_envs import (
 from plangym_ext import make_vec
 from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.sampling.actors.actor import follow
-from plangym_ext.learn.sampling.alternating import AlternatingSampler
 from plangym_ext.learn.sampling.episode_statistics import count_episodes
-from plangym_ext.learn.sampling.serial import SerialSampler
+from plangym_ext.learn.sampling.local import AlternatingSampler, SerialSampler
 
 ENDS = ["reset", "wait", "sticky"]
 

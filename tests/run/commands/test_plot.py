@@ -12,7 +12,7 @@ import pytest
 from plangym_ext.errors import UnknownName
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import plot
-from plangym_ext.run.curves import aggregated
+from plangym_ext.run.commands.plot import aggregated
 from plangym_ext.run.figures import WIDTHS, load_pyplot, styled
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.logs.runs import find_groups, read_run

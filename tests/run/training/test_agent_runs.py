@@ -32,11 +32,11 @@ from plangym_ext.learn.networks.state import load_network_state
 from plangym_ext.learn.schedule import Number, at
 from plangym_ext.planners.episode import play
 from plangym_ext.run.cli import main
+from plangym_ext.run.commands.train import reached
 from plangym_ext.run.logs.appended import AppendedFile
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.presets import PRESETS
-from plangym_ext.run.settings.reached import reached
 from plangym_ext.run.settings.settings import build, listed, plain
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.checkpoints import read_checkpoint
@@ -516,7 +516,7 @@ def test_presets_are_listed_with_what_they_reached(capsys, monkeypatch, tmp_path
     file = tmp_path / "reached.json"
     row = {"return": 499.5, "interval": [480.25, 500.0], "seeds": 5, "steps": 102_400}
     file.write_text(json.dumps({"ppo_cartpole": row}))
-    monkeypatch.setattr("plangym_ext.run.settings.reached.FILE", file)
+    monkeypatch.setattr("plangym_ext.run.commands.train.FILE", file)
     assert main(["train", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[::3] == list(PRESETS)

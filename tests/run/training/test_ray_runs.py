@@ -19,7 +19,7 @@ from contract.agent_contract import AgentContract, rows_of
 from sampling_envs import Tally, assert_same, copied, oracle_rows, oracle_venv
 
 from plangym_ext.errors import InvalidOption, WorkerTimeout
-from plangym_ext.learn.sampling.serial import SerialSampler
+from plangym_ext.learn.sampling.local import SerialSampler
 from plangym_ext.learn.sampling.worker import WorkerSampler
 from plangym_ext.run.cli import main
 from plangym_ext.run.settings.compose import compose

@@ -13,7 +13,7 @@ from plangym_ext.run.cli import main
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.runner import Runner
-from plangym_ext.run.training.samplers import make_sampler
+from plangym_ext.run.training.solutions import make_sampler
 from plangym_ext.run.training.trained import trained_evaluator
 
 pytestmark = pytest.mark.slow

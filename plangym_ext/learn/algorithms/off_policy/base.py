@@ -19,8 +19,7 @@ from plangym_ext.learn.algorithms.off_policy.torch_compiled import torch_compile
 from plangym_ext.learn.algorithms.off_policy.update_graphs import UpdateGraphs, Work
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
-from plangym_ext.learn.replay.base import Batch
-from plangym_ext.learn.replay.capacity import steps_within
+from plangym_ext.learn.replay.base import Batch, steps_within
 from plangym_ext.learn.replay.priorities import of_errors
 from plangym_ext.learn.replay.ring_replay import RingReplay
 from plangym_ext.learn.replay.steps import StepReplay

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
-from plangym_ext.learn.replay.capacity import checked_capacity
+from plangym_ext.learn.replay.base import checked_capacity
 from plangym_ext.learn.schedule import Number, Schedule
 
 VALUE_LOSSES = ("huber", "squared")

@@ -8,7 +8,7 @@ from typing import Any
 from plangym_ext.learn.algorithms.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.networks.dense_stacks import DenseStacks, Tape
-from plangym_ext.learn.networks.of_observations import shown
+from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.networks.stack_norms import StackNorms
 from plangym_ext.learn.torch_extra import nn, torch
 

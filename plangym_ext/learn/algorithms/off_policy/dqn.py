@@ -11,7 +11,7 @@ from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, parts
 from plangym_ext.learn.algorithms.off_policy.q_learning import Learned, QLearning
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.losses.q_values import chosen, error_loss
-from plangym_ext.learn.networks.of_observations import shown
+from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.torch_extra import torch
 
 #: Most updates whose steps are drawn at once.

@@ -11,9 +11,8 @@ import numpy as np
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.replay.base import Batch
-from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.torch_extra import device_of, nn, torch
 
 #: A NamedTuple of rows.
 Drawn = TypeVar("Drawn", bound=tuple[Any, ...])

@@ -16,7 +16,7 @@ from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.noisy import has_noise, reset_noise, use_noise
-from plangym_ext.learn.networks.of_observations import shown
+from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch

@@ -20,7 +20,7 @@ from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.losses.critics import critic_loss
 from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.critics import make_critics
-from plangym_ext.learn.networks.of_observations import shown
+from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import torch

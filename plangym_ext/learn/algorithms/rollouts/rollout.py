@@ -11,10 +11,9 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.devices import device_of
 from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.returns import gae
-from plangym_ext.learn.torch_extra import torch
+from plangym_ext.learn.torch_extra import device_of, torch
 
 
 class Rows(NamedTuple):

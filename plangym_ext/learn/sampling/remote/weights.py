@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plangym_ext.arrays import Array
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import WrongKind
-from plangym_ext.learn.sampling.memory import array_bytes
+from plangym_ext.learn.sampling.tree import array_bytes
 
 # Bytes of a cache line, at which every array begins.
 _LINE = 64

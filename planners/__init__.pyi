@@ -1,0 +1,44 @@
+from plangym_ext.planners.base import Planner as Planner
+from plangym_ext.planners.continuous.cem import CEM as CEM
+from plangym_ext.planners.continuous.cem import ICEM as ICEM
+from plangym_ext.planners.continuous.cem import RandomShooting as RandomShooting
+from plangym_ext.planners.continuous.mppi import DIAL as DIAL
+from plangym_ext.planners.continuous.mppi import MPPI as MPPI
+from plangym_ext.planners.continuous.mppi import (
+    PredictiveSampling as PredictiveSampling,
+)
+from plangym_ext.planners.episode import Episode as Episode
+from plangym_ext.planners.episode import Move as Move
+from plangym_ext.planners.episode import play as play
+from plangym_ext.planners.graphs.best_first import PHS as PHS
+from plangym_ext.planners.graphs.best_first import BestFirst as BestFirst
+from plangym_ext.planners.graphs.best_first import LevinTS as LevinTS
+from plangym_ext.planners.graphs.search import GraphSearch as GraphSearch
+from plangym_ext.planners.mcts.mcts import MCTS as MCTS
+from plangym_ext.planners.mcts.open_loop import OpenLoopMCTS as OpenLoopMCTS
+from plangym_ext.planners.mcts.soft import ANTS as ANTS
+from plangym_ext.planners.mcts.soft import BTS as BTS
+from plangym_ext.planners.mcts.soft import DENTS as DENTS
+from plangym_ext.planners.mcts.soft import MENTS as MENTS
+from plangym_ext.planners.mcts.soft import TENTS as TENTS
+from plangym_ext.planners.mcts.sts import STS as STS
+from plangym_ext.planners.novelty.iw import IW as IW
+from plangym_ext.planners.novelty.iw import RolloutIW as RolloutIW
+from plangym_ext.planners.options import Option as Option
+from plangym_ext.planners.options import options_of as options_of
+from plangym_ext.planners.plans import Budget as Budget
+from plangym_ext.planners.plans import Plan as Plan
+from plangym_ext.planners.plans import SearchTree as SearchTree
+from plangym_ext.planners.registry import PLANNERS as PLANNERS
+from plangym_ext.planners.registry import load_planner as load_planner
+from plangym_ext.planners.rollouts.discrete_shooting import BanditShooting as BanditShooting
+from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting as DiscreteShooting
+from plangym_ext.planners.rollouts.fractal import FractalMC as FractalMC
+from plangym_ext.planners.rollouts.particle_search import SPO as SPO
+from plangym_ext.planners.rollouts.tsmcts import TSMCTS as TSMCTS
+from plangym_ext.planners.simulator import SearchModel as SearchModel
+from plangym_ext.planners.trees.file import read_tree as read_tree
+from plangym_ext.planners.trees.file import write_tree as write_tree
+from plangym_ext.planners.tuned import tuned_options as tuned_options
+from plangym_ext.planners.visited import demonstrated_states as demonstrated_states
+from plangym_ext.planners.visited import visited_states as visited_states
