@@ -48,28 +48,6 @@ _EXACT = (str, bytes, int, bool, type(None))
 _MOST = 200_000
 
 
-class _LayerPlaces:
-    """The attributes of a layer that are state, sorted; decided once for a name and a class."""
-
-    def __init__(self, layer: LayerAttributes) -> None:
-        self._layer = layer
-        self._decided: dict[tuple[str, Any], bool] = {}
-
-    def __call__(self, value: Any) -> Places:
-        found, decided, places = vars(value), self._decided, {}
-        for name in sorted(found):
-            held = found[name]
-            key = name, type(held)
-            is_state = decided.get(key)
-            if is_state is None:
-                is_state = name in self._layer.state()
-                if not isinstance(held, type | types.FunctionType | types.BuiltinFunctionType):
-                    decided[key] = is_state
-            if is_state:
-                places[name] = held
-        return places
-
-
 class Objects:
     """The objects that some layers of an env refer to, as they are now.
 
@@ -241,7 +219,8 @@ class Objects:
     def _reader(self, number: int) -> Callable[[Any], Places]:
         kind: Any = type(self.live[number])
         if number < self.num_layers:
-            return _LayerPlaces(self._layers[number])
+            layer = self._layers[number]
+            return lambda _: layer.state()
         if kind is np.ndarray and "base" in self.first[number]:
             return lambda value: {"base": owner_of(value)}
         how = places_in(self.live[number])
