@@ -1,4 +1,4 @@
-"""MuJoCo's models and data, wherever an env holds them.
+"""State capture of any MuJoCo model and data objects that an env holds.
 
 Of data a state holds MuJoCo's integration state and its whole buffer: quantities that a task
 reads before it simulates lag the positions by one substep, and no function brings them back.
@@ -64,7 +64,7 @@ class _Options:
 
 
 class ModelMemory(SimulatorMemory):
-    """An `MjModel`: its numbers that differ from what its constructor made."""
+    """An `MjModel`: its numbers that differ from the constructor's."""
 
     def __init__(self, simulator: Any, others: list[Any]) -> None:
         self._words = ModelArrays(simulator)
@@ -135,7 +135,7 @@ class ModelMemory(SimulatorMemory):
         return True
 
     def identity(self) -> Any:
-        """Return MuJoCo's version and what is in the model."""
+        """Return MuJoCo's version and a digest of the model."""
         names = hashlib.blake2b(self._words.model.names, digest_size=16).hexdigest()
         sizes = {
             name: getattr(self._words.model, name)

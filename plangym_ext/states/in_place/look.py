@@ -1,4 +1,4 @@
-"""One look at the objects of an env: which are there, what they are called, how they differ."""
+"""Traversal of an env's objects that writes their differences from the first ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _same_content(one: Any, two: Any) -> bool:
 
 
 class Names(dict[int, tuple[int, str]]):
-    """What a graph calls the numbered objects, and what lies in the simulators' memory.
+    """Graph names of the numbered objects, and of arrays in the simulators' memory.
 
     Attributes:
         arrays: those of them that are arrays, by `id`.
@@ -135,7 +135,7 @@ class Names(dict[int, tuple[int, str]]):
         return tuple(random_bytes(one) for one in found if isinstance(one, RANDOM_TYPES))
 
     def find(self, layer: int, name: str) -> Any:
-        """Return what has that name."""
+        """Return the object of a name."""
         objects = self._objects
         if 0 <= layer < objects.num_layers and name == _GENERATOR:
             return vars(objects.live[layer]).get(name)
@@ -344,7 +344,7 @@ class Look:
         return None if _same_content(now, first) else (now,)
 
     def _is_same(self, value: Any, standing: Any) -> bool:
-        """Return whether a place has what it had at first; reach what it refers to."""
+        """Return whether a place is unchanged; visit its object."""
         kind = type(standing)
         if kind is Ref:
             return self._is_object(value, standing.number)

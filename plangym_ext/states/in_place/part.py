@@ -1,4 +1,4 @@
-"""State of an env that holds a simulator: what differs from what its constructor made.
+"""InPlacePart: state as the difference from the env that the constructor made.
 
 The objects that the env refers to stay the objects they are; their attributes, items and
 numbers are set in place. What a state does not name is as the constructor left it, and a
@@ -119,7 +119,7 @@ class InPlacePart(StatePart):
         self.width = max(int(size * _SLACK), room) + 256
 
     def identity(self) -> dict[str, Any]:
-        """Return what there is: classes of all objects, and the simulators' versions."""
+        """Return classes of all objects, and the simulators' versions."""
         memories = [memory.identity() for memory in self._objects.memories.values()]
         return {"objects": self._objects.structure(), "simulators": memories, "layout": 2}
 

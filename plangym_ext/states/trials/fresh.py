@@ -94,7 +94,7 @@ def _in_a_fork(
 
 
 def tried_elsewhere(make: Callable[[], Any], attempt: Callable[[Any], Any]) -> Any:
-    """Return what `attempt` returns of a new env in a new process.
+    """Return the result of `attempt` on a new env in a new process.
 
     Args:
         make: constructor of the env; it travels by cloudpickle.
