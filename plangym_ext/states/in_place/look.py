@@ -153,7 +153,7 @@ def _is_owned_array(value: Any) -> bool:
 
 
 class Look:
-    """The objects as they are: which of them are there, and how they differ.
+    """Traversal of all objects, which finds their differences and goes on from the last one.
 
     Attributes:
         entries: how objects differ, by number; simulators are not among them.

@@ -220,7 +220,7 @@ class Objects:
         kind: Any = type(self.live[number])
         if number < self.num_layers:
             layer = self._layers[number]
-            return lambda _: layer.state()
+            return lambda _: dict(layer.state())
         if kind is np.ndarray and "base" in self.first[number]:
             return lambda value: {"base": owner_of(value)}
         how = places_in(self.live[number])

@@ -59,7 +59,7 @@ def remember(layers: list[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a graph says of the objects.
+    """Content of a graph that was read.
 
     Attributes:
         entries: how objects differ from what the constructor made, by number.
@@ -109,7 +109,7 @@ class InPlacePart(StatePart):
         self._look = Look(self._objects, self._names)
         #: The graph of the last capture, its hash of the rest, and what it is of.
         self._written: tuple[Any, bytes, int, bool] = None, b"", 0, False
-        #: What graphs of values without parts say.
+        #: Contents of graphs of values without parts.
         self._all_said: dict[tuple[bytes, bool], _Said] = {}
         memories = self._objects.memories
         self._ranked = sorted(memories, key=lambda number: memories[number].rank)
@@ -124,7 +124,7 @@ class InPlacePart(StatePart):
         return {"objects": self._objects.structure(), "simulators": memories, "layout": 2}
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write what differs from what the constructor made."""
+        """Write the differences from the constructor's objects."""
         return put_block(buffer, offset, end, *self._data())
 
     def _data(self, *, learns: bool = False) -> list[bytes | memoryview]:
@@ -140,7 +140,7 @@ class InPlacePart(StatePart):
         return [trust.digest(b"".join(parts)) if vouched else _NO_DIGEST, *parts]
 
     def _key(self) -> Any:
-        """Return what a graph was written of; None if it must be written again each time."""
+        """Return the key of a written graph; None if it must be written again each time."""
         return (
             None if self._look.holds_data else (self._look.version, self._names.generator_bytes())
         )
@@ -169,7 +169,7 @@ class InPlacePart(StatePart):
         return self._written[1:]
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set every object to what the state says, or to what the constructor made."""
+        """Set every object to the state's content, or to the constructor's."""
         # Not copied: of some simulators it is much.
         start, offset = block_at(buffer, offset)
         claimed, data = bytes(buffer[start : start + trust.DIGEST_BYTES]), buffer[start:offset]
@@ -215,7 +215,7 @@ class InPlacePart(StatePart):
         return graph, held
 
     def _said(self, graph: bytes, *, vouched: bool) -> _Said:
-        """Return what a graph says of the objects."""
+        """Return the content of a graph."""
         found = self._all_said.get((graph, vouched))
         if found is not None and all(self._names.is_generator(one) for one, _ in found.generators):
             return found
@@ -291,7 +291,7 @@ class InPlacePart(StatePart):
             look.is_known()
 
     def _set(self, number: int, entry: Any) -> None:
-        """Bring an object to an entry; None for what the constructor made."""
+        """Bring an object to an entry; None for the constructor's."""
         objects = self._objects
         if number in objects.contents:
             objects.set_content(number, entry[0] if entry else objects.contents[number])

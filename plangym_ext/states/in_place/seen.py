@@ -1,4 +1,4 @@
-"""What the places of objects held when they were last looked at, compared by identity.
+"""Detection of changed references between two captures, by identity.
 
 Most steps change numbers in the memory of a simulator and a few attributes. Where every other
 place holds the object that it held, nothing is reached that was not reached before.

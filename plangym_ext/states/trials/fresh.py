@@ -1,4 +1,4 @@
-"""Where an env is tried: in a fork of this process, or in a new one where a fork cannot do it.
+"""Trial of an env's states in a fork, or in a new process where a fork is unsuitable.
 
 A fork lacks the threads of compiled code and is no working copy of what uses a GPU. The env is
 constructed once more, in the new process, and files that it writes are written in memory there.
@@ -47,7 +47,7 @@ def tried(
     elsewhere: Callable[[Any], Any],
     told: Callable[..., None] = lambda *_: None,
 ) -> tuple[Any, str]:
-    """Return what comes of trying an env on a copy, and why that was in a new process, or "".
+    """Return the result of a trial on a copy, and the reason for a new process, or "".
 
     Args:
         env: which is not touched.

@@ -1,4 +1,4 @@
-"""A second instance of an env, constructed where it is tried: whether states fit it, too.
+"""Trial of states in a second instance, which is constructed in a fork.
 
 Constructors may draw random numbers that no reset draws again. States that do not hold these fit
 one instance alone, and are of no use to a worker, to another session or after a crash.
@@ -20,7 +20,7 @@ _SHARE, _STEPS = 0.1, 64
 
 
 def second_differs(subject: Subject, construct: Callable[[], Subject], seconds: float) -> str:
-    """Return how the future of a state differs in a second instance.
+    """Return the first difference in a second instance.
 
     It is "" if it does not, or if no second instance can be constructed in a fork.
 
