@@ -219,8 +219,8 @@ class Objects:
     def _reader(self, number: int) -> Callable[[Any], Places]:
         kind: Any = type(self.live[number])
         if number < self.num_layers:
-            layer = self._layers[number]
-            return lambda _: dict(layer.state())
+            layer: Any = self._layers[number]
+            return lambda _: layer.state()
         if kind is np.ndarray and "base" in self.first[number]:
             return lambda value: {"base": owner_of(value)}
         how = places_in(self.live[number])
