@@ -3,7 +3,8 @@
 Of data a state holds MuJoCo's integration state and its whole buffer: quantities that a task
 reads before it simulates lag the positions by one substep, and no function brings them back.
 Contacts and the rows of constraints are those of the positions, by the first half of a step.
-Of a model it holds what differs from what the constructor made, its options among it.
+Of a model it holds what differs from what the constructor made, its options among it. Left out
+are assets of the model, and `bvh_active` of data: it serves pictures of collisions alone.
 """
 
 from __future__ import annotations
