@@ -17,7 +17,7 @@ import gymnasium as gym
 import mujoco
 import numpy as np
 
-from plangym_ext.envs.mujoco_memory import ModelArrays
+from plangym_ext.envs.mujoco_arrays import ModelArrays
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.states.families import simulator
 

@@ -3,148 +3,30 @@
 Of data a state holds MuJoCo's integration state and its whole buffer: quantities that a task
 reads before it simulates lag the positions by one substep, and no function brings them back.
 Contacts and the rows of constraints are those of the positions, by the first half of a step.
-Of a model it holds what differs from what the constructor made, its options among it.
+Of a model it holds what differs from what the constructor made, its options among it. Left out
+are assets of the model, and `bvh_active` of data: it serves pictures of collisions alone.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from typing import Any
 
 import mujoco
 import numpy as np
 
+from plangym_ext.envs.mujoco_arrays import ModelArrays, Rest, words_at
 from plangym_ext.errors import DamagedState, IncompleteState
 from plangym_ext.states import plain
+from plangym_ext.states.in_place.standing import hashed
 from plangym_ext.states.simulators import SimulatorMemory
 
 _INTEGRATION = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 #: Which quantities of the last step are there; computed when they are asked for.
 _FLAGS = ("flg_energypos", "flg_energyvel", "flg_subtreevel", "flg_rnepost")
-# Shapes, colours and names: large, and nothing that a task changes.
-_ASSETS = ("bvh_", "mesh_", "name_", "names", "oct_", "paths", "skin_", "tex_", "text_")
-_ALIGN = 64  # MuJoCo's alignment of arrays within a model
-
-
-class ModelArrays:
-    """The numbers of an `MjModel`, and their differences from the loaded model.
-
-    The arrays lie side by side in one block of memory, which is compared at once; one
-    by one they would cost more than a small model's step.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model  # keeps the memory alive
-        self._now = [_words(start, stop) for start, stop in _regions(model)]
-        self._loaded = [words.copy() for words in self._now]
-
-    @property
-    def loaded(self) -> list[np.ndarray]:
-        """The words of each region as they were loaded."""
-        return self._loaded
-
-    def move(self, model: Any) -> bool:
-        """Look at another model from now on; return False, and do not, if its sizes differ."""
-        now = [_words(start, stop) for start, stop in _regions(model)]
-        if list(map(len, now)) != list(map(len, self._loaded)):
-            return False
-        self.model, self._now = model, now
-        return True
-
-    def changes(self) -> bytes:
-        """Return the differences from the loaded model: for each region indices and words."""
-        parts = []
-        for now, loaded in zip(self._now, self._loaded, strict=True):
-            where = np.flatnonzero(now != loaded).astype(np.uint32)
-            parts += [np.uint32(len(where)).tobytes(), where.tobytes(), now[where].tobytes()]
-        return b"".join(parts)
-
-    def apply(self, changes: bytes) -> None:
-        """Make the model the loaded one with these changes."""
-        at = 0
-        for now, loaded in zip(self._now, self._loaded, strict=True):
-            count = int.from_bytes(changes[at : at + 4], "little")
-            # Four bytes for the count; for each change four of the index and eight of the word.
-            if at + 4 + 12 * count > len(changes):
-                raise DamagedState("mujoco: the changes of the model are cut off")
-            where = np.frombuffer(changes, np.uint32, count, at + 4)
-            words = np.frombuffer(changes, np.uint8, 8 * count, at + 4 + 4 * count)
-            at += 4 + 12 * count
-            if count and where.max() >= len(now):
-                raise DamagedState("mujoco: a change lies outside of the model")
-            now[:] = loaded
-            # A copy is aligned to eight bytes; where it lies in the row need not be.
-            now[where] = words.copy().view(np.uint64)
-
-    def digest(self) -> str:
-        """Return a digest of the model as loaded."""
-        found = hashlib.blake2b(self.model.names, digest_size=16)
-        for words in self._loaded:
-            found.update(words.tobytes())
-        return found.hexdigest()
-
-
-def _regions(model: Any) -> list[tuple[int, int]]:
-    """Return addresses of the runs of neighbouring arrays, assets left out."""
-    spans = []
-    for name in dir(model):
-        value = None if name.startswith(("_", *_ASSETS)) else getattr(model, name)
-        if isinstance(value, np.ndarray) and value.size:
-            # A copy would have an address of its own, which is gone in a moment.
-            assert not value.flags.owndata
-            assert value.flags.c_contiguous
-            start = value.__array_interface__["data"][0]
-            spans.append((start, start + value.nbytes))
-    # The last array may end inside a word; what follows it is padding of the block.
-    runs: list[tuple[int, int]] = []
-    for start, stop in sorted(spans):
-        stop += -stop % 8
-        if runs and start - runs[-1][1] < _ALIGN:
-            runs[-1] = (runs[-1][0], max(stop, runs[-1][1]))
-        else:
-            runs.append((start, stop))
-    return runs
-
-
-def _words(start: int, stop: int) -> np.ndarray:
-    memory = (ctypes.c_ubyte * (stop - start)).from_address(start)
-    return np.frombuffer(memoryview(memory), np.uint64)
-
-
-def _weights(num_words: int) -> np.ndarray:
-    """Return odd weights `[num_words]` uint64: splitmix64 (Steele, Lea & Flood 2014)."""
-    z = np.arange(1, num_words + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (z ^ (z >> np.uint64(31))) | np.uint64(1)
-
-
-class _Words:
-    """A hash of those words of a block of memory that a state does not write."""
-
-    def __init__(self, words: np.ndarray) -> None:
-        self._terms = words * _weights(len(words))
-        self._total = int(self._terms.sum(dtype=np.uint64))
-        #: The same words are written by most states.
-        self._last: tuple[bytes, int] = b"", self._total
-
-    @property
-    def size(self) -> int:
-        return len(self._terms)
-
-    def rest(self, where: np.ndarray) -> int:
-        """Return the hash.
-
-        Args:
-            where: indices of the words that are written.
-        """
-        key = where.tobytes()
-        last, found = self._last
-        if key != last:
-            found = (self._total - int(self._terms[where].sum(dtype=np.uint64))) % (1 << 64)
-            self._last = key, found
-        return found
+#: Words of a data's buffer that are written together: as many as make a word of their truths.
+_BLOCK = 8
+_UNIT = np.dtype((np.void, 8 * _BLOCK))
 
 
 def _fields(struct: Any) -> tuple[tuple[np.ndarray, ...], tuple[str, ...]]:
@@ -187,12 +69,13 @@ class ModelMemory(SimulatorMemory):
 
     def __init__(self, simulator: Any, others: list[Any]) -> None:
         self._words = ModelArrays(simulator)
-        self._hashes = [_Words(words) for words in self._words.loaded]
+        self._hashes = [Rest(words) for words in self._words.loaded]
         self._options = _Options(simulator)
         self._first = self._options.values()
-        digest = hashlib.blake2b(repr(self._first).encode(), digest_size=8).digest()
-        self._first_hash = int.from_bytes(digest, "little")
+        self._first_hash = hashed(*self._first)
         self._arrays: dict[str, Any] = {}
+        #: What was read or asked for last: most states write the same words.
+        self._last: tuple[bytes, int] | None = None
 
     def read(self) -> bytes:
         """Return the words that differ, and the options if one does."""
@@ -209,16 +92,22 @@ class ModelMemory(SimulatorMemory):
         stop = 4 + int.from_bytes(data[:4], "little")
         return data[4:stop], data[stop:]
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: memoryview) -> None:
         """Make the model the constructor's, with the words and options that differ."""
-        words, options = self._parts(data)
+        words, options = self._parts(bytes(data))
         self._words.apply(words)
         wanted = plain.decode(options) if options else self._first
         if wanted != self._options.values():
             self._options.set(wanted)
 
-    def rest(self, data: bytes) -> int:
+    def rest(self, data: bytes | memoryview) -> int:
         """Return a hash of the words that do not differ, and of the options if none does."""
+        data = bytes(data)
+        if self._last is None or self._last[0] != data:
+            self._last = data, self._rest(data)
+        return self._last[1]
+
+    def _rest(self, data: bytes) -> int:
         words, options = self._parts(data)
         rest, at = 0, 0
         for hashes in self._hashes:
@@ -279,16 +168,25 @@ class DataMemory(SimulatorMemory):
                 "Clear the sleep flag, or use state='replay'."
             )
         self._bind(simulator)
-        self._first = self._words.copy()
-        self._hash = _Words(self._first)
+        self._first = self._blocks.copy()
+        self._hash = Rest(self._first)
+        #: Which blocks were changed last, a bit each; their indices, and the hash of the rest.
+        self._last: tuple[bytes, np.ndarray, int] = b"?", np.zeros(0, np.intp), 0
 
     def _bind(self, data: Any) -> None:
         self._data, self._model = data, self._model_of(data)
         self._vector = np.zeros(mujoco.mj_stateSize(self._model, _INTEGRATION))
         self._flags = [name for name in _FLAGS if hasattr(data, name)]
         self._arrays: dict[str, Any] = {}
-        self._words = _buffer(data, self._model)
-        self._last: tuple[bytes, tuple[int, np.ndarray]] = b"", (0, np.zeros(0, bool))
+        words = _buffer(data, self._model)
+        whole = len(words) // _BLOCK * _BLOCK
+        #: What a state holds of the buffer: blocks that changed, and what follows the last one.
+        self._blocks, self._tail = words[:whole].reshape(-1, _BLOCK), words[whole:]
+        #: The blocks as single items, which are taken and put in a third of the time.
+        self._units = self._blocks.view(_UNIT).ravel()
+        self._drawn = _drawn_with(data, words)
+        kept = len(self._units) - len(self._units[self._drawn])
+        self.most = 256 + self._vector.nbytes + len(self._units) // 8 + _UNIT.itemsize * kept
 
     def _model_of(self, data: Any) -> Any:
         """Return the model that data were made for; before MuJoCo 3 they do not say it."""
@@ -303,54 +201,59 @@ class DataMemory(SimulatorMemory):
                 return other
         raise IncompleteState("mujoco: the env holds data and not the model that they are for")
 
-    def _masked(self, changed: np.ndarray) -> bytes:
-        return np.packbits(changed).tobytes() + self._words[changed].tobytes()
-
     def read(self) -> bytes:
         """Return the whole of it."""
         data = self._data
         mujoco.mj_getState(self._model, data, self._vector, _INTEGRATION)
         flags = bytes(int(getattr(data, name)) for name in self._flags)
-        changed = self._words != self._first
-        return b"".join(
-            (self._vector.tobytes(), flags, data.energy.tobytes(), self._masked(changed))
-        )
+        # A byte for each word says whether it differs, and eight of them make a word.
+        changed = (self._blocks != self._first).view(np.uint64).ravel() != 0
+        changed[self._drawn] = False
+        bits = np.packbits(changed).tobytes()
+        blocks = self._units[self._where(bits)]
+        return b"".join((self._vector, flags, data.energy, bits, blocks, self._tail))
 
-    def _changed(self, data: bytes) -> tuple[int, np.ndarray]:
-        """Return where the words begin, and which they are."""
-        # A restore asks twice: for the hash of the rest, and to write them.
-        last, found = self._last
-        if last is data:
-            return found
+    def _where(self, bits: bytes) -> np.ndarray:
+        """Return the indices of the blocks that are changed."""
+        if bits != self._last[0]:
+            changed = np.unpackbits(np.frombuffer(bits, np.uint8))
+            where = np.flatnonzero(changed[: len(self._blocks)])
+            self._last = bits, where, self._hash.rest(where)
+        return self._last[1]
+
+    def _changed(self, data: bytes | memoryview) -> tuple[int, np.ndarray]:
+        """Return where the words begin, and of which blocks they are."""
         head = self._vector.nbytes + len(self._flags) + self._data.energy.nbytes
-        stop = head + -(-len(self._words) // 8)
-        bits = np.frombuffer(data[head:stop], np.uint8)
-        changed = np.unpackbits(bits)[: len(self._words)].astype(bool)
-        if len(changed) != len(self._words) or len(data) != stop + 8 * int(changed.sum()):
+        stop = head + -(-len(self._blocks) // 8)
+        bits = bytes(data[head:stop])
+        if len(bits) != stop - head:
             raise DamagedState("mujoco: the state of the data is cut off")
-        self._last = data, (stop, changed)
-        return stop, changed
+        where = self._where(bits)
+        if len(data) != stop + _UNIT.itemsize * len(where) + self._tail.nbytes:
+            raise DamagedState("mujoco: the state of the data is cut off")
+        return stop, where
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: memoryview) -> None:
         """Set the whole of it; what lies in its arena is computed from that."""
-        at, changed = self._changed(data)
+        at, where = self._changed(data)
         live, size = self._data, self._vector.nbytes
-        self._vector[:] = np.frombuffer(data[:size])
+        self._vector[:] = np.frombuffer(data, np.float64, len(self._vector))
         mujoco.mj_setState(self._model, live, self._vector, _INTEGRATION)
         mujoco.mj_step1(self._model, live)
         # Once more: a control callback of the user's may have run.
         mujoco.mj_setState(self._model, live, self._vector, _INTEGRATION)
-        np.copyto(self._words, self._first)
-        self._words[changed] = np.frombuffer(data[at:], np.uint64)
+        np.copyto(self._blocks, self._first)
+        self._units[where] = np.frombuffer(data, _UNIT, len(where), at)
+        self._tail[:] = np.frombuffer(data[at + where.size * _UNIT.itemsize :], np.uint64)
         for i, name in enumerate(self._flags):
             setattr(live, name, bool(data[size + i]))
         at = size + len(self._flags)
         live.energy[:] = np.frombuffer(data[at : at + live.energy.nbytes])
 
-    def rest(self, data: bytes) -> int:
-        """Return a hash of the words that were not changed."""
-        _, changed = self._changed(data)
-        return self._hash.rest(changed)
+    def rest(self, data: bytes | memoryview) -> int:
+        """Return a hash of the blocks that were not changed."""
+        self._changed(data)
+        return self._last[2]
 
     def arrays(self) -> dict[str, Any]:
         """Return the data's arrays, contacts and constraints among them."""
@@ -360,10 +263,20 @@ class DataMemory(SimulatorMemory):
 
     def move(self, simulator: Any) -> bool:
         """Capture other data of a model of the same sizes."""
-        if len(_buffer(simulator, self._model_of(simulator))) != len(self._words):
+        size = self._blocks.size + len(self._tail)
+        if len(_buffer(simulator, self._model_of(simulator))) != size:
             return False
         self._bind(simulator)
         return True
+
+
+def _drawn_with(data: Any, words: np.ndarray) -> slice:
+    """Return the blocks that are read to draw pictures of collisions, and for nothing else."""
+    flags = data.bvh_active
+    if not flags.size or not words.size:
+        return slice(0)
+    start = flags.__array_interface__["data"][0] - words.__array_interface__["data"][0]
+    return slice(-(-start // _UNIT.itemsize), (start + flags.nbytes) // _UNIT.itemsize)
 
 
 def _buffer(data: Any, model: Any) -> np.ndarray:
@@ -372,4 +285,4 @@ def _buffer(data: Any, model: Any) -> np.ndarray:
         return np.zeros(0, np.uint64)
     # The first of its arrays; the last may end inside a word.
     start = data.qpos.__array_interface__["data"][0]
-    return _words(start, start + data.nbuffer // 8 * 8)
+    return words_at(start, start + data.nbuffer // 8 * 8)

@@ -13,13 +13,10 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import WrongKind
 from plangym_ext.states.trials.disturbed import DisturbedSubject
-from plangym_ext.states.trials.fork import Fork, ForkFailed, Line
-from plangym_ext.states.trials.fresh import FreshFailed, tried_elsewhere
+from plangym_ext.states.trials.fork import Fork, Line
+from plangym_ext.states.trials.fresh import tried
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
-
-#: Seconds for which the copy may be silent: a step, or the constructor of the second instance.
-_SILENCE = 30.0
 
 
 @dataclass(frozen=True)
@@ -101,16 +98,18 @@ def check_env(
     if local is None:
         raise WrongKind(f"check_env: env must be an env from make; got {type(env).__name__}")
     plan = Plan(seconds, num_steps, seed=seed)
-    try:
-        report = _in_a_fork(local, plan, progress or (lambda *_: None))
-    except ForkFailed as error:
-        try:
-            # As its states are captured here, which is what is to be checked: not proved anew.
-            known: dict[str, Any] = {"check": False, "state": local.exactness.method}
-            make = functools.partial(local.constructor, **known)
-            report = tried_elsewhere(make, functools.partial(_report, plan=plan, forks=False))
-        except FreshFailed as further:
-            raise ForkFailed(f"{error}; and {further}") from error
+    # As its states are captured here, which is what is to be checked: not proved anew.
+    known: dict[str, Any] = {"check": False, "state": local.exactness.method}
+    report: Any
+    report, _ = tried(
+        local.gym_env,
+        lambda line: _sent_report(local, plan, line),
+        functools.partial(local.constructor, **known),
+        functools.partial(_report, plan=plan, forks=False),
+        progress or (lambda *_: None),
+    )
+    if isinstance(report, BaseException):
+        raise report
     trip = report.round_trip
     if trip.exact and local.exact is not False:
         local.exactness = dataclasses.replace(
@@ -123,22 +122,12 @@ def check_env(
     return report
 
 
-def _in_a_fork(local: GymEnv, plan: Plan, progress: Callable[[int, int], None]) -> EnvReport:
-    with Fork(lambda line: _send_report(local, plan, line)) as fork:
-        while isinstance(found := fork.line.receive(_SILENCE), tuple):
-            progress(*found)
-    if isinstance(found, BaseException):
-        raise found
-    report: EnvReport = found
-    return report
-
-
-def _send_report(local: GymEnv, plan: Plan, line: Line) -> None:
+def _sent_report(local: GymEnv, plan: Plan, line: Line) -> EnvReport | Exception:
     plan.busy = lambda done, total: line.busy((done, total))
     try:
-        line.send(_report(local, plan))
+        return _report(local, plan)
     except Exception as error:
-        line.send(error)
+        return error
 
 
 def _report(local: GymEnv, plan: Plan, *, forks: bool = True) -> EnvReport:

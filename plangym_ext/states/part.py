@@ -87,22 +87,27 @@ class StatePart(ABC):
         return {}
 
 
-def put_block(buffer: memoryview, offset: int, end: int, data: bytes) -> int:
-    """Write `data` after its 4-byte length; return the offset after it.
+def put_block(buffer: memoryview, offset: int, end: int, *data: bytes | memoryview) -> int:
+    """Write `data`, one after the other, after their 4-byte length; return the offset after it.
 
     Raises:
         StateTooWide: it does not fit.
     """
-    stop = offset + 4 + len(data)
+    size = sum(map(len, data))
+    stop = offset + 4 + size
     if stop > end:
         raise StateTooWide(stop - end)
-    buffer[offset : offset + 4] = len(data).to_bytes(4, "little")
-    buffer[offset + 4 : stop] = data
+    buffer[offset:stop] = b"".join((size.to_bytes(4, "little"), *data))
     return stop
 
 
-def get_block(buffer: memoryview, offset: int) -> tuple[bytes, int]:
-    """Return the block that `put_block` wrote at `offset`, and the offset after it."""
+def block_at(buffer: memoryview, offset: int) -> tuple[int, int]:
+    """Return where what `put_block` wrote at `offset` begins, and the offset after it."""
     start = offset + 4
-    stop = start + int.from_bytes(buffer[offset:start], "little")
+    return start, start + int.from_bytes(buffer[offset:start], "little")
+
+
+def get_block(buffer: memoryview, offset: int) -> tuple[bytes, int]:
+    """Return what `put_block` wrote at `offset`, and the offset after it."""
+    start, stop = block_at(buffer, offset)
     return bytes(buffer[start:stop]), stop

@@ -26,11 +26,11 @@ class SimulatorMemory(ABC):
 
     Attributes:
         rank: those of lower rank are restored first.
-        movable: whether another object of equal sizes may take its place.
+        most: bytes that `read` returns at most; 0 if that is not known.
     """
 
     rank = 0
-    movable = True
+    most = 0
 
     @abstractmethod
     def __init__(self, simulator: Any, others: list[Any]) -> None: ...
@@ -40,15 +40,15 @@ class SimulatorMemory(ABC):
         """Return the differences from the constructor's simulator, b"" without any."""
 
     @abstractmethod
-    def write(self, data: bytes) -> None:
-        """Set the simulator to a result of `read`.
+    def write(self, data: memoryview) -> None:
+        """Bring the simulator to what `read` returned.
 
         Raises:
             DamagedState: the bytes are not of it.
         """
 
     @abstractmethod
-    def rest(self, data: bytes) -> int:
+    def rest(self, data: bytes | memoryview) -> int:
         """Return a hash of 64 bits of what `data` leaves as the constructor made it."""
 
     @abstractmethod

@@ -263,7 +263,7 @@ class QueueEnd:
     """
 
     def __init__(self, claim_fd: int, report_fd: int, index: int) -> None:
-        self.claim_fd, self._report_fd, self.index = claim_fd, report_fd, index
+        self.claim_fd, self.report_fd, self.index = claim_fd, report_fd, index
         self.closed = False
 
     def take(self) -> Claim | None:
@@ -289,7 +289,7 @@ class QueueEnd:
         """
         now = time.monotonic_ns()
         figures = request, self.index, claims.rows, kind, now - begun, claims.excess, now
-        os.write(self._report_fd, _REPORT.pack(*figures))
+        os.write(self.report_fd, _REPORT.pack(*figures))
 
     def discard(self) -> None:
         """Claim everything left, so that no worker runs it."""

@@ -268,7 +268,7 @@ class Draws(Odd):
 
 @pytest.mark.slow
 def test_where_a_copy_hangs_a_new_process_checks(monkeypatch):
-    monkeypatch.setattr("plangym_ext.core.check_env._SILENCE", 0.5)
+    monkeypatch.setattr("plangym_ext.states.trials.fresh.SILENCE", 0.5)
     with make(Draws, backend="serial") as env:
         monkeypatch.setattr(sys, "drawn_in", os.getpid(), raising=False)
         report = check_env(env, num_steps=20)
@@ -277,7 +277,7 @@ def test_where_a_copy_hangs_a_new_process_checks(monkeypatch):
 
 
 def test_where_a_new_process_cannot_either_it_is_told(monkeypatch):
-    monkeypatch.setattr("plangym_ext.core.check_env._SILENCE", 0.5)
+    monkeypatch.setattr("plangym_ext.states.trials.fresh.SILENCE", 0.5)
     lock = threading.Lock()
     with make(lambda: Draws() if lock else None, backend="serial") as env:
         monkeypatch.setattr(sys, "drawn_in", os.getpid(), raising=False)

@@ -5,11 +5,12 @@ import logging
 
 import numpy as np
 import pytest
-from held_simulator_envs import HeldSimulatorEnv
+from held_simulator_envs import HeldSimulatorEnv, Memory
 
 from plangym_ext import make, make_vec
 from plangym_ext.errors import ForeignState, StateError
 from plangym_ext.states.envelope import state_content
+from plangym_ext.states.in_place.look import Look
 from plangym_ext.states.part import StateTooWide
 
 
@@ -138,3 +139,56 @@ def test_a_vector_env_saves_and_restores_them():
         venv.set_states(states)
         for action, obs in zip(actions, expected, strict=True):
             assert venv.step(action)[0].tobytes() == obs.tobytes()
+
+
+class Forgetful(Memory):
+    def push(self, value):
+        """Keep nothing."""
+
+
+class PlainTask(HeldSimulatorEnv):
+    """Changes numbers and texts alone, so that its objects are not walked through again."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = [Forgetful(), Forgetful()]
+        self.last, self.table, self.row = 0.0, {"a": 1, "b": (2.0, "c")}, [0, None]
+
+    def reset(self, **options):
+        drawn = self.drawn
+        super().reset(**options)
+        self.drawn, self.memories = drawn, self.kept
+        self.last, self.table["a"], self.row[1] = 0.0, 1, None
+        return self._shown(), {}
+
+    def step(self, action):
+        result = super().step(action)
+        self.last = -0.0 if self.last == 0 else float(result[1])
+        self.table["a"] = True if self.table["a"] == 1 else 1
+        self.row[1] = (self.last, len(self.row))
+        return result
+
+
+@pytest.mark.parametrize("kind", [HeldSimulatorEnv, PlainTask])
+def test_a_look_that_goes_on_finds_what_a_whole_one_does(kind, monkeypatch):
+    walks, walk = [], Look._walk
+    monkeypatch.setattr(Look, "_walk", lambda look: walks.append(look) or walk(look))
+
+    def rows(env, *, whole):
+        part, found = env.codec.parts[-1], []
+        rng = np.random.default_rng(1)
+        states = [env.reset(seed=seed)[0] for seed in (1, 2)]
+        for _ in range(60):
+            if rng.random() < 0.3:
+                env.set_state(states[rng.integers(len(states))])
+            if whole:
+                part._look.forget()
+                part._all_said.clear()
+            found.append(env.step(rng.uniform(-1, 1, 1), return_state=True))
+            states.append(found[-1].state)
+        return [(state_content(one.state), one.obs.tobytes()) for one in found]
+
+    with make(kind, backend="serial") as one, make(kind, backend="serial") as two:
+        assert rows(one, whole=True) == rows(two, whole=False)
+        of_two = walks.count(two.codec.parts[-1]._look)
+        assert of_two < 30 or kind is HeldSimulatorEnv  # which keeps new arrays

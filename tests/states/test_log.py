@@ -1,4 +1,4 @@
-"""What is the user's is as without us, through many wrappers: calls, files, draws."""
+"""What is the user's is as without us, through many wrappers: calls, files, sockets, draws."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,58 @@ class Logged(gym.Env):
     def close(self):
         self.note("close")
         self.file.close()
+
+
+#: What envs send by sockets comes here, from whatever process.
+SERVER = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+SERVER.bind(("127.0.0.1", 0))
+ADDRESS = SERVER.getsockname()  # in a copy of this process the server is none
+
+
+class Sends(gym.Wrapper):
+    """Tells a server of all that is done, by one socket or by one for each message."""
+
+    def __init__(self, env, *, keeps):
+        super().__init__(env)
+        self.socket = self.connected() if keeps else None
+        self.send("made")
+
+    def connected(self):
+        found = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        found.connect(ADDRESS)
+        return found
+
+    def send(self, what):
+        if self.socket is not None:
+            self.socket.send(what.encode())
+            return
+        with self.connected() as other:
+            other.send(what.encode())
+
+    def reset(self, **options):
+        self.send(f"reset {options}")
+        return self.env.reset(**options)
+
+    def step(self, action):
+        self.send(f"step {action}")
+        return self.env.step(action)
+
+    def close(self):
+        self.send("close")
+        super().close()
+        if self.socket is not None:
+            self.socket.close()
+
+
+def arrived():
+    """Return what has come to the server since this was asked last."""
+    found = []
+    SERVER.setblocking(False)
+    while True:
+        try:
+            found.append(SERVER.recv(1 << 16).decode())
+        except BlockingIOError:
+            return found
 
 
 MAIN = os.getpid()
@@ -136,6 +189,8 @@ WRAPPERS = {
     "NormalizeReward": (wrappers.NormalizeReward, {}),
     "RecordVideo": (_video, {}),
     "Monitor": (_monitor, {}),
+    "Sends": (lambda env: Sends(env, keeps=True), {}),
+    "SendsAnew": (lambda env: Sends(env, keeps=False), {}),
     "several": (
         lambda env: wrappers.NormalizeReward(
             wrappers.RecordEpisodeStatistics(wrappers.TimeLimit(env, 5))
@@ -149,8 +204,14 @@ NEEDED = {
     "GrayscaleObservation": "cv2",
     "ResizeObservation": "cv2",
 }
-#: Those that hold a file or start a program: `make` refuses them, and closes what it has made.
-REFUSED = {"RecordVideo": "Popen", "Monitor": "TextIOWrapper"}
+#: Those that hold a file or a socket, or start a program: `make` refuses them, and closes what it
+#: has made.
+REFUSED = {
+    "RecordVideo": "Popen",
+    "Monitor": "TextIOWrapper",
+    "Sends": "socket",
+    "SendsAnew": "reaches another process or machine",
+}
 #: Envs that come with gymnasium, below a wrapper that writes down what is done.
 ENVS = ("CartPole-v1", "Pendulum-v1", "FrozenLake-v1", "Blackjack-v1", "MountainCar-v0")
 
@@ -269,9 +330,9 @@ def differences(names):
                 except Exception as error:
                     shown = f"{type(error).__name__}: {error}"
                 drawn = random.random(), np.random.random()  # noqa: NPY002
-                outcomes.append((shown, list(LOG), drawn, traces(FOLDER)))
+                outcomes.append((shown, list(LOG), drawn, traces(FOLDER), arrived()))
             if outcomes[0] != outcomes[1] or "Error" in outcomes[0][0]:
-                at = next((i for i in range(4) if outcomes[0][i] != outcomes[1][i]), 0)
+                at = next((i for i in range(5) if outcomes[0][i] != outcomes[1][i]), 0)
                 found[f"{name}, {pair[1]}"] = str([one[at] for one in outcomes])[:1500]
     return found
 
@@ -289,7 +350,7 @@ def _told(names, tmp_path, seconds="0.1"):
 @pytest.mark.timeout(500)
 def test_the_log_is_the_same_with_and_without_us(tmp_path):
     names = [name for name in WRAPPERS if name not in NEEDED]
-    assert len(names) + len(ENVS) >= 35
+    assert len(names) + len(ENVS) >= 40 - len(NEEDED)
     assert _told([*names, *ENVS], tmp_path) == {}
 
 

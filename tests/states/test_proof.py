@@ -510,6 +510,24 @@ def test_a_copy_that_hangs_is_ended():
     assert time.monotonic() - begun < 20
 
 
+class DrawnOnce(Base):
+    """Its constructor draws a number that no reset draws again."""
+
+    def __init__(self):
+        super().__init__()
+        self.drawn_once = int.from_bytes(os.urandom(4), "little")
+
+    def drawn(self, action):
+        return self.drawn_once
+
+
+def test_a_constructor_that_draws_is_seen_in_a_second_instance():
+    with pytest.raises(IncompleteState, match="restored in a second instance"):
+        plangym_ext.make(DrawnOnce, backend="serial", state="replay")
+    with plangym_ext.make(DrawnOnce, backend="serial") as env:
+        assert env.exactness.method == "snapshot"  # which holds the number
+
+
 def test_an_env_that_is_proved_before_it_is_made_is_proved_once():
     found = prove_unbuilt(Base, "auto", check=True, trusted=False)
     assert prove(Base(), "auto", check=True, trusted=False) is found

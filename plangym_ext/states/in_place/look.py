@@ -12,8 +12,10 @@ from plangym_ext.errors import DamagedState
 from plangym_ext.states.graph.writer import GraphWriter
 from plangym_ext.states.in_place.kinds import is_atom
 from plangym_ext.states.in_place.objects import Objects
-from plangym_ext.states.in_place.standing import Bound, Group, Ref, same_atom
+from plangym_ext.states.in_place.seen import Seen
+from plangym_ext.states.in_place.standing import Bound, Group, Ref, has_no_parts, same_atom
 from plangym_ext.states.plain import NotPlain
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
 
 #: What a graph calls a numbered object; an array of simulator k is of layer `_OF_MEMORY - k`.
 _NUMBERED, _OF_MEMORY = -1, -2
@@ -26,11 +28,36 @@ def written_places(
     """Return the places that a state writes itself, as `Objects.rest` takes them."""
     found: dict[int, Any] = dict.fromkeys(unreached)
     for number, entry in entries.items():
-        if number in objects.memories:
+        if entry is None:
             continue
         whole = number in objects.contents or entry[0]
         found[number] = None if whole else (*entry[1], *entry[2])
     return found
+
+
+def same_entry(one: Any, two: Any) -> bool:
+    """Return whether two entries of an object set it to the same."""
+    if one is None or two is None or len(one) != len(two):
+        return one is two
+    if len(one) == 1:
+        return _same_content(one[0], two[0])
+    return (
+        (one[0], one[2]) == (two[0], two[2])
+        and len(one[1]) == len(two[1])
+        and all(map(_same_value, one[1], two[1]))
+        and all(map(_same_value, one[1].values(), two[1].values()))
+    )
+
+
+def _same_value(one: Any, two: Any) -> bool:
+    return one is two or (has_no_parts(one) and has_no_parts(two) and same_atom(one, two))
+
+
+def _same_content(one: Any, two: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        same = one.dtype == two.dtype and one.shape == two.shape
+        return same and one.tobytes() == two.tobytes()
+    return bool(one == two)
 
 
 class Names(dict[int, tuple[int, str]]):
@@ -96,6 +123,17 @@ class Names(dict[int, tuple[int, str]]):
             if found is not None:
                 self[id(found)] = number, _GENERATOR
 
+    def is_generator(self, value: Any) -> bool:
+        """Return whether it is the generator of a layer as it is now."""
+        layers = self._objects.live[: self._objects.num_layers]
+        return any(vars(layer).get(_GENERATOR) is value for layer in layers)
+
+    def generator_bytes(self) -> tuple[bytes, ...]:
+        """Return the states of the generators of the layers."""
+        layers = self._objects.live[: self._objects.num_layers]
+        found = [vars(layer).get(_GENERATOR) for layer in layers]
+        return tuple(random_bytes(one) for one in found if isinstance(one, RANDOM_TYPES))
+
     def find(self, layer: int, name: str) -> Any:
         """Return the object of a name."""
         objects = self._objects
@@ -110,48 +148,106 @@ class Names(dict[int, tuple[int, str]]):
         return found
 
 
+def _is_owned_array(value: Any) -> bool:
+    return type(value) is np.ndarray and value.base is None and not value.dtype.hasobject
+
+
 class Look:
-    """One traversal of all objects, which finds their differences."""
+    """Traversal of all objects, which finds their differences and goes on from the last one.
+
+    Attributes:
+        entries: how objects differ, by number; simulators are not among them.
+        unreached: numbers of the objects that are not there.
+        simulators: numbers of those that are, in order.
+        version: another number after each look that found something else.
+        holds_data: whether `entries` hold what may be written to without being another object.
+    """
 
     def __init__(self, objects: Objects, names: Names) -> None:
         self._objects, self._names = objects, names
+        self.version = 0
+        self._seen: Seen | None = None
+        self._walk()
+
+    def again(self) -> None:
+        """Look at the objects once more."""
+        if not self.is_known():
+            self._walk()
+
+    def is_known(self) -> bool:
+        """Look at what has changed; return False if a whole look is needed for that."""
+        if self._seen is None:
+            return False
+        self._names.name_generators()
+        changed = self._seen.changed()
+        if changed is None:
+            self._seen = None
+            return False
+        for number in (*changed, *self._contents):
+            self._renew(number)
+        return True
+
+    def _renew(self, number: int) -> None:
+        before, entry = self.entries.get(number), self._entry(number)
+        if entry is None is before:
+            return
+        self.version += 1
+        self.entries[number] = entry
+
+    def forget(self) -> None:
+        """Make the next look a whole one."""
+        self._seen = None
+
+    def _walk(self) -> None:
+        objects = self._objects
+        self.version += 1
         self._reached = [False] * len(objects.live)
         self._todo: deque[int] = deque()
         #: Numbers of objects by `id`, as they are met in this look.
         self._numbers: dict[int, int] = {}
+        self.entries: dict[int, Any] = {}
+        self.simulators: list[int] = []
         for number in range(objects.num_layers):
             self._reach(number)
-        self._entries: dict[int, Any] = {}
-
-    def write(self, writer: GraphWriter) -> int:
-        """Append the objects that differ; return the hash of the rest."""
-        objects = self._objects
         self._names.name_generators()
-        body: list[Any] = []
         while self._todo:
             number = self._todo.popleft()
-            entry = self._entry(number)
+            if number in objects.memories:
+                self.simulators.append(number)
+                continue
+            #: In the order in which they are met, those that do not differ among them.
+            self.entries[number] = entry = self._entry(number)
             if entry is not None:
-                self._entries[number] = entry
-                body += (number, entry)
-                if number not in objects.memories:
-                    self._meet(entry)
-        unreached = tuple(number for number, seen in enumerate(self._reached) if not seen)
-        for number in unreached:
+                self._meet(entry)
+        self.unreached = tuple(number for number, seen in enumerate(self._reached) if not seen)
+        for number in self.unreached:
             self._names.forget(number)
             if id(objects.live[number]) in self._numbers:
                 objects.renew(number)
-        rest = objects.rest(written_places(objects, self._entries, unreached))
-        for number, memory in objects.memories.items():
-            if self._reached[number]:
-                rest ^= memory.rest(self._entries.get(number, b""))
-        for value in (unreached, *body):
-            writer.put(value)
-        return rest
+        self._contents = [number for number in self.entries if number in objects.contents]
+        changed = [
+            value
+            for number, entry in self.entries.items()
+            if entry is not None and number not in objects.contents
+            for value in entry[1].values()
+        ]
+        held = [value for value in changed if not has_no_parts(value)]
+        self.holds_data = not all(id(value) in self._names for value in held)
+        self._seen = None
+        if all(id(value) in self._names or _is_owned_array(value) for value in held):
+            self._seen = Seen(objects, (k for k in self.entries if k in objects.followed))
+
+    def body(self) -> list[Any]:
+        """Return the numbers and entries of the objects that differ, one after the other."""
+        found: list[Any] = []
+        for number, entry in self.entries.items():
+            if entry is not None:
+                found += (number, entry)
+        return found
 
     def holder(self, error: NotPlain) -> str:
-        """Return the path of the object that holds a value without a place in a graph."""
-        for number, entry in self._entries.items():
+        """Return which object holds what has no place in a graph, by where it was at first."""
+        for number, entry in self.entries.items():
             writer = GraphWriter(self._names, {}, learns=True)
             writer.put(entry)
             try:
@@ -216,9 +312,6 @@ class Look:
     def _entry(self, number: int) -> Any:
         """Return how an object differs from what the constructor made; None if it does not."""
         objects = self._objects
-        memory = objects.memories.get(number)
-        if memory is not None:
-            return memory.read() or None
         if number in objects.contents:
             return self._content(number)
         if objects.is_first(number):
@@ -244,13 +337,11 @@ class Look:
         return number in self._objects.followed and kind.__name__ not in ("function", "partial")
 
     def _content(self, number: int) -> Any:
-        now, first = self._objects.content(number), self._objects.contents[number]
-        if isinstance(now, np.ndarray):
-            same = now.dtype == first.dtype and now.shape == first.shape
-            same = same and now.tobytes() == first.tobytes()
-        else:
-            same = bool(now == first)
-        return None if same else (now,)
+        live, first = self._objects.live[number], self._objects.contents[number]
+        if type(live) is np.ndarray and _same_content(live, first):
+            return None  # without a copy of it
+        now = self._objects.content(number)
+        return None if _same_content(now, first) else (now,)
 
     def _is_same(self, value: Any, standing: Any) -> bool:
         """Return whether a place is unchanged; visit its object."""

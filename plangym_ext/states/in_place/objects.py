@@ -31,8 +31,8 @@ from plangym_ext.states.in_place.standing import (
     Bound,
     Group,
     Ref,
+    has_no_parts,
     hashed,
-    is_flat,
     same_atom,
     text_of,
 )
@@ -46,28 +46,6 @@ _DICTS = (dict, OrderedDict, defaultdict)
 _EXACT = (str, bytes, int, bool, type(None))
 #: Most objects that are followed: more is as a rule a library's own world.
 _MOST = 200_000
-
-
-class _LayerPlaces:
-    """The attributes of a layer that are state, sorted; decided once for a name and a class."""
-
-    def __init__(self, layer: LayerAttributes) -> None:
-        self._layer = layer
-        self._decided: dict[tuple[str, Any], bool] = {}
-
-    def __call__(self, value: Any) -> Places:
-        found, decided, places = vars(value), self._decided, {}
-        for name in sorted(found):
-            held = found[name]
-            key = name, type(held)
-            is_state = decided.get(key)
-            if is_state is None:
-                is_state = name in self._layer.state()
-                if not isinstance(held, type | types.FunctionType | types.BuiltinFunctionType):
-                    decided[key] = is_state
-            if is_state:
-                places[name] = held
-        return places
 
 
 class Objects:
@@ -177,9 +155,7 @@ class Objects:
     def _standing(self, value: Any, path: str, *, fixed: bool) -> Any:
         """Return a value's placeholder: itself if it has no parts."""
         kind: Any = type(value)
-        if is_atom(kind):
-            return value
-        if kind in (tuple, frozenset) and is_flat(value):
+        if has_no_parts(value):
             return value
         if isinstance(value, tuple):
             items = [
@@ -243,7 +219,8 @@ class Objects:
     def _reader(self, number: int) -> Callable[[Any], Places]:
         kind: Any = type(self.live[number])
         if number < self.num_layers:
-            return _LayerPlaces(self._layers[number])
+            layer: Any = self._layers[number]
+            return lambda _: layer.state()
         if kind is np.ndarray and "base" in self.first[number]:
             return lambda value: {"base": owner_of(value)}
         how = places_in(self.live[number])
@@ -261,6 +238,10 @@ class Objects:
         how = places_in(value)
         if how is not None:
             how[1](value, wanted)
+
+    def has_attributes_alone(self, number: int) -> bool:
+        """Return whether the attributes of an object that `vars` shows are all of its places."""
+        return number < self.num_layers or self._readers[number] is vars
 
     def is_first(self, number: int) -> bool:
         """Return whether an object is unchanged; False if it holds more than texts."""

@@ -57,10 +57,13 @@ def same_atom(one: Any, two: Any) -> bool:
 
 def is_flat(value: Any) -> bool:
     """Return whether a tuple or frozenset holds atoms, and other such tuples, alone."""
-    return all(
-        is_atom(type(item)) or (type(item) in (tuple, frozenset) and is_flat(item))
-        for item in value
-    )
+    return all(map(has_no_parts, value))
+
+
+def has_no_parts(value: Any) -> bool:
+    """Return whether a value never changes, and refers to nothing that may."""
+    kind: Any = type(value)
+    return is_atom(kind) or (kind in (tuple, frozenset) and is_flat(value))
 
 
 def hashed(*what: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import functools
 import math
 import os
 import time
@@ -29,22 +30,20 @@ from plangym_ext.states.in_place.part import remember
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.trials.digests import digest
 from plangym_ext.states.trials.disturbed import DisturbedSubject, depends_on_texts
-from plangym_ext.states.trials.fork import Fork, ForkFailed, Line
-from plangym_ext.states.trials.fresh import FreshFailed, tried_elsewhere
+from plangym_ext.states.trials.fork import SILENCE, Fork, ForkFailed, Line
+from plangym_ext.states.trials.fresh import class_name, tried
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
 from plangym_ext.states.trials.sampling import step_info
 from plangym_ext.states.trials.sandbox import LIMITS, OutsideReached
+from plangym_ext.states.trials.second import second_differs
 from plangym_ext.states.trials.sendable import sendable
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
-from plangym_ext.states.trials.surroundings import running_threads
 from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
 
 #: Seconds that the proof of a way may take, but for a step in each process: the default.
 PROOF_SECONDS = float(os.environ.get("PLANGYM_EXT_PROOF_SECONDS", "1"))
 #: Steps of a simulator whose codec comes with the library, and is tested with it.
 _CERTIFIED_STEPS = 8
-#: Seconds for which a fork may be silent: one step, reset or capture may take as long.
-_SILENCE = 30.0
 #: Seconds beside it for constructing the env, and for all ways together.
 _PATIENCE = 90.0
 
@@ -108,8 +107,8 @@ def prove(
         check: whether a way must prove itself, or the seconds that this may take; not asked of
             "approximate".
         trusted: open pickles that another session made.
-        make: constructor of the env, which is called in a new process where a fork of this one
-            cannot try it; None to try it in a fork alone.
+        make: constructor of the env, which is called in a fork for a second instance, and in a
+            new process where a fork of this one cannot try it; None for neither.
 
     Raises:
         IncompleteState: no way applies and passes; the message says what differs.
@@ -121,7 +120,7 @@ def prove(
         raise InvalidOption(f"check must be True, False or a number of seconds; got {check!r}.")
     if not isinstance(trusted, bool):
         raise InvalidOption(f"trust must be True or False; got {trusted!r}.")
-    stack = (str(env.spec), *map(_class_name, layers(env)), state, check, trusted)
+    stack = (str(env.spec), *map(class_name, layers(env)), state, check, trusted)
     kind = (*stack, *(digest(vars(layer)) for layer in layers(env)))
     if kind not in _proved:
         # Envs of one class that differ in their attributes mostly differ in nothing that counts.
@@ -130,7 +129,7 @@ def prove(
         plan = Plan(seconds / _times[stack])
         if is_certified(env):
             plan = Plan(0.0, _CERTIFIED_STEPS, _CERTIFIED_STEPS)
-        trial = _Trial(state, plan if check else None, trusted)
+        trial = _Trial(state, plan if check else None, trusted, make=make)
         _proved[kind] = _first_way(trial, env, make)
     return _proved[kind]
 
@@ -153,7 +152,7 @@ def prove_unbuilt(
 
     def run(line: Line) -> None:
         try:
-            found: Any = prove(make(), state, check=check, trusted=trusted)
+            found: Any = prove(make(), state, check=check, trusted=trusted, make=make)
             # For the env proper, when that is constructed.
             found = next((kind, one) for kind, one in _proved.items() if one is found)
         except (Exception, SystemExit) as error:
@@ -161,17 +160,11 @@ def prove_unbuilt(
         line.send(found)
 
     with Fork(run) as fork:
-        found = fork.line.receive(_SILENCE + _PATIENCE)
+        found = fork.line.receive(SILENCE + _PATIENCE)
     if isinstance(found, BaseException):
         raise found
     kind, binding = found
     return _proved.setdefault(kind, binding)
-
-
-def _class_name(layer: Any) -> str:
-    """Return a name of a layer's class: the same in forks, another where it is defined anew."""
-    cls = type(layer)
-    return f"{cls.__module__}.{cls.__qualname__} {id(cls)}"
 
 
 def is_certified(env: gym.Env[Any, Any]) -> bool:
@@ -220,28 +213,18 @@ def _first_way(trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | 
 def _outcome(
     trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | None
 ) -> Binding | _Failed:
-    """Return the outcome of a trial in a fork, or in a new process where a fork cannot run it."""
+    """Return what came of a trial: in a fork, or in a new process where a fork cannot do it."""
+    found: Binding | _Failed
     try:
-        threads = running_threads(env)
-        if threads:
-            raise ForkFailed(f"a copy of this process lacks the threads of {', '.join(threads)}")
-        with Fork(lambda line: line.send(trial.outcome(env, line))) as fork:
-            found: Binding | _Failed = fork.line.receive(_SILENCE)
-            return found
+        found, reason = tried(env, lambda line: trial.outcome(env, line), make, trial.outcome)
     except ForkFailed as error:
-        reason = f"tried in a copy of this process: {error}"
-    if make is None:
-        return _Failed(reason)
-    try:
-        found = tried_elsewhere(make, trial.outcome)
-    except FreshFailed as error:
-        return _Failed(f"{reason}; and {error}")
-    if isinstance(found, Binding):
-        exactness = dataclasses.replace(
-            found.exactness, proved=found.exactness.proved and "worker", notes=(reason,)
-        )
-        return dataclasses.replace(found, exactness=exactness)
-    return found
+        return _Failed(str(error))
+    if not reason or isinstance(found, _Failed):
+        return found
+    exactness = dataclasses.replace(
+        found.exactness, proved=found.exactness.proved and "worker", notes=(reason,)
+    )
+    return dataclasses.replace(found, exactness=exactness)
 
 
 # In the fork ------------------------------------------------------------------------------
@@ -288,12 +271,14 @@ class _Trial:
         plan: how far it is proved; None for not at all.
         trusted: as for `prove`.
         method: the way.
+        make: constructor of the env, for a second instance; None for none.
     """
 
     state: str
     plan: Plan | None
     trusted: bool
     method: str = ""
+    make: Callable[[], Any] | None = None
 
     def outcome(self, env: gym.Env[Any, Any], line: Line | None = None) -> Binding | _Failed:
         """Try the way on a copy of an env.
@@ -323,14 +308,7 @@ class _Trial:
 
     def _tried(self, env: gym.Env[Any, Any], line: Line | None) -> Binding | _Failed:
         begun = time.monotonic()
-        # Before the fields are read: what it sets is not what a reset has changed.
-        prepare(env, self.state)
-        before = plain_fields(layers(env)[-1])
-        if self.method in ("replay", "approximate"):
-            env = with_recorder(env, self.method)
-        # Bound after a reset: a codec looks at what the simulator holds by then.
-        env.reset(seed=0)
-        codec = StateCodec(env, self.method, trusted=self.trusted)
+        env, codec, before = self._bound(env, seed=0)
         # Before it grows in the proof: how far that goes depends on the machine.
         width = codec.width
         plan = self.plan if self.method != "approximate" else None
@@ -339,8 +317,12 @@ class _Trial:
         of_texts = False
         if plan is not None:
             trip, notes, of_texts = _proof(env, codec, plan, line)
-        if trip is not None and trip.difference:
-            return _Failed(trip.difference)
+            difference = trip.difference
+            if not difference and plan.seconds and line is not None and self.make is not None:
+                construct = functools.partial(self._second, codec.learned(before))
+                difference = second_differs(Subject(env, codec), construct, plan.seconds)
+            if difference:
+                return _Failed(difference)
         info = step_info(env)
         exactness = Exactness(
             self.method,
@@ -360,6 +342,27 @@ class _Trial:
             cost_note(codec),
             of_texts,
         )
+
+    def _bound(
+        self, env: gym.Env[Any, Any], *, seed: int
+    ) -> tuple[gym.Env[Any, Any], StateCodec, dict[str, bytes]]:
+        """Return an env that was reset, its codec, and its plain fields from before."""
+        # Before the fields are read: what it sets is not what a reset has changed.
+        prepare(env, self.state)
+        before = plain_fields(layers(env)[-1])
+        if self.method in ("replay", "approximate"):
+            env = with_recorder(env, self.method)
+        # Bound after a reset: a codec looks at what the simulator holds by then.
+        env.reset(seed=seed)
+        return env, StateCodec(env, self.method, trusted=self.trusted), before
+
+    def _second(self, learned: tuple[Any, ...]) -> Subject:
+        """Return a second instance, which writes states as the first one does."""
+        assert self.make is not None
+        # By another seed: what the first reset draws is part of the state.
+        env, codec, before = self._bound(self.make(), seed=1)
+        codec.adopt(learned, before)
+        return Subject(env, codec)
 
 
 def _proof(

@@ -26,8 +26,16 @@ _PULSE = 0.2
 _DEVICES = ("/dev/nvidia", "/dev/dri", "/dev/kfd")
 
 
+#: Seconds for which a fork may be silent: one step, reset or capture may take as long.
+SILENCE = 30.0
+
+
 class ForkFailed(Exception):
     """A fork hung, died, or could not be made: it proves nothing."""
+
+
+class ForkHung(ForkFailed):
+    """A fork did nothing for too long."""
 
 
 class Line:
@@ -49,7 +57,8 @@ class Line:
             seconds: for which the other end may be silent; None for ever.
 
         Raises:
-            ForkFailed: it was silent for longer, or ended.
+            ForkHung: it was silent for longer.
+            ForkFailed: it ended.
         """
         self._socket.settimeout(seconds)
         while (length := _LENGTH.unpack(self._exactly(_LENGTH.size))[0]) == _BUSY:
@@ -77,7 +86,7 @@ class Line:
             try:
                 part = self._socket.recv(min(size, 1 << 20))
             except TimeoutError:
-                raise ForkFailed("it did nothing for too long and was stopped") from None
+                raise ForkHung("it did nothing for too long and was stopped") from None
             if not part:
                 raise ForkFailed("it died")
             parts.append(part)

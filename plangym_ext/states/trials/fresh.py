@@ -1,4 +1,4 @@
-"""Trial of an env's states in a new process, where a fork is unsuitable.
+"""Trial of an env's states in a fork, or in a new process where a fork is unsuitable.
 
 A fork lacks the threads of compiled code and is no working copy of what uses a GPU. The env is
 constructed once more, in the new process, and files that it writes are written in memory there.
@@ -15,14 +15,82 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium as gym
+
+from plangym_ext.states.codec import layers
 from plangym_ext.states.families import custom_families, register_family
+from plangym_ext.states.trials.fork import SILENCE, Fork, ForkFailed, ForkHung, Line
+from plangym_ext.states.trials.surroundings import running_threads
 
 #: Seconds that the new process may take, the constructor of the env included.
 _SECONDS = 120.0
 
 
+#: Why forks cannot try envs of some classes: one has hung, and the next would, too.
+_hung: dict[tuple[str, ...], str] = {}
+
+
 class FreshFailed(Exception):
     """The new process hung or died, or the constructor cannot be sent to it."""
+
+
+def class_name(layer: Any) -> str:
+    """Return a name of a layer's class: the same in forks, another where it is defined anew."""
+    cls = type(layer)
+    return f"{cls.__module__}.{cls.__qualname__} {id(cls)}"
+
+
+def tried(
+    env: gym.Env[Any, Any],
+    attempt: Callable[[Line], Any],
+    make: Callable[[], Any] | None,
+    elsewhere: Callable[[Any], Any],
+    told: Callable[..., None] = lambda *_: None,
+) -> tuple[Any, str]:
+    """Return the result of a trial on a copy, and the reason for a new process, or "".
+
+    Args:
+        env: which is not touched.
+        attempt: called in a fork, with its end of the line; what it returns is no tuple.
+        make: constructor of what is tried in a new process; None to try it in a fork alone.
+        elsewhere: called there with what was constructed.
+        told: called with each tuple that the fork sends while it is at work.
+
+    Raises:
+        ForkFailed: there is no result.
+    """
+    kind = tuple(map(class_name, layers(env)))
+    try:
+        found = _in_a_fork(env, kind, attempt, told)
+    except ForkFailed as error:
+        if isinstance(error, ForkHung):
+            _hung[kind] = str(error)
+        reason = f"tried in a copy of this process: {error}"
+    else:
+        return found, ""
+    if make is None:
+        raise ForkFailed(reason)
+    try:
+        return tried_elsewhere(make, elsewhere), reason
+    except FreshFailed as error:
+        raise ForkFailed(f"{reason}; and {error}") from error
+
+
+def _in_a_fork(
+    env: gym.Env[Any, Any],
+    kind: tuple[str, ...],
+    attempt: Callable[[Line], Any],
+    told: Callable[..., None],
+) -> Any:
+    if kind in _hung:
+        raise ForkFailed(_hung[kind])
+    threads = running_threads(env)
+    if threads:
+        raise ForkFailed(f"a copy of this process lacks the threads of {', '.join(threads)}")
+    with Fork(lambda line: line.send(attempt(line))) as fork:
+        while isinstance(found := fork.line.receive(SILENCE), tuple):
+            told(*found)
+    return found
 
 
 def tried_elsewhere(make: Callable[[], Any], attempt: Callable[[Any], Any]) -> Any:

@@ -82,6 +82,8 @@ class Plan:
         least: steps that are played at least.
         seed: of the first reset and the actions.
         start: state to begin from, in place of a reset.
+        around: whether what lies around the env is compared, too. Two instances that go on side by
+            side may each write down there what is its own.
         busy: called after every step with how many are done, and of how many at most.
     """
 
@@ -90,6 +92,7 @@ class Plan:
     least: int = 2
     seed: int = 1
     start: bytes | None = None
+    around: bool = True
     busy: Callable[[int, int], None] = lambda _done, _total: None
 
 
@@ -155,7 +158,8 @@ class _Trip:
         self.fixed_sets = {
             hash(frozenset(one)) for one, had in sets if id(one) in now and [*one] == had
         }
-        before, after = _now(), surroundings(subject.env) if plan.seconds else {}
+        looks = plan.seconds and plan.around
+        before, after = _now(), surroundings(subject.env) if looks else {}
         # The time that the marks take is not of the proof's, of which some is left to compare.
         self._begun = self._begun[0] + _now()[0] - before[0], self._begun[1] + _now()[1] - before[1]
         #: What the steps have changed of it, as they have left it.
@@ -173,7 +177,7 @@ class _Trip:
         due, saved_bytes = 0, 0
         for step in range(plan.steps):
             # At least two: one of them from a state that a step has led to.
-            if step == plan.least and plan.seconds:
+            if step == plan.least and plan.seconds and plan.around:
                 # Not before: what the first steps import and make is there by now.
                 self._before = surroundings(subject.env)
                 self._begun = _now()
