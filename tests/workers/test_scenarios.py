@@ -48,7 +48,7 @@ SCENARIOS = {
         "workers/test_kills::test_every_row_is_right_whichever_worker_is_killed",
         f"{_VECTOR}::test_a_dead_worker_costs_nothing_but_time",
     ),
-    "dead behind a slow one": (
+    "dead after a slow one": (
         f"{_FAULTS}::test_death_after_a_slow_worker_does_not_wait_for_it",
         f"{_RECOVERY}::test_a_death_is_seen_while_others_take_long",
     ),
