@@ -1,4 +1,4 @@
-"""A policy and its teacher, as one agent."""
+"""ExpertAgent: student policy and planner teacher combined, for expert iteration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SEEDS = 2.0**53
 
 @final
 class ExpertAgent(Agent):
-    """Plays the student or the teacher, and asks the teacher in every state that is visited.
+    """Plays the student or the teacher, and queries the teacher in every visited state.
 
     Each step of each row is the teacher's with the probability `share`, the student's otherwise
     (DAgger's mixture); the states that are taught are those of this mixture.
@@ -50,7 +50,7 @@ class ExpertAgent(Agent):
         self._states: npt.NDArray[np.uint8] | None = None
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Have the student refuse spaces that it was not made for."""
+        """Let the student refuse spaces other than its own."""
         self.student.check_spaces(observation_space, action_space)
 
     def set_mode(self, mode: Mode) -> None:
@@ -59,7 +59,7 @@ class ExpertAgent(Agent):
         self.student.set_mode(mode)
 
     def visit(self, states: npt.NDArray[np.uint8]) -> None:
-        """Take the states `[B, S]` that the next step is about."""
+        """Receive the states `[B, S]` of the next step."""
         self._states = states
         if self.visited is not None:
             self.visited.append(states)
@@ -75,7 +75,7 @@ class ExpertAgent(Agent):
         played = drawn[:, 1] < self.share
         action = acted.action  # the student's own copy
         write_rows(action, played, rows_of(lessons.action, played))
-        # What is kept of a search is of where its own action leads to.
+        # The kept subtree belongs to the teacher's action: drop it where another was played.
         self.teacher.planner.forget_rows(np.flatnonzero(_differs(action, lessons.action)))
         info = {
             **{name: rows for name, rows in acted.info.items() if name == "value"},
@@ -102,7 +102,7 @@ class ExpertAgent(Agent):
         return self.student.value(inputs, carry)
 
     def as_planner(self) -> Any:
-        """Return the planner that plays the student: what is learned, without a search."""
+        """Return a planner that plays the student without a search."""
         return self.student.as_planner()
 
 

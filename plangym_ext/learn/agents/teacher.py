@@ -1,4 +1,4 @@
-"""A planner as the teacher of a policy: what it would do in states, as targets to learn."""
+"""Teacher: planner searches from given states as policy and value targets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plangym_ext.planners.plans import Budget, Plan
 
 
 class Lessons(NamedTuple):
-    """What a teacher says of N states; fresh arrays."""
+    """A teacher's targets for N states; fresh arrays."""
 
     action: Any  # [N, *act] what it would play, nested as the space
     policy: npt.NDArray[np.float32]  # [N, P] targets of the policy, see Distribution.encode
@@ -26,7 +26,7 @@ class Lessons(NamedTuple):
 
 @final
 class Teacher:
-    """Has a planner search from states, and makes targets of its plans.
+    """Turns a planner's searches from given states into learning targets.
 
     A plan's weights are the target of a policy over Discrete actions (the shares of the visits of
     a tree search), its action is where there are none, as of any planner of continuous actions.
@@ -54,7 +54,7 @@ class Teacher:
 
     @property
     def target_width(self) -> int:
-        """P, numbers of the target of a policy."""
+        """P, the width of a policy target."""
         return self._distribution.target_width
 
     def lessons(
@@ -64,7 +64,7 @@ class Teacher:
         legal: npt.NDArray[np.bool_] | None,
         seeds: npt.NDArray[np.uint64],
     ) -> Lessons:
-        """Search from N states of episodes that go on.
+        """Search from N states of running episodes and return their targets.
 
         Args:
             states: `[N, S]`.
@@ -101,6 +101,6 @@ class Teacher:
 
 
 def cost_of(lessons: npt.NDArray[np.int64]) -> Budget:
-    """Return what searches cost together, `[..., 3]` as `Lessons.cost` has it."""
+    """Return the joint cost of searches, `[..., 3]`, in the form of `Lessons.cost`."""
     steps, rows, restores = (int(n) for n in lessons.reshape(-1, 3).sum(axis=0))
     return Budget(model_steps=steps, evaluator_rows=rows, restores=restores)

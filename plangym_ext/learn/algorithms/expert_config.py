@@ -1,4 +1,4 @@
-"""Settings of expert iteration. Needs numpy alone."""
+"""Configuration of expert iteration. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VALUE_TARGETS = ("root", "return")
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertConfig(LearnerConfig):
-    """Expert iteration: a policy that learns what a planner does, and guides it.
+    """Configuration of expert iteration: a policy learns a planner's actions and guides it.
 
     Args:
         teacher_share: how likely a step is the teacher's; the others are the student's. Usually

@@ -1,4 +1,4 @@
-"""Expert iteration: a policy learns what a planner does in the states that it comes to."""
+"""Expert iteration: supervised learning of a planner's decisions in the visited states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class ExpertIteration(TaughtAlgorithm):
-    """Learns from what an `ExpertSampler` collects, by supervised learning from a replay.
+    """Supervised learning of an `ExpertSampler`'s targets, from a replay.
 
     The loss of the policy is its cross-entropy to the teacher's, for continuous actions the
     negative log-likelihood of what the teacher would play; that of the values is their squared
@@ -57,7 +57,7 @@ class ExpertIteration(TaughtAlgorithm):
     # Taking in ------------------------------------------------------------------
 
     def take(self, collected: Collected) -> None:
-        """Replace targets of states that were searched again, add those of new ones.
+        """Update the targets of states that were searched again, and add new states.
 
         Raises:
             InvalidOption: nothing was taught: it is the tree of another sampler.
@@ -84,7 +84,7 @@ class ExpertIteration(TaughtAlgorithm):
         self.steps += collected.cost.model_steps
 
     def _returned(self, tree: Any) -> Any:
-        """Return what was played from each step on, `[T, B]`."""
+        """Return the played returns from each step on, `[T, B]`."""
         rollout = rollout_of(tree, self.network, "value")
         how = self.config.discount, self.config.gae_lambda
         return rollout.rows_by_gae(rollout.value, *how).target.cpu().numpy()

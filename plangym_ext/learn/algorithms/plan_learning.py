@@ -1,4 +1,4 @@
-"""Learning from whole episodes what plans say of their states."""
+"""PlanLearning: base class of algorithms that learn from a planner's whole episodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from plangym_ext.learn.whole_episodes import WholeEpisodes
 
 
 class Part(NamedTuple):
-    """A part of a loss."""
+    """One term of a loss."""
 
     weight: float
     loss: torch.Tensor  # [batch]
@@ -50,7 +50,7 @@ def _learning(network: nn.Module) -> Iterator[None]:
 
 
 class PlanLearning(TaughtAlgorithm):
-    """Abstract; learns from a replay of the steps of episodes that a planner has played.
+    """Abstract; learns from a replay of steps of a planner's episodes.
 
     It takes what a `PlannerAgent` has played in a sampler. Targets are of whole episodes: the
     steps of one that goes on wait until it has ended.
@@ -87,13 +87,13 @@ class PlanLearning(TaughtAlgorithm):
         self._wrong: list[str] = []
 
     def join(self, group: LearnerGroup) -> None:
-        """Learn together with other processes, each from a replay of its own."""
+        """Join a group of data-parallel learners, each with its own replay."""
         group.share(self.network.state_dict().values())
         self.group = self.optimizer.group = group
 
     @abstractmethod
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
-        """Return what an episode teaches, a row per step: arrays `[T, ...]` for a replay.
+        """Return an episode's training samples, a row per step: arrays `[T, ...]`.
 
         Names, shapes and dtypes are the same for all episodes of an env. They may be views of
         the record: a replay copies them.
@@ -184,7 +184,7 @@ class PlanLearning(TaughtAlgorithm):
     def update(
         self, batch: Mapping[str, Any], weights: npt.ArrayLike | None = None
     ) -> dict[str, float]:
-        """Take one step on a batch.
+        """Make one update on a batch.
 
         Args:
             batch: rows of `samples`, arrays `[batch, ...]`.
@@ -244,11 +244,11 @@ class PlanLearning(TaughtAlgorithm):
     # Saving ---------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return also the episodes in progress; see `AgentAlgorithm.state_dict`."""
+        """Return the state, running episodes included; see `AgentAlgorithm.state_dict`."""
         return {**super().state_dict(), "episodes": self._episodes.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit; see `AgentAlgorithm.load_state_dict`."""
+        """Continue from a `state_dict`, bit for bit; see `AgentAlgorithm.load_state_dict`."""
         super().load_state_dict(state)
         self._episodes.load_state_dict(state["episodes"])
 

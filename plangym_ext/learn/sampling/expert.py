@@ -1,4 +1,4 @@
-"""A sampler in which a planner teaches: in every state that is visited, and in older ones again."""
+"""ExpertSampler: sampler whose planner teacher labels visited and replayed states."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STREAM = 4
 
 
 class Again(NamedTuple):
-    """What a teacher says of M stored states by now; fresh arrays.
+    """A teacher's new targets for M stored states; fresh arrays.
 
     States are numbered in the order in which they were taught first: by fragment, step and env.
     """
@@ -43,7 +43,7 @@ class Again(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """What the searches of a fragment have found beside the infos of its steps."""
+    """The search results of a fragment beyond the infos of its steps."""
 
     again: Again | None  # None: nothing was searched again
     cost: Budget  # of all searches
@@ -51,7 +51,7 @@ class Taught(NamedTuple):
 
 @final
 class ExpertSampler(LocalSampler):
-    """Play a student or its teacher as a `SerialSampler` plays an agent, and search everywhere.
+    """Play a student or its teacher, and search from every visited state.
 
     The teacher searches from each state that is visited, from the exact state, for all envs in
     one batch; what it says is among the infos of the steps (see `ExpertAgent`). From some of the
@@ -169,12 +169,12 @@ class ExpertSampler(LocalSampler):
         self._count += int(np.count_nonzero(valid))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save, the stored states too; see `LocalSampler.state_dict`."""
+        """Return the complete state, stored states included; see `LocalSampler.state_dict`."""
         stored = {"rows": self._stored.state_dict(), "count": self._count}
         return {**super().state_dict(), "stored": stored, "fragments": self._fragments}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""
         super().load_state_dict(state)
         stored = state["stored"]
         self._stored = Ring.from_state(stored["rows"], self._capacity, "ExpertSampler")
@@ -182,7 +182,7 @@ class ExpertSampler(LocalSampler):
 
 
 def shown_rows(tree: ArrayDict) -> dict[str, Any]:
-    """Return what was shown in the steps of a fragment, views `[T, B, ...]`: "obs", "legal"."""
+    """Return the inputs of a fragment's steps, views `[T, B, ...]`: "obs", "legal"."""
     steps = len(tree["valid"].to_ndarray(copy=False))
     found = {"obs": steps_of(tree["obs"], steps)}
     if "action_mask" in tree:
@@ -191,7 +191,7 @@ def shown_rows(tree: ArrayDict) -> dict[str, Any]:
 
 
 def valid_rows(rows: Any, valid: npt.NDArray[np.bool_]) -> Any:
-    """Return the rows of steps that count, `[N, ...]` fresh, in the order of (step, env)."""
+    """Return the rows of valid steps, `[N, ...]` fresh, in the order of (step, env)."""
     if isinstance(rows, Mapping):
         return {name: valid_rows(part, valid) for name, part in rows.items()}
     # A mask of the first two axes makes one of them.

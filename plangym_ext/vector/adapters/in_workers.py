@@ -1,4 +1,4 @@
-"""What adapters ask of single envs, where those live: no framework is imported for it.
+"""Helpers of the adapters: attributes of envs in workers; LegacyInfo for old gymnasium infos.
 
 A function travels to a worker by the name of its module, which is imported there.
 """
@@ -67,7 +67,7 @@ def seed_as_tianshou(env: gym.Env[Any, Any], seed: int | None) -> tuple[Any] | N
 
 # Without type arguments: of gymnasium 1.2 the class takes none.
 class LegacyInfo(gym.vector.VectorWrapper):
-    """Gives infos the layout of gymnasium 0.29.
+    """Converts infos to the layout of gymnasium 0.29.
 
     An ended sub-env's last observation and info are in `final_observation` and `final_info`:
     object arrays `[n]` of observations and dicts, None where no episode ended, with the masks

@@ -1,4 +1,4 @@
-"""A `PlanVectorEnv` as a Stable-Baselines3 `VecEnv`."""
+"""Adapter of `PlanVectorEnv` to Stable-Baselines3's `VecEnv`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class StableBaselines3VecEnv(VecEnv):
-    """What SB3's `DummyVecEnv` returns, bit for bit, from a `PlanVectorEnv`.
+    """A `PlanVectorEnv` with the results of SB3's `DummyVecEnv`, bit for bit.
 
     Its episodes are `venv`'s: states may be saved, restored and forked there in between.
 

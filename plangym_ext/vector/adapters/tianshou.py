@@ -1,4 +1,4 @@
-"""A `PlanVectorEnv` as a Tianshou `BaseVectorEnv`."""
+"""Adapter of `PlanVectorEnv` to Tianshou's `BaseVectorEnv`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class _NoEnv(gym.Env[Any, Any]):
-    """Stands where Tianshou's base class wants envs of its own; only its spaces are looked at."""
+    """Placeholder env for Tianshou's base class, which reads only its spaces."""
 
     def __init__(self, venv: PlanVectorEnv) -> None:
         # A copy of its own: Tianshou seeds it.

@@ -142,7 +142,7 @@ def _speed(rows: Rows) -> Iterator[str]:
     yield "learner that does not wait for them, so that it learns from what older policies played."
     yield "Its minibatches hold whole rollouts, which those of the other tasks are shorter than."
     yield ""
-    yield "| task | steps | runs | measured | ours | peer | rate | ours over it | aim |"
+    yield "| task | steps | runs | measured | ours | peer | rate | ratio | aim |"
     yield "|---|---:|---:|---|---:|---|---:|---:|---:|"
     for name in there:
         yield from _speed_rows(name, rows[name])
