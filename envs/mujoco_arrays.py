@@ -24,7 +24,7 @@ class ModelArrays:
 
     def __init__(self, model: Any) -> None:
         self.model = model  # keeps the memory alive
-        self._now = [words_at(start, stop) for start, stop in _regions(model)]
+        self._now: list[Any] = [words_at(start, stop) for start, stop in _regions(model)]
         self._loaded = [words.copy() for words in self._now]
         #: All words as they were compared last, and what differed.
         self._last: tuple[bytes, bytes] = b"", b""

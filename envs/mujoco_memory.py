@@ -211,7 +211,8 @@ class DataMemory(SimulatorMemory):
         changed[self._drawn] = False
         bits = np.packbits(changed).tobytes()
         blocks = self._units[self._where(bits)]
-        return b"".join((self._vector, flags, data.energy, bits, blocks, self._tail))
+        parts: list[Any] = [self._vector, flags, data.energy, bits, blocks, self._tail]
+        return b"".join(parts)
 
     def _where(self, bits: bytes) -> np.ndarray:
         """Return the indices of the blocks that are changed."""
