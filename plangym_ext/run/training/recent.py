@@ -77,8 +77,8 @@ def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
     if collected.forks is not None:  # what is played is a small part of what is stepped
         found["branch_steps"] = collected.forks.cost.model_steps
         found["total_steps"] = algorithm.steps
-    if collected.taught is not None:
-        found["search_steps"] = collected.taught.cost.model_steps
+    if collected.again is not None:
+        found["search_steps"] = cost.model_steps - collected.steps
         found["total_steps"] = algorithm.steps
     return found
 
