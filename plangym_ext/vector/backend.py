@@ -89,7 +89,7 @@ class VectorBackend(ABC):
     @property
     @abstractmethod
     def note(self) -> Any:
-        """What was given to `keep` last; None before."""
+        """What was given to `keep` last: the vector env's `Episodes`; None before."""
 
     @abstractmethod
     def keep(self, note: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
@@ -13,59 +14,58 @@ from plangym_ext.vector.errors import VectorResetNeeded
 _SAME_STEP, _DISABLED = AutoresetMode.SAME_STEP, AutoresetMode.DISABLED
 
 
-class Episodes:
+class Episodes(NamedTuple):
     """The episodes of n sub-envs: running, or over.
 
     Never changed: what happens leads to another one, so that it can be kept together with
     where the rows are, at one moment. Methods take the vector env's present `AutoresetMode`:
     who resets what is over, and when.
 
-    Args:
-        num_envs: n.
-
     Attributes:
         ended: `[n]` bool, which are over and were not reset yet.
+        none: `[n]` zeros, read-only.
     """
 
-    def __init__(self, num_envs: int) -> None:
-        self.ended = np.zeros(num_envs, bool)
-        self._none = np.zeros(num_envs, bool)
-        self._none.flags.writeable = False
-
-    def _with(self, ended: np.ndarray) -> Episodes:
-        found = Episodes.__new__(Episodes)
-        found.ended, found._none = ended, self._none
-        return found
+    ended: np.ndarray
+    none: np.ndarray
 
     def begun(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> Episodes:
         """Return the episodes once `rows` were reset, or set to states of which some have ended."""
         over = self.ended.copy()
         over[rows] = ended
-        return self._with(over)
+        return Episodes(over, self.none)
 
-    def check_steppable(self, rows: Sequence[int], mode: AutoresetMode) -> None:
-        """Refuse to step what has ended and is not reset by itself."""
+    def resets(self, rows: Sequence[int], mode: AutoresetMode) -> np.ndarray:
+        """Return `[k]` bool, which sub-envs the next step resets instead; not to be written to.
+
+        Raises:
+            VectorResetNeeded: one has ended and is not reset by itself.
+        """
+        if mode is _SAME_STEP:
+            return self.none[: len(rows)]
         if mode is _DISABLED and self.ended[list(rows)].any():
             ended = [row for row in rows if self.ended[row]]
             raise VectorResetNeeded(
                 f"step: sub-envs {ended} have ended and autoreset is disabled. Reset them first: "
                 "reset(options={'reset_mask': terminations | truncations})."
             )
-
-    def resets(self, rows: Sequence[int], mode: AutoresetMode) -> np.ndarray:
-        """Return `[k]` bool, which sub-envs the next step resets instead; not to be written to."""
-        if mode is _SAME_STEP:
-            return self._none[: len(rows)]
         return self.ended if isinstance(rows, range) else self.ended[rows]
 
     def stepped(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> Episodes:
         """Return the episodes once `rows` were stepped; `ended`, `[k]` bool, is kept."""
         if mode is _SAME_STEP:  # they have been reset
-            if self.ended is self._none:
+            if self.ended is self.none:
                 return self
-            ended = self._none[: len(rows)]
+            ended = self.none[: len(rows)]
         if not isinstance(rows, range):
             over = self.ended.copy()
             over[rows] = ended
             ended = over
-        return self._with(ended)
+        return Episodes(ended, self.none)
+
+
+def first_episodes(num_envs: int) -> Episodes:
+    """Return the episodes of sub-envs of which none is over."""
+    none = np.zeros(num_envs, bool)
+    none.flags.writeable = False
+    return Episodes(none.copy(), none)

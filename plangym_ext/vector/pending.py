@@ -63,8 +63,8 @@ class PendingCalls:
 
     def check_idle(self, where: str) -> None:
         """Refuse another call before this one was waited for, and all calls once closed."""
-        self.check_open(where)
-        if self._begun:
+        if self._begun or self._closed:
+            self.check_open(where)
             name = self._begun[0].name
             asked = f"{where}_async" if where in _BEGUN_BY_ASYNC else where
             raise VectorPending(  # in gymnasium's words, which programs may look for

@@ -242,9 +242,7 @@ def infos_of(
     """
     infos, finals = results.infos, results.finals
     if isinstance(infos, GroupedInfos):
-        return infos.batched(num_envs, rows) if infos.groups else {}
-    if not infos and not finals:
-        return {}
+        return infos.batched(num_envs, rows)
     by_env = {rows[k]: info for k, info in infos}
     if not isinstance(rows, range):  # the caller's order, in which actions came
         by_env = dict(sorted(by_env.items()))

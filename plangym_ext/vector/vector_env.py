@@ -25,15 +25,14 @@ from plangym_ext.vector.arguments import (
     per_row,
 )
 from plangym_ext.vector.backend import RowStep, VectorBackend
-from plangym_ext.vector.episodes import Episodes
+from plangym_ext.vector.episodes import Episodes, first_episodes
 from plangym_ext.vector.errors import VectorResetNeeded
-from plangym_ext.vector.infos import widen
+from plangym_ext.vector.infos import only_infos, widen
 from plangym_ext.vector.memory.step_out import (
     RESET_FIELDS,
     STEP_FIELDS,
     StepOut,
     checked_out,
-    wanted_of,
 )
 from plangym_ext.vector.pending import Begun, PendingCalls
 from plangym_ext.vector.results import StepResults
@@ -109,14 +108,9 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self.list_infos = False
         #: Why `make_vec` chose workers, if they were not asked for.
         self.choice_note = ""
-        backend.keep(Episodes(num_envs))
+        backend.keep(first_episodes(num_envs))
+        self._all = range(num_envs)
         self._pending = PendingCalls()
-
-    @property
-    def _episodes(self) -> Episodes:
-        """Where sub-envs are in their episodes: kept together with where they are."""
-        found: Episodes = self._backend.note
-        return found
 
     def _as_one(self, moving: Callable[[], tuple[_Found, Episodes]]) -> _Found:
         """Return what a call returns that moves sub-envs, which has then happened.
@@ -217,7 +211,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         if out is not None:
             out.arrays.write_reset(self._backend.obs.leaves(slice(None)), rows, results.infos)
         obs = out.given["obs"] if out and out.has_obs else self._backend.obs.batch(copy=self.copy)
-        return (obs, infos), self._episodes.begun(rows)
+        return (obs, infos), self._backend.note.begun(rows)
 
     def reset_some(
         self,
@@ -242,7 +236,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             call = self._begin_reset_of(rows, checked_seeds(seed, len(rows)), options)
             results = self._backend.finish_rows(call, None)
             infos = self._infos(rows, results, some=True)
-            return (self._backend.obs.batch(rows), infos), self._episodes.begun(rows)
+            return (self._backend.obs.batch(rows), infos), self._backend.note.begun(rows)
 
         return self._as_one(moving)
 
@@ -289,7 +283,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
         def moving() -> tuple[StepResult, Episodes]:
             self._pending.check_idle("step")
-            rows = checked_rows(env_ids, self.num_envs)
+            rows = self._all if env_ids is None else checked_rows(env_ids, self.num_envs)
             return self._stepped(self._begin_step(rows, actions, out, ahead=False), None)
 
         return self._as_one(moving)
@@ -341,9 +335,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         # Ahead of others it cannot be known yet: theirs are the states that this begins from.
         if not ahead and self._backend.lost:
             raise self._lost("step")
-        episodes, mode = self._episodes, self.autoreset_mode
-        episodes.check_steppable(rows, mode)
-        resets = episodes.resets(rows, mode)
+        mode = self.autoreset_mode
+        resets = self._backend.note.resets(rows, mode)
         out = None if out is None else self.step_out(out, len(rows))
         step = RowStep(rows, actions, resets, mode is _SAME_STEP, out, ahead)
         return Begun("step", rows, self._backend.begin_step(step), out)
@@ -372,8 +365,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         results = self._backend.finish_rows(call, timeout)
         whole = isinstance(rows, range)
         rewards, terminations, truncations = results[:3]
-        episodes = self._episodes.stepped(rows, terminations | truncations, self.autoreset_mode)
-        infos = self._infos(rows, wanted_of(results, out), some=not whole)
+        episodes = self._backend.note.stepped(rows, terminations | truncations, self.autoreset_mode)
+        if out is not None and out.wanted is not None:
+            results = only_infos(results, out.wanted)
+        infos = self._infos(rows, results, some=not whole)
         obs = results.batch
         # `copy=False` promises the memory itself, which a backend's fresh array is not.
         if not (out and out.has_obs) and (obs is None or not self.copy):
@@ -386,7 +381,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     @property
     def ended(self) -> np.ndarray:
         """`[n]` bool, fresh: sub-envs whose episode is over and that were not reset yet."""
-        return self._episodes.ended.copy()
+        return self._backend.note.ended.copy()
 
     def get_states(self) -> np.ndarray:
         """Return `[n, S]` uint8, fresh: the complete state of every sub-env.
@@ -438,7 +433,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             if ended is not None:
                 over = checked_mask(ended, self.num_envs, "set_states: ended", some=False)
             self._backend.set_states(chosen, [given[row] for row in chosen], None)
-            return None, self._episodes.begun(chosen, over[chosen])
+            return None, self._backend.note.begun(chosen, over[chosen])
 
         self._as_one(moving)
 
@@ -465,7 +460,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             # Copies: the targets may be written before all of them have been read.
             shown = self._backend.obs.rows([source] * len(targets))
             self._backend.set_states(targets, [state] * len(targets), shown)
-            episodes = self._episodes
+            episodes = self._backend.note
             return None, episodes.begun(targets, episodes.ended[source])
 
         self._as_one(moving)
@@ -560,7 +555,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._backend.begin_call(rows, name, args, kwargs)
 
     def _called(self, call: Any, timeout: float | None) -> tuple[tuple[Any, ...], Episodes]:
-        return tuple(self._backend.finish_call(call, timeout)), self._episodes
+        return tuple(self._backend.finish_call(call, timeout)), self._backend.note
 
     def call_wait(self, timeout: float | None = None) -> tuple[Any, ...]:
         """Wait for the call; return what `call` returns; `timeout` as for `reset_wait`."""
@@ -600,7 +595,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             self._pending.check_idle("set_attr")
             rows = checked_rows(env_ids, self.num_envs, "set_attr")
             self._backend.set_attr(rows, name, per_row(values, len(rows)))
-            return None, self._episodes
+            return None, self._backend.note
 
         self._as_one(moving)
 
@@ -662,6 +657,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         """Return infos of the rows of a call that returns `some` sub-envs, or else all."""
         if self.list_infos:
             return listed_infos(len(rows), results)
+        if not results.infos and not results.finals:
+            return {}
         infos = infos_of(rows, results, self.num_envs, self._add_info)
         return some_infos(infos, rows) if some else infos
 

@@ -130,18 +130,13 @@ class Channel:
             ChannelClosed: the other end is gone.
             ChannelFull: it has made no room in time.
         """
-        # One frame, however many calls of the system it takes: nothing is sent in between.
-        self._send_frame(_frame(message, len(fds)), fds, meanwhile, timeout)
-
-    def _send_frame(
-        self,
-        frame: bytes,
-        fds: tuple[int, ...],
-        meanwhile: Callable[[], object] | None,
-        timeout: float | None,
-    ) -> None:
-        # A view only once a call has sent a part: most frames go out at once.
-        rest: bytes | memoryview = frame
+        if type(message) is Plain:
+            mark, data = _PLAIN_MARK, _REQUEST.pack(message.request) + message.data
+        else:
+            mark, data = _MARK, pickle.dumps(message, protocol=5)
+        # One frame, however many calls of the system it takes: nothing is sent in between. A view
+        # only once a call has sent a part: most frames go out at once.
+        rest: bytes | memoryview = _HEADER.pack(mark, len(fds), len(data)) + data
         left = list(fds)
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -197,23 +192,22 @@ class Channel:
         Raises:
             ChannelClosed: the other end is gone.
         """
-        while not (found := self._taken(0)):
+        while not (found := self.collect(0)):
             pass
         return found
 
-    def collect(self) -> list[Message]:
-        """Return all whole messages that have come, or none; never waits for the rest of one.
+    def collect(self, flags: int = _DONTWAIT) -> list[Message]:
+        """Read once, and return the messages that are whole now, or none.
+
+        Args:
+            flags: of the system's call, which does not wait by default.
 
         Raises:
             ChannelClosed: the other end is gone.
         """
-        return self._taken(_DONTWAIT)
-
-    def _taken(self, flags: int) -> list[Message]:
-        """Read once, and return the messages that are whole now."""
         try:
             self._fill(flags)
-            return [(_read(mark, data), fds) for mark, data, fds in self._whole_messages()]
+            return self._whole_messages()
         except ChannelDamaged:
             self.shut()
             raise
@@ -243,8 +237,8 @@ class Channel:
             raise ChannelClosed("the other end of the channel is gone")
         self._read += data
 
-    def _whole_messages(self) -> list[tuple[int, bytes, list[int]]]:
-        found = []
+    def _whole_messages(self) -> list[Message]:
+        found: list[Message] = []
         start = 0
         while len(self._read) - start >= _HEADER.size:
             mark, num_fds, length = _HEADER.unpack_from(self._read, start)
@@ -255,7 +249,8 @@ class Channel:
             if len(self._read) - begin < length:
                 break
             start = begin + length
-            found.append((mark, bytes(self._read[begin:start]), self._fds[:num_fds]))
+            message = _read(mark, bytes(self._read[begin:start]))
+            found.append((message, self._fds[:num_fds]))
             del self._fds[:num_fds]
         # Once for all frames: to cut the front off moves what is left.
         if start:
@@ -273,15 +268,6 @@ class Channel:
     def close(self) -> None:
         """Close this end; the other one sees `ChannelClosed`."""
         self._sock.close()
-
-
-def _frame(message: Any, num_fds: int) -> bytes:
-    """Return the frame of a message."""
-    if type(message) is Plain:
-        mark, data = _PLAIN_MARK, _REQUEST.pack(message.request) + message.data
-    else:
-        mark, data = _MARK, pickle.dumps(message, protocol=5)
-    return _HEADER.pack(mark, num_fds, len(data)) + data
 
 
 def _read(mark: int, data: bytes) -> Any:

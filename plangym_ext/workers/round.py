@@ -54,7 +54,7 @@ class Round:
         self.told = told
         for worker in workers:
             self.asked[worker] = worker.process
-            worker.begun("rows")
+            worker.last_command = "rows"
 
     def waiting(self) -> list[WorkerHandle]:
         """Return workers that may be running rows; the round is over when there are none."""
@@ -74,8 +74,7 @@ class Round:
             for worker, process in self.asked.items():
                 if worker.process is process:
                     with contextlib.suppress(WorkerDied, EnvClosed):
-                        worker.post(Finish(self._finish, self._queue.number))
-                    worker.begun("rows")
+                        worker.post(Finish(self._finish, self._queue.number), command="rows")
 
     def end(
         self, workers: list[WorkerHandle]

@@ -102,7 +102,7 @@ class WorkerHandle(Closing):
         process = WorkerProcess(self.constructor, self.index, self._imports)
         self.process, self._built = process, True
         self._description = None
-        self._last_command = "start"
+        self.last_command = "start"
         self._answers.pop(READY, None)  # that of the worker before
         self._forgotten.clear()  # it will not answer them
 
@@ -146,8 +146,13 @@ class WorkerHandle(Closing):
 
     # Requests -------------------------------------------------------------------
 
-    def post(self, message: ToWorker, fds: tuple[int, ...] = ()) -> None:
+    def post(self, message: ToWorker, fds: tuple[int, ...] = (), command: str = "") -> None:
         """Send a request, and descriptors along with it, without waiting for its answer.
+
+        Args:
+            message: the request.
+            fds: the descriptors.
+            command: what the worker is about to do, for messages; "" for the request's kind.
 
         Raises:
             EnvClosed: `close` was called.
@@ -155,21 +160,18 @@ class WorkerHandle(Closing):
             WorkerTimeout: it has left so much unread that there is no room for this, and
                 was stopped.
         """
-        self._check_open()
-        if self.fallen is not None:
-            raise self.fallen
-        self.begun(COMMANDS[type(message)])
+        process = self.process
+        if self._closed or process.fallen is not None:
+            self._check_open()
+            raise process.fallen  # type: ignore[misc]
+        self.last_command = command or COMMANDS[type(message)]
         timeout = self.send_timeout
         try:
-            self.process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
+            process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
         except ChannelFull:
             raise self.hung(timeout) from None
         except ChannelClosed:
             raise self.death() from None
-
-    def begun(self, command: str) -> None:
-        """Note what the worker is about to do, for messages."""
-        self._last_command = command
 
     def _check_open(self) -> None:
         if self._closed:
@@ -216,20 +218,20 @@ class WorkerHandle(Closing):
     def death(self) -> WorkerDied:
         """Return the error that says how the worker, which is gone, ended."""
         if self.process.fallen is None:
-            self.process.fallen = self.process.death(self._last_command)
+            self.process.fallen = self.process.death(self.last_command)
         return self.process.fallen
 
     def damaged(self, error: ChannelDamaged) -> None:
         """Note that what comes from the worker cannot be read, and end it."""
         self._fall(
-            f"{self.where} was stopped during {self._last_command!r}, for {error}: an env has "
+            f"{self.where} was stopped during {self.last_command!r}, for {error}: an env has "
             "written to a descriptor that is not its own."
         )
 
     def _fall(self, message: str) -> None:
         self.process.stop(0.0)
         self.process.fallen = WorkerDied(
-            message, worker=self.index, pid=self.process.pid, last_command=self._last_command
+            message, worker=self.index, pid=self.process.pid, last_command=self.last_command
         )
 
     def result(
@@ -302,11 +304,11 @@ class WorkerHandle(Closing):
         """Return the error for a worker that has not answered in time; ends it."""
         stack = self.process.stack()
         self._fall(
-            f"{self.where} was stopped, for it did not answer {self._last_command!r} in time. "
+            f"{self.where} was stopped, for it did not answer {self.last_command!r} in time. "
             "Call restart() to go on with a new one."
         )
         return WorkerTimeout(
-            f"{self.where} did not answer {self._last_command!r} within {seconds} s{doing} and "
+            f"{self.where} did not answer {self.last_command!r} within {seconds} s{doing} and "
             f"was stopped.\n{stack or 'It gave no stack.'}".rstrip(),
             workers=(self.index,),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -165,6 +167,9 @@ def runner_of(stack, folder, preset, changed):
         "rounds": 9,
         "checkpoint_every": 0,
     }
+    # A row of the table or a move of its bar is due by the clock: a slow round always has one.
+    stack.enter_context(mock.patch("plangym_ext.run.logs.table._ROW_SECONDS", math.inf))
+    stack.enter_context(mock.patch("plangym_ext.run.progress.ProgressLine.is_due", new=False))
     return stack.enter_context(Runner(compose([preset, common, changed]), folder))
 
 

@@ -568,9 +568,9 @@ def test_workers_are_told_once_of_arrays_and_forget_those_that_are_gone(monkeypa
     told = collections.Counter()
     post = plangym_ext.workers.worker_handle.WorkerHandle.post
 
-    def counted(self, message, fds=()):
+    def counted(self, message, *others, **options):
         told[type(message)] += 1
-        post(self, message, fds)
+        post(self, message, *others, **options)
 
     monkeypatch.setattr(plangym_ext.workers.worker_handle.WorkerHandle, "post", counted)
     with plangym_ext.make_vec(MAKES, n_workers=2) as venv:

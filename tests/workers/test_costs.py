@@ -72,18 +72,18 @@ def test_a_rollout_restores_its_row_once(n_workers):
 def sent(monkeypatch):
     """What this process has written: pipe writes, and messages to single workers."""
     found = {"pipes": 0, "channels": 0}
-    write, send = os.write, Channel._send_frame
+    write, send = os.write, Channel.send
 
     def counting_write(fd, data):
         found["pipes"] += 1
         return write(fd, data)
 
-    def counting_send(self, *arguments):
+    def counting_send(self, *arguments, **options):
         found["channels"] += 1
-        return send(self, *arguments)
+        return send(self, *arguments, **options)
 
     monkeypatch.setattr(os, "write", counting_write)
-    monkeypatch.setattr(Channel, "_send_frame", counting_send)
+    monkeypatch.setattr(Channel, "send", counting_send)
     return found
 
 

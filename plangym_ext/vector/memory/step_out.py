@@ -19,7 +19,7 @@ from plangym_ext.core.out_fields import (
 )
 from plangym_ext.core.results import REWARDS
 from plangym_ext.errors import InvalidOption
-from plangym_ext.vector.infos import GroupedInfos, only_infos, only_named
+from plangym_ext.vector.infos import GroupedInfos, only_named
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.shown import ObsBuffer
 
@@ -244,11 +244,6 @@ class StepOut:
             return (*self._first, results[4])
         *fresh, infos = results
         return *map(self.given.get, STEP_FIELDS, fresh), infos
-
-
-def wanted_of(results: StepResults, out: StepOut | None) -> StepResults:
-    """Return results with the infos that are wanted alone."""
-    return results if out is None or out.wanted is None else only_infos(results, out.wanted)
 
 
 def checked_out(

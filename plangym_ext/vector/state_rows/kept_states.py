@@ -34,6 +34,8 @@ class KeptStates:
         now: states `[n, S]` uint8 without seals, rows that were never reset `[n]` bool, the
             note that belongs to these, and rows' seeds: one object, never written to.
         reached: the first two of a call that was not kept yet; None for none.
+        begun: whether a native call was begun that writes to the memory of the states before
+            these, and whose own were not kept: the call after it would write over those kept.
         obs: what rows show; set before the first call.
     """
 
@@ -47,9 +49,7 @@ class KeptStates:
         self.reached: tuple[np.ndarray, np.ndarray] | None = None
         #: What was kept for rows that were never reset, if it was found to name none.
         self._none_fresh: np.ndarray | None = None
-        #: Whether a native call was begun whose states were not kept. The memory of those kept
-        #: is used again by the call after it.
-        self._begun = False
+        self.begun = False
         #: What rows showed before that call, and what was kept then.
         self._before: tuple[_Kept, tuple[Any, ...]] | None = None
 
@@ -65,10 +65,6 @@ class KeptStates:
     def seed(self, seeds: dict[int, int]) -> None:
         """Note the seeds that the call gives to rows; -1 for one that is not known."""
         self._seeded = self._seeded | seeds
-
-    def begin(self) -> None:
-        """Note that a native call begins which writes to the memory of the states before these."""
-        self._begun = True
 
     def reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
         """Note where a call leads; what rows show may be written from here on."""
@@ -113,7 +109,7 @@ class KeptStates:
         if self._seeded:
             seeds = seeds | self._seeded
         self.now = states, fresh, note, seeds  # from here on, and not before, the call has happened
-        self.reached, self._before, self._begun, self._seeded = None, None, False, {}
+        self.reached, self._before, self.begun, self._seeded = None, None, False, {}
 
     def forget(self) -> None:
         """Have rows show what they showed before a call that was interrupted or has failed."""
@@ -121,11 +117,11 @@ class KeptStates:
             kept, shown = self._before
             if kept is self.now:  # else the interrupt came within `keep`
                 self.obs.give(range(len(self.fresh)), shown)
-        if self._begun:
+        if self.begun:
             # The next native call would write over the memory of these.
             states, *others = self.now
             self.now = states.copy(), *others
-        self.reached, self._before, self._begun, self._seeded = None, None, False, {}
+        self.reached, self._before, self.begun, self._seeded = None, None, False, {}
 
     def check_begun(self, rows: Sequence[int]) -> None:
         """Refuse to step rows that were never reset; quick where there are none, as nearly always.

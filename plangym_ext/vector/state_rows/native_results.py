@@ -33,7 +33,7 @@ class OutUse(NamedTuple):
 
         Actions of a row are read when the results of others have been written.
         """
-        if not self.arrays or actions.base is None:
+        if actions.base is None:
             return self.arrays
         shared = any(np.may_share_memory(actions, array) for array in self.arrays.values())
         return NO_OUT if shared else self.arrays

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.backend_env import LiveStepper
+from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.results import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, ResetNeeded
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
@@ -46,6 +46,9 @@ class StateBackend(VectorBackend):
         env: the env; its env proper is `plan_env`. It belongs to this.
         num_envs: n.
     """
+
+    #: States are replaced when all has succeeded.
+    lost = False
 
     def __init__(self, env: LiveStepper, num_envs: int) -> None:
         self._env, self._num_envs = env, num_envs
@@ -103,11 +106,6 @@ class StateBackend(VectorBackend):
         """See `VectorBackend`."""
         self._kept.keep(note)
 
-    @property
-    def lost(self) -> bool:
-        """False: states are replaced when all has succeeded."""
-        return False
-
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
         self.obs = self._kept.obs = ObsBuffer(space, self._num_envs)
@@ -128,13 +126,14 @@ class StateBackend(VectorBackend):
         rows, actions, resets, same_step, out, _ = step
         self._kept.forget()
         self._kept.check_begun(rows)
-        found = self._step_all(rows, self._array_of(actions), resets, same_step, out)
+        batch = actions if isinstance(actions, np.ndarray) else self._array_of(actions)
+        found = self._step_all(rows, batch, resets, same_step, out)
         # The native call has moved nothing.
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
         if out is not None:
-            batch = found.batch
-            shown = (batch,) if batch is not None else self.obs.leaves(_index(rows))
+            obs = found.batch
+            shown = (obs,) if obs is not None else self.obs.leaves(_index(rows))
             out.arrays.write_results(found, shown)
         return found
 
@@ -166,7 +165,7 @@ class StateBackend(VectorBackend):
         if states is None:
             states = kept if whole else kept[rows]
         if spares:
-            self._kept.begin()
+            self._kept.begun = True
         results = self._results
         use = ALL_FRESH
         if out is not None:
@@ -178,7 +177,7 @@ class StateBackend(VectorBackend):
             whole=spares,
             same_step=same_step,
             infos=use.infos,
-            out=use.given(actions),
+            out=use.given(actions) if use.arrays else NO_OUT,
         )
         if found is None:
             return None
@@ -199,7 +198,7 @@ class StateBackend(VectorBackend):
             self._kept.reach_some(rows, found.states)
             self.obs.put_batch(rows, obs)
         rewards = found.rewards.reshape(-1)
-        infos = GroupedInfos(groups)
+        infos = GroupedInfos(groups) if groups else ()
         batch = None if self._is_cast else obs
         return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
 
@@ -231,9 +230,7 @@ class StateBackend(VectorBackend):
         }
         return RowResets((final_obs,), infos)
 
-    def _array_of(self, actions: Sequence[Any] | np.ndarray) -> np.ndarray:
-        if isinstance(actions, np.ndarray):
-            return actions
+    def _array_of(self, actions: Sequence[Any]) -> np.ndarray:
         space = self._env.action_space
         out: Any = create_empty_array(space, n=len(actions), fn=np.zeros)
         found: Any = concatenate(space, actions, out)

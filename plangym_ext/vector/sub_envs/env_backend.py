@@ -76,7 +76,7 @@ class EnvBackend(VectorBackend):
             for rows, found in zip(hosts.ranges, hosts.described, strict=True)
         )
         for log, checkpoint in zip(self.logs, checkpoints, strict=True):
-            log.mark_at(checkpoint)
+            log.at = checkpoint
         #: Where the rows of every process should be, and the note that belongs to that: one
         #: object, so that an interrupt finds all of it replaced or nothing.
         self._kept: tuple[tuple[Checkpoint, ...], Any] = checkpoints, None
@@ -246,7 +246,7 @@ class EnvBackend(VectorBackend):
             self._reach(call, replies)
         else:
             for share, log in zip(call.shares, call.logs, strict=False):
-                log.mark_at(self._kept[0][share.host])
+                log.at = self._kept[0][share.host]
         return call.in_order([reply.values for reply in replies])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
@@ -361,7 +361,7 @@ class EnvBackend(VectorBackend):
             reached = checkpoint.after(log.call, reply, shown)
             # For the log at once, for the vector env by `keep`: after an interrupt between the two
             # rows are "elsewhere", and the next call brings them back.
-            log.mark_at(reached)
+            log.at = reached
             self._reached[share.host] = reached
 
     def kill(self) -> None:

@@ -236,8 +236,7 @@ class WorkerHost(RowHost):
         """See `RowHost`."""
         # Never used again: the answer to an abandoned call cannot be taken for another one.
         request = next_request()
-        self.worker.post(self._message(request, call))
-        self.worker.begun(call.name)
+        self.worker.post(self._message(request, call), command=call.name)
         return request
 
     def _message(self, request: int, call: RowCall) -> Plain | Call:

@@ -58,6 +58,7 @@ class ReplayLog:
         show: makes rows show again what they showed, as `Checkpoint.shown` has it.
 
     Attributes:
+        at: where the rows of the process are; None while they move, or if it is not known.
         phase: what it waits for.
         renewed: whether the descriptors to wait on are others than before.
         error: what the call has failed with, once it has settled.
@@ -71,8 +72,7 @@ class ReplayLog:
         #: The host, if its process can die and be replaced.
         self._remote = host if isinstance(host, WorkerHost) else None
         self._patience, self._show = patience, show
-        #: Where the rows of the process are; None while they move, or if it is not known.
-        self._at: Checkpoint | None = None
+        self.at: Checkpoint | None = None
         #: Where rows cannot be brought any more: a new process has failed to get there.
         self._unreachable: Checkpoint | None = None
         self._target = Checkpoint((), captures=False)
@@ -115,13 +115,9 @@ class ReplayLog:
         assert self._call is not None
         return self._call
 
-    def mark_at(self, checkpoint: Checkpoint) -> None:
-        """Note that the rows of the process are there."""
-        self._at = checkpoint
-
     def is_away(self, checkpoint: Checkpoint) -> bool:
         """Return whether rows are elsewhere, as far as it is known."""
-        return self._at is not checkpoint or self.fallen is not None
+        return self.at is not checkpoint or self.fallen is not None
 
     def is_lost(self, checkpoint: Checkpoint) -> bool:
         """Return whether rows are elsewhere and cannot be brought there: reset them."""
@@ -155,7 +151,7 @@ class ReplayLog:
             self._enter(Phase.STARTING, start_limit(self._patience))
         elif not self._opened:
             self._start()  # an env could not be built
-        elif self._at is target:
+        elif self.at is target:
             self._ask()
         else:
             self._bring_back()
@@ -165,7 +161,7 @@ class ReplayLog:
 
         It is begun all the same when its turn comes. `target` is where rows should be now.
         """
-        in_order = self.phase is _ASKED or (self.settled and self._at is target)
+        in_order = self.phase is _ASKED or (self.settled and self.at is target)
         if self._remote is None or self.fallen is not None or not in_order:
             return
         # Noted first: an interrupt must not leave a request that is not known of.
@@ -176,13 +172,13 @@ class ReplayLog:
     def _adopt(self) -> bool:
         """Wait for the call that was sent ahead, if it is the present one and in order."""
         call, request = self._ahead[0]
-        if call is not self._call or self._at is not self._target or request is None:
+        if call is not self._call or self.at is not self._target or request is None:
             self.drop_ahead()
             return False
         if self.fallen is not None:
             return False
         del self._ahead[0]
-        self._at, self._is_new, self._deaths_noted = None, False, None
+        self.at, self._is_new, self._deaths_noted = None, False, None
         self._enter(_ASKED, self._call_limit)
         self._request = request
         return True
@@ -190,7 +186,7 @@ class ReplayLog:
     def drop_ahead(self) -> None:
         """Forget calls that were sent ahead: they may have moved rows."""
         for _, request in self._ahead:
-            self._at = None
+            self.at = None
             self._abandon(request)
         self._ahead.clear()
 
@@ -233,7 +229,7 @@ class ReplayLog:
 
     def _start(self) -> None:
         assert self._remote is not None
-        self._at, self._request, self._abandoned, self._is_new = None, None, False, True
+        self.at, self._request, self._abandoned, self._is_new = None, None, False, True
         # What was sent ahead went to the process that is replaced.
         self._ahead.clear()
         self._opened, self.renewed = False, True
@@ -273,11 +269,11 @@ class ReplayLog:
 
     def _ask(self) -> None:
         if self._call is None:
-            self._at, self.phase = self._target, _SETTLED
+            self.at, self.phase = self._target, _SETTLED
             return
         if self._call.name not in READING:
             # Unknown before it is asked: an interrupt between the two must not find rows "there".
-            self._at = None
+            self.at = None
         self._send(_ASKED, self._call_limit, self._call)
 
     @property
@@ -317,7 +313,7 @@ class ReplayLog:
         elif self.phase is Phase.REPLAYING and reply != self._target.checksum:
             self._refused(not_exact(self.rows, self._target.count))
         else:
-            self._at = self._target
+            self.at = self._target
             self._ask()
 
     @property
@@ -356,7 +352,7 @@ class ReplayLog:
         death = self.fallen
         assert death is not None
         row, _ = self._progress
-        self._at = self._request = None
+        self.at = self._request = None
         self.renewed = True
         asked = self.phase is Phase.ASKED
         if asked and not (self._target.restorable or self._may_reset):
@@ -423,6 +419,6 @@ class ReplayLog:
         else:
             doing += f", while {self.phase.value},"
         error = self._remote.worker.hung(seconds, doing)
-        self._at, self.renewed = None, True
+        self.at, self.renewed = None, True
         rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
         self._fail(VectorTimeout(str(error), workers=error.workers, rows=rows))
