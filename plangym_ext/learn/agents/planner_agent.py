@@ -21,6 +21,9 @@ from plangym_ext.planners.plans import Plan
 
 #: Infos of a step that are counts of a `Budget`.
 COST = ("model_steps", "evaluator_rows", "restores")
+States = npt.NDArray[np.uint8]  # [N, S]
+Infos = dict[str, Any]
+Seeds = npt.NDArray[np.uint64]  # [N]
 #: As many bits as a uniform number has.
 _SEEDS = 2.0**53
 
@@ -92,8 +95,8 @@ class PlannerAgent(Agent):
         self._layout = SpaceLayout(model.action_space)
         space = model.action_space
         self._num_actions = int(space.n) if isinstance(space, spaces.Discrete) else None
-        self.visited: list[npt.NDArray[np.uint8]] | None = None
-        self._states: npt.NDArray[np.uint8] | None = None
+        self.visited: list[States] | None = None
+        self._states: States | None = None
         self._num_rows = 0
 
     def __reduce__(self) -> Any:
@@ -121,7 +124,7 @@ class PlannerAgent(Agent):
         if self.student is not None:
             self.student.set_mode(mode)
 
-    def visit(self, states: npt.NDArray[np.uint8]) -> None:
+    def visit(self, states: States) -> None:
         """Take the states `[B, S]` that the next step is about."""
         self._states = states
         if self.visited is not None:
@@ -137,11 +140,21 @@ class PlannerAgent(Agent):
         if states is None:  # an example step, before anything is played
             action, info = self._example(len(seeds)), self._told([None] * len(seeds))
         else:
-            self._forget(len(states), inputs, len(seeds))
+            if len(states) != len(seeds):
+                raise _not_all_rows(len(states), len(seeds))
+            if len(seeds) != self._num_rows:
+                # Other rows than before: trees by position would be those of other games.
+                self.planner.reset()
+            elif np.any(inputs.first):
+                self.planner.forget_rows(np.flatnonzero(inputs.first))
+            self._num_rows = len(seeds)
             action, info = self.search(states, inputs.obs, inputs.legal, seeds)
         if acted is None:
             return Acted(action, info, carry)
-        played = drawn[:, 1] < self.share
+        return self._mixed(acted, drawn[:, 1] < self.share, action, info)
+
+    def _mixed(self, acted: Acted, played: Any, action: Any, info: dict[str, Any]) -> Acted:
+        """Return the student's step, with the planner's actions in the rows that it plays."""
         mixed = acted.action  # the student's own copy
         write_rows(mixed, played, rows_of(action, played))
         # What is kept of a search is of where its own action leads to.
@@ -149,27 +162,7 @@ class PlannerAgent(Agent):
         info |= {name: rows for name, rows in acted.info.items() if name == "value"}
         return Acted(mixed, {**info, "expert_played": played}, acted.carry)
 
-    def _forget(self, count: int, inputs: Inputs, asked: int) -> None:
-        """Have the planner forget the rows whose trees are of other episodes."""
-        if count != asked:
-            raise InvalidOption(
-                f"PlannerAgent: it plays all {count} rows of its vector env at once; it was "
-                f"asked for {asked}."
-            )
-        if count != self._num_rows:
-            # Other rows than before: trees by position would be those of other games.
-            self.planner.reset()
-        elif np.any(inputs.first):
-            self.planner.forget_rows(np.flatnonzero(inputs.first))
-        self._num_rows = count
-
-    def search(
-        self,
-        states: npt.NDArray[np.uint8],
-        obs: Any,
-        legal: npt.NDArray[np.bool_] | None,
-        seeds: npt.NDArray[np.uint64],
-    ) -> tuple[Any, dict[str, Any]]:
+    def search(self, states: States, obs: Any, legal: Any, seeds: Seeds) -> tuple[Any, Infos]:
         """Search from N states of episodes that go on.
 
         Args:
@@ -181,14 +174,9 @@ class PlannerAgent(Agent):
         Returns:
             The actions `[N, *act]`, and the infos that the class names; fresh arrays.
         """
-        plans = self.planner.plan_batch(
-            self._model,
-            states,
-            # One for each state: no search depends on the others of the batch.
-            rngs=[np.random.default_rng(seed) for seed in seeds],
-            obs=obs,
-            legal=legal,
-        )
+        # One for each state: no search depends on the others of the batch.
+        rngs = [np.random.default_rng(seed) for seed in seeds]
+        plans = self.planner.plan_batch(self._model, states, rngs=rngs, obs=obs, legal=legal)
         return self._layout.stack([plan.action for plan in plans]), self._told(plans)
 
     def _example(self, count: int) -> Any:
@@ -208,8 +196,7 @@ class PlannerAgent(Agent):
             info[name] = np.array(counts, np.int64)
         value = np.array([np.nan if plan is None else plan.value for plan in plans])
         if self.student is not None:
-            lesson = {"expert_policy": self._policy(plans)}
-            return info | lesson | {"expert_value": value.astype(np.float32)}
+            return info | self._lesson(plans, value)
         info["value"] = value
         if self._num_actions is not None:
             shape = len(plans), self._num_actions
@@ -222,6 +209,9 @@ class PlannerAgent(Agent):
                     if found is not None and (name != "visits" or plan.chosen_by_visits):  # type: ignore[union-attr]
                         info[name][row] = found
         return info
+
+    def _lesson(self, plans: Sequence[Plan | None], value: Any) -> Infos:
+        return {"expert_policy": self._policy(plans), "expert_value": value.astype(np.float32)}
 
     def _policy(self, plans: Sequence[Plan | None]) -> npt.NDArray[np.float32]:
         """Return the targets of the student's policy, `[N, P]`, as `Distribution.encode` does."""
@@ -272,6 +262,13 @@ class PlannerAgent(Agent):
             weights = {name: as_tensor(part) for name, part in state["network"].items()}
             load_network_state(self.network, weights, "PlannerAgent.load_state_dict")
         super().load_state_dict(state)
+
+
+def _not_all_rows(count: int, asked: int) -> InvalidOption:
+    return InvalidOption(
+        f"PlannerAgent: it plays all {count} rows of its vector env at once; it was asked for "
+        f"{asked}."
+    )
 
 
 def _differs(mine: Any, theirs: Any) -> npt.NDArray[np.bool_]:

@@ -67,7 +67,9 @@ class ExpertIteration(PlanLearning):
         # First: the new states overwrite the oldest ones, some of which may be these.
         self._replace(collected.again)
         self.replay.add(self.samples(collected.data))
-        self._see(collected.data)
+        normalizer = getattr(self.network, "normalizer", None)
+        if normalizer is not None:
+            self._seen.append(self.group.merged(normalizer.moments(collected.data)))
         self.steps += collected.cost.model_steps
 
     def samples(self, tree: Any) -> dict[str, Any]:

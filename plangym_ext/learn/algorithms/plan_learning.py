@@ -29,6 +29,9 @@ from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import device_of, nn, torch
 from plangym_ext.learn.whole_episodes import WholeEpisodes
 
+#: Works out what `PlanLearning.errors` are of an update, once it was made.
+Errors = Callable[[], npt.NDArray[np.float64]]
+
 
 class Part(NamedTuple):
     """A part of a loss."""
@@ -133,21 +136,16 @@ class PlanLearning(AgentAlgorithm):
         """
         records = collected.data
         if not isinstance(records, list):
-            self._see(records)
+            normalizer = getattr(self.network, "normalizer", None)
+            if normalizer is not None:
+                self._seen.append(self.group.merged(normalizer.moments(records)))
             records = self._valued(self._episodes.take(collected))
         for record in records:
             samples, groups = self.samples(record), {}
             if self.config.grouped_by is not None:
-                group = self._group(record, self.config.grouped_by)
-                groups["groups"] = np.full(record.length, group)
+                groups["groups"] = np.full(record.length, self._group(record))
             self.replay.add(samples, **groups)
         self.steps += collected.cost.model_steps
-
-    def _see(self, tree: Any) -> None:
-        """Normalise by what was taken in, from the end of the round on."""
-        normalizer = getattr(self.network, "normalizer", None)
-        if normalizer is not None:
-            self._seen.append(self.group.merged(normalizer.moments(tree)))
 
     def _valued(self, records: list[EpisodeRecord]) -> list[EpisodeRecord]:
         """Return the records, with what the network says of the ends of those that were cut."""
@@ -165,8 +163,9 @@ class PlanLearning(AgentAlgorithm):
                 found[number] = dataclasses.replace(records[number], final_value=value)
         return found
 
-    def _group(self, record: EpisodeRecord, name: str) -> int:
+    def _group(self, record: EpisodeRecord) -> int:
         """Return the value of the field by which episodes are grouped."""
+        name = self.config.grouped_by
         if name not in record.attributes:
             raise InvalidOption(
                 f"settings: algorithm.balance_by must name a field of the episodes; they have "
@@ -204,10 +203,9 @@ class PlanLearning(AgentAlgorithm):
             # Last, so that all of this round was normalised as when it was played.
             self.network.normalizer.add(seen)
         self._seen.clear()
-        found: dict[str, float] = {"replay_rows": len(self.replay), "updates": self.updates}
-        for name in logged[0] if logged else ():
-            found[f"train/{name}"] = float(np.mean([row[name] for row in logged]))
-        return found
+        names = logged[0] if logged else ()
+        means = {f"train/{name}": float(np.mean([row[name] for row in logged])) for name in names}
+        return {"replay_rows": len(self.replay), "updates": self.updates, **means}
 
     def update(
         self, batch: Mapping[str, Any], weights: npt.ArrayLike | None = None
@@ -243,9 +241,7 @@ class PlanLearning(AgentAlgorithm):
         found = {name: float(one.detach()) for name, one in {"loss": loss, **losses}.items()}
         return {**found, "grad_norm": norm, "learning_rate": self.optimizer.rate}
 
-    def _loss(
-        self, batch: Mapping[str, Any], weights: npt.ArrayLike | None
-    ) -> tuple[torch.Tensor, dict[str, Any], Callable[[], npt.NDArray[np.float64]]]:
+    def _loss(self, batch: Mapping[str, Any], weights: Any) -> tuple[Any, dict[str, Any], Errors]:
         """Return the loss of a batch, what is logged of it, and what works out `errors`."""
         parts = self._losses(batch)
         rows: Any = sum(part.weight * part.loss for part in parts.values())

@@ -135,6 +135,6 @@ def _searched(tree: ArrayDict, valid: Any) -> Budget | None:
     if any(name not in told for name in COST):
         return None
     counts = {name: int(told[name].to_ndarray(copy=False)[valid].sum()) for name in COST}
-    if "expert_played" in told:  # a student was asked in every row as well
-        counts["evaluator_rows"] += valid.size
+    # A student was asked in every row as well.
+    counts["evaluator_rows"] += valid.size * ("expert_played" in told)
     return Budget(**counts)

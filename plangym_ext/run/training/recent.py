@@ -23,23 +23,19 @@ class RecentEpisodes:
     def __init__(self, size: int) -> None:
         self._size = size
         self._window = Window(size)
-        self._statistics: dict[str, float] = {}
+        self.statistics: dict[str, float] = {}
 
     def take(self, episodes: Mapping[str, Any]) -> None:
         """Take the episodes that ended in a round; see `Collected.episodes`."""
         if len(episodes["return"]):  # most short rounds end none: nothing is computed again
             self._look_at(self._window.after({n: episodes[n] for n in ("return", "length")}))
 
-    def statistics(self) -> dict[str, float]:
-        """Return what is logged, "recent/return" and so on; empty before an episode has ended."""
-        return self._statistics
-
     def _look_at(self, window: Window) -> None:
         self._window, columns = window, window.columns
         if not columns:
             return
         returns = columns["return"]
-        self._statistics = {
+        self.statistics = {
             "recent/episodes": len(returns),
             "recent/return": float(returns.mean()),
             "recent/return_std": float(returns.std()),

@@ -72,7 +72,7 @@ class Actor:
         self._waiting: Waiting | None = None
         if options.on_end != "reset":
             self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
-        self._restarts = _restarts(venv, self._columns, spaces, rows, options)
+        self.restarts = _restarts(venv, self._columns, spaces, rows, options)
         #: Whether what an action answers to beside the observation is written once a fragment,
         #: for an agent that does not look at it.
         # Once a fragment costs one call of a kernel in place of T; with rows that wait it cannot
@@ -135,7 +135,7 @@ class Actor:
             table: of the stored states that episodes begin from; see `Starts.table`.
         """
         self.begin_episodes()
-        self._restarts.begin_fragment(table)
+        self.restarts.begin_fragment(table)
         columns = self._columns
         # Row T of the last fragment is row 0 of this one.
         for array in columns.going_on:
@@ -194,7 +194,7 @@ class Actor:
             self._endings.add(t, rows, stepped, cut)
         if self._limit is not None:
             self._limit.leave(t, self._endings.going_on[t])
-        self._restarts.add(t, self._endings.going_on[t], self._steps_of_rows[t])
+        self.restarts.add(t, self._endings.going_on[t], self._steps_of_rows[t])
         if self._waiting is not None:
             # `first` of the row after says which episodes have just ended.
             self._waiting.add(t, columns.first[t + 1].nonzero()[0])
@@ -229,7 +229,7 @@ class Actor:
         table = self._sums.add(*columns.steps, self._endings.going_on)
         # Sums know the rows of this actor alone, from 0 on.
         table["row"] += self._rows.start
-        return table | self._endings.fields(len(table["row"])) | self._restarts.fields()
+        return table | self._endings.fields(len(table["row"])) | self.restarts.fields()
 
     def inputs(self, t: int) -> Inputs:
         """Return what the agent is shown in step t, as views of the columns."""
@@ -247,11 +247,6 @@ class Actor:
         """
         return self._venv.get_states()
 
-    @property
-    def restored(self) -> int:
-        """How many episodes of the fragment began from a stored state."""
-        return self._restarts.restored
-
     def _carry_leaves(self) -> list[Ndarray]:
         return Nest(self._carry).split(self._carry)
 
@@ -262,7 +257,7 @@ class Actor:
         if not self._begun:
             where = self._venv, self._columns, self._options.numbers(self._rows)
             self._first_legal = begin_episodes(
-                *where, self._options, self._sums, self._before, self._restarts
+                *where, self._options, self._sums, self._before, self.restarts
             )
             self._show_first_legal()
             self._carry = self._agent.initial_carry(len(self._rows))
@@ -288,7 +283,7 @@ class Actor:
             "noise": self._before.copy(),
             # `[b, 4]`: states are joined and split along their first axis.
             "sums": self._sums.sums.T.copy(),
-            **self._restarts.state_dict(),
+            **self.restarts.state_dict(),
         }
 
     def _states_or_none(self) -> Ndarray | None:
@@ -317,7 +312,7 @@ class Actor:
         form = Nest(self._agent.initial_carry(len(self._rows)))
         self._carry = form.join([np.array(leaf) for leaf in state["carry"]])
         self._sums.sums[:] = np.asarray(state["sums"]).T
-        self._restarts.load_state_dict(state)
+        self.restarts.load_state_dict(state)
         self._begun = True
 
 
