@@ -1,4 +1,4 @@
-"""The env families that come with the library, one file each.
+"""Env families that the library ships: one module per family, with their state codecs.
 
 Importing this package imports none of them: it only tells the table of families
 where their codecs are.

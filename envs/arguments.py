@@ -1,4 +1,4 @@
-"""Checks of what the library's own small envs are given: actions, rows of state."""
+"""Argument checks of the library's own small envs: actions and `[S]` uint8 state rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Box2D: LunarLander, BipedalWalker and CarRacing.
+"""Box2D envs (LunarLander, BipedalWalker, CarRacing): states as replayed episodes.
 
 Box2D has no copy of a world: the impulses that its joints and contacts keep from one
 step to the next can be neither read nor set. So the exact state is an episode that is
@@ -200,7 +200,7 @@ class CarPlayback(Box2DPlayback):
 
 
 class KinematicPart(StatePart):
-    """Where the bodies are and how they move: approximate, at a cost without depth.
+    """Approximate codec: positions and velocities of the bodies, at constant cost.
 
     Restored are transforms, velocities, awake flags, motors, the random state and the
     env's own fields; terrain or track is rebuilt by its reset when it is another one.
@@ -255,7 +255,7 @@ class KinematicPart(StatePart):
 
 
 class _Scene:
-    """What of an env's world and fields can be read and set; one class for each env.
+    """The readable and settable parts of an env's world and fields; one class for each env.
 
     Attributes:
         fields: attributes of the env that its steps change.

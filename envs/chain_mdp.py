@@ -1,4 +1,4 @@
-"""ChainMDP: a chain that can be left at both ends, one of them better."""
+"""ChainMDP env: a chain of cells with an exit at both ends, one exit paying more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classic control: CartPole, Pendulum, Acrobot, MountainCar (both).
+"""State codec of gymnasium's classic control envs: CartPole, Pendulum, Acrobot, MountainCar.
 
 State: the vector `env.state`, the generator, CartPole's count of steps past the
 end (it decides the reward there) and Pendulum's last torque (it is drawn).

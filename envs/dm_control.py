@@ -1,4 +1,4 @@
-"""DeepMind's Control Suite as gymnasium envs: `dm_control/cheetah-run-v0` and the like.
+"""DeepMind Control Suite envs as gymnasium envs: ids such as `dm_control/cheetah-run-v0`.
 
 Its endings are kept apart: discount 0 is a termination, the time limit (discount 1) a
 truncation. Its package needs `mujoco<4` and so an environment of its own:

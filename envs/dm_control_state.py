@@ -1,4 +1,4 @@
-"""State of a dm_control env: simulator, model, task and step counter.
+"""State codec of dm_control envs: simulator, model, task and step counter.
 
 The simulator's integration state holds time, warm start and controls. dm_control stops
 between the two halves of MuJoCo's step, so restoring it runs the first half again

@@ -1,4 +1,4 @@
-"""highway-env: cars on highways, crossings, racetracks and in car parks.
+"""highway-env (driving on highways, crossings, car parks): state codec and env ids.
 
 State: a snapshot of roads, lanes and cars.
 """

@@ -56,7 +56,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def register_own_ids() -> None:
-    """Let gymnasium know the ids."""
+    """Register the ids with gymnasium."""
     for env_id, (entry_point, settings) in _ENTRY_POINTS.items():
         # A second registration would warn, and replace what a user registered by that id.
         if env_id not in gym.registry:

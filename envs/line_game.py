@@ -1,4 +1,4 @@
-"""LineGame: two players place stones on a board, and the first with a line of them wins."""
+"""LineGame env for two players: tic-tac-toe, Connect Four and other n-in-a-row games."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class LineGameEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return np.stack([cells == mine, cells == 3 - mine]).astype(np.uint8)
 
     def _info(self, player: int) -> dict[str, Any]:
-        """Return what a step says: who moved, who moves next, and where."""
+        """Return the infos of a step: last player, next player, legal cells."""
         mask = np.frombuffer(self._board, np.uint8)[:-1] == EMPTY
         if self.gravity:
             # The highest row has room where a column has any.

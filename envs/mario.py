@@ -1,4 +1,4 @@
-"""Super Mario Bros. through nes-py 9 and gym-super-mario-bros 9, which need numpy 2.
+"""Super Mario Bros. (gym-super-mario-bros 9 on nes-py 9): env ids.
 
 nes-py's own snapshots are objects of one process, so states are replays: the emulator is
 decided by the buttons alone, although the specs of its games say otherwise.

@@ -1,4 +1,4 @@
-"""MiniGrid and BabyAI: grids with doors, keys and missions in words.
+"""MiniGrid and BabyAI grid worlds: env ids.
 
 State: a snapshot of the grid's objects; nothing here but the ids. Missions are text:
 in batches they are unicode arrays, see `SpaceLayout`.

@@ -1,4 +1,4 @@
-"""MuJoCo: gymnasium's tasks (v4 and v5) and whatever else derives from its `MujocoEnv`.
+"""State codec of gymnasium's MuJoCo envs (v4, v5) and of other envs built like `MujocoEnv`.
 
 State: MuJoCo's integration vector (time, positions, velocities, controls, applied
 forces, the solver's warm start, ...), the generator, and the derived arrays that a

@@ -1,4 +1,4 @@
-"""MuJoCo's models and data, wherever an env holds them.
+"""State capture of any MuJoCo model and data objects that an env holds.
 
 Of data a state holds MuJoCo's integration state and its whole buffer: quantities that a task
 reads before it simulates lag the positions by one substep, and no function brings them back.
@@ -28,7 +28,7 @@ _ALIGN = 64  # MuJoCo's alignment of arrays within a model
 
 
 class ModelArrays:
-    """The numbers of an `MjModel`, and how they differ from what was loaded.
+    """The numbers of an `MjModel`, and their differences from the loaded model.
 
     The arrays lie side by side in one block of memory, which is compared at once; one
     by one they would cost more than a small model's step.
@@ -53,7 +53,7 @@ class ModelArrays:
         return True
 
     def changes(self) -> bytes:
-        """Return what differs from the loaded model: for each region indices and words."""
+        """Return the differences from the loaded model: for each region indices and words."""
         parts = []
         for now, loaded in zip(self._now, self._loaded, strict=True):
             where = np.flatnonzero(now != loaded).astype(np.uint32)
@@ -183,7 +183,7 @@ class _Options:
 
 
 class ModelMemory(SimulatorMemory):
-    """An `MjModel`: its numbers that differ from what its constructor made."""
+    """An `MjModel`: its numbers that differ from the constructor's."""
 
     def __init__(self, simulator: Any, others: list[Any]) -> None:
         self._words = ModelArrays(simulator)
@@ -247,7 +247,7 @@ class ModelMemory(SimulatorMemory):
         return True
 
     def identity(self) -> Any:
-        """Return MuJoCo's version and what is in the model."""
+        """Return MuJoCo's version and a digest of the model."""
         names = hashlib.blake2b(self._words.model.names, digest_size=16).hexdigest()
         sizes = {
             name: getattr(self._words.model, name)

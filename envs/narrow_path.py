@@ -1,4 +1,4 @@
-"""NarrowPath: a corridor that pays only those who never turn off."""
+"""NarrowPath env: a corridor with a reward only at its far end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class NarrowPathEnv(gymnasium.Env[Any, np.int64]):
         return self.cell, {}
 
     def step(self, action: SupportsIndex) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """Go on (0) or jump to the end (1); `truncated` is always False.
+        """Step forward (0) or jump to the end (1); `truncated` is always False.
 
         Raises:
             InvalidAction: `action` is not 0 or 1.

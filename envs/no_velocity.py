@@ -1,4 +1,4 @@
-"""CartPole and Pendulum whose velocities are not shown: what was seen before has to be remembered.
+"""CartPole and Pendulum with velocities hidden: partially observed envs that need memory.
 
 State: that of the env inside.
 """

@@ -1,4 +1,4 @@
-"""Console games through stable-retro: `retro/Airstriker-Genesis-v0` and the like.
+"""Console games through stable-retro: env ids such as `retro/Airstriker-Genesis-v0`, state codec.
 
 A process can hold one emulator, so a batch runs on worker processes
 (`make(..., n_workers=...)`), each with its own. stable-retro brings one free game;

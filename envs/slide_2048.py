@@ -1,4 +1,4 @@
-"""2048: tiles slide together, and chance puts a new one on an empty cell."""
+"""The game 2048 as a gymnasium env: sliding tiles with random new ones."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Slide2048Env(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
 
 def line_of(direction: int, k: int, size: int) -> list[int]:
-    """Return the cells of row or column k in the order in which tiles come to rest."""
+    """Return the cells of row or column k in the order of the slide."""
     if direction % 2 == 0:
         line = list(range(k, size * size, size))
     else:

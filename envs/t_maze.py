@@ -1,4 +1,4 @@
-"""TMaze: a corridor whose beginning says which way to turn at its end."""
+"""TMaze env: a memory task whose first observation gives the turn at the corridor's end."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TMazeEnv(gymnasium.Env[NDArray[np.float32], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Go to the start and draw the side of the goal; return what is shown. No options."""
+        """Go to the start and draw the side of the goal; return the observation. No options."""
         super().reset(seed=seed, options=options)
         self.goal_is_south = bool(self.np_random.integers(2))
         self.cell = 0

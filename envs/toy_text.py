@@ -1,4 +1,4 @@
-"""Toy text: FrozenLake, CliffWalking, Taxi and Blackjack.
+"""State codecs of gymnasium's toy text envs: FrozenLake, CliffWalking, Taxi, Blackjack.
 
 State: the square or the hands, what a picture shows of the last action, and the
 generator. The tables of transitions are constants and part of the env's identity:

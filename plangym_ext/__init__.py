@@ -1,4 +1,4 @@
-"""Batched stepping and planning over Gymnasium environments, from exact states.
+"""Public API of plangym_ext: batched stepping and planning from exact env states.
 
 The public names are loaded when they are first used, so that importing the package
 costs next to nothing and brings in neither numba nor torch.
@@ -82,7 +82,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _elsewhere(name: str) -> str:
-    """Say where a name is that is not here, if it is a planner or a misspelt one of ours."""
+    """Return a hint to the module of a planner's or a misspelt name."""
     # While the package itself is imported, or for what Python asks of any module, there is none.
     if name.startswith("_"):
         return ""

@@ -1,4 +1,4 @@
-"""`python -m plangym_ext`: the command line `plangym-ext`."""
+"""Entry point of `python -m plangym_ext`: the command line `plangym-ext`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""One class per failure that a caller can handle.
+"""Exception classes of the library, one per failure that a caller can handle.
 
 Every message says where it happened, what was expected, what came and what to
 do. Errors about a caller's argument also derive from the builtin that Python
@@ -18,7 +18,7 @@ class PlangymExtError(Exception):
 
 
 class StateError(PlangymExtError, ValueError):
-    """A state row cannot be used; the simulator has not seen it."""
+    """A state row cannot be used; it has not reached the simulator."""
 
 
 class DamagedState(StateError):
@@ -30,7 +30,7 @@ class ForeignState(StateError):
 
 
 class UntrustedState(StateError):
-    """A state row from elsewhere holds a pickle, or names what this env's states never hold."""
+    """A state row from elsewhere holds a pickle, or refers to names outside the env's own."""
 
 
 class IncompleteState(PlangymExtError):
@@ -38,11 +38,11 @@ class IncompleteState(PlangymExtError):
 
 
 class NotExact(IncompleteState):
-    """Played again from the same state, an env did something else than it did before."""
+    """A replay from the same state gave another result."""
 
 
 class InexactState(PlangymExtError):
-    """An audit has found a state whose future is not the real one; earlier results may be wrong."""
+    """An audit found a state with a different future; earlier results may be wrong."""
 
 
 class InvalidAction(PlangymExtError, ValueError):
@@ -50,11 +50,11 @@ class InvalidAction(PlangymExtError, ValueError):
 
 
 class InvalidObservation(PlangymExtError, ValueError):
-    """An env returned an observation that its own space does not allow, or no usable number."""
+    """An env returned an observation outside its space, or an invalid number."""
 
 
 class WrongKind(PlangymExtError, TypeError):
-    """An argument, or what a function of the caller's returned, is of another kind."""
+    """An argument, or the result of a caller's function, has the wrong type."""
 
 
 class UnknownName(PlangymExtError, ValueError):
@@ -66,23 +66,23 @@ class UnknownOption(UnknownName, TypeError):
 
 
 class InvalidOption(PlangymExtError, ValueError):
-    """An option (of a planner, of an episode) has a value that it cannot have."""
+    """An option (of a planner, of an episode) has an invalid value."""
 
 
 class InvalidAnswer(PlangymExtError, ValueError):
-    """A function of the caller's, such as an evaluator, returned what cannot be used."""
+    """A caller's function, such as an evaluator, returned an unusable result."""
 
 
 class NoLegalAction(PlangymExtError, ValueError):
-    """A state that is to be planned from allows no action."""
+    """A state to plan from allows no action."""
 
 
 class OneEnvPerProcess(PlangymExtError, RuntimeError):
-    """A second instance of a simulator of which a process can hold but one."""
+    """A second instance of a simulator that allows one per process."""
 
 
 class BackendUnavailable(PlangymExtError, ValueError):
-    """The backend that was asked for cannot run this env; another one can."""
+    """The requested backend cannot run this env; another one can."""
 
 
 class NoKernel(BackendUnavailable):
@@ -99,27 +99,27 @@ class NoKernel(BackendUnavailable):
 
 
 class KernelDiffers(PlangymExtError, RuntimeError):
-    """A compiled kernel does not give what the env itself gives; its results were not used."""
+    """A compiled kernel and its env give different results; the kernel's were not used."""
 
 
 class InvalidSamples(PlangymExtError, ValueError):
-    """Rows of experience do not fit each other, or the buffer that they are for."""
+    """Rows of experience do not fit each other or their buffer."""
 
 
 class ReplayEmpty(PlangymExtError, LookupError):
-    """A batch was asked for before anything was added to the replay buffer."""
+    """A batch was requested from an empty replay buffer."""
 
 
 class NoSuchFile(PlangymExtError, FileNotFoundError):
-    """There is no file of the name that was given."""
+    """A file of the given name does not exist."""
 
 
 class FolderTaken(PlangymExtError, FileExistsError):
-    """A folder for results holds those of another run, and nothing is overwritten."""
+    """An output folder holds the results of another run; nothing was overwritten."""
 
 
 class FolderBusy(FolderTaken):
-    """Another process is writing in a folder for results, and nothing was written there."""
+    """Another process writes to the output folder; nothing was written."""
 
 
 class MissingExtra(PlangymExtError, ImportError):
@@ -127,7 +127,7 @@ class MissingExtra(PlangymExtError, ImportError):
 
 
 class CannotDraw(PlangymExtError, RuntimeError):
-    """The renderer of an env failed; the message says what it was set to, and what it said."""
+    """The renderer of an env failed; the message has its settings and its own error."""
 
 
 class EnvClosed(PlangymExtError, RuntimeError):
@@ -139,7 +139,7 @@ class ResetNeeded(PlangymExtError, RuntimeError):
 
 
 class ConcurrentUse(PlangymExtError, RuntimeError):
-    """Two threads called what serves one at a time; nothing was done for the second."""
+    """Two threads called an object that serves one at a time; the second call did nothing."""
 
 
 class InheritedEnv(PlangymExtError, RuntimeError):
@@ -147,15 +147,15 @@ class InheritedEnv(PlangymExtError, RuntimeError):
 
 
 class BatchPending(PlangymExtError, RuntimeError):
-    """A batch that was begun is still running, and the call would change what it reads."""
+    """A batch is still running, and the call would change its inputs."""
 
 
 class WorkerError(PlangymExtError, RuntimeError):
-    """A worker raised an exception that could not be brought over as itself."""
+    """A worker raised an exception that could not be transferred as itself."""
 
 
 class WorkerDied(PlangymExtError, RuntimeError):
-    """A worker process ended unasked.
+    """A worker process ended unexpectedly.
 
     Attributes:
         worker: its number.
@@ -212,7 +212,7 @@ class WorkerTimeout(PlangymExtError, TimeoutError):
 
 
 class StorageError(PlangymExtError, OSError):
-    """Shared memory could not be had, reached or sent; the message says which."""
+    """Shared memory could not be allocated, mapped or sent; the message says which."""
 
 
 class ArrayClosed(PlangymExtError, RuntimeError):
@@ -220,7 +220,7 @@ class ArrayClosed(PlangymExtError, RuntimeError):
 
 
 class DamagedCheckpoint(PlangymExtError, ValueError):
-    """A checkpoint was cut short or altered, or the file is none."""
+    """A checkpoint was cut short or altered, or the file is not a checkpoint."""
 
 
 class ForeignCheckpoint(PlangymExtError, ValueError):
@@ -228,7 +228,7 @@ class ForeignCheckpoint(PlangymExtError, ValueError):
 
 
 class NotWritten(PlangymExtError, OSError):
-    """A file of a run could not be written; checkpoints that are there are as they were."""
+    """A file of a run could not be written; earlier checkpoints are intact."""
 
 
 class ForeignNetwork(PlangymExtError, ValueError):
@@ -236,7 +236,7 @@ class ForeignNetwork(PlangymExtError, ValueError):
 
 
 class LearnerLost(PlangymExtError, RuntimeError):
-    """A learner of a run has ended, failed or hung; the run goes on from its last checkpoint."""
+    """A learner of a run has ended, failed or hung; resume the run from its last checkpoint."""
 
 
 class LossNotFinite(PlangymExtError, ArithmeticError):
@@ -244,7 +244,7 @@ class LossNotFinite(PlangymExtError, ArithmeticError):
 
 
 def installing(extra: str) -> str:
-    """`Install it with ...`: how an extra of this library is had, the end of a message."""
+    """Return the end of a message: the command that installs an extra of this library."""
     command = f"pip install -c constraints.txt '.[{extra}]'"
     where = "in the checkout of plangym-ext"
     if extra in ("dm_control", "retro"):  # they hold back packages that the others need
@@ -270,6 +270,6 @@ def text_of(error: BaseException) -> str:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note, if the error takes any: one that is frozen is raised as it is."""
+    """Add a note to an error, if it takes notes; frozen ones stay as they are."""
     with contextlib.suppress(Exception):
         error.add_note(note)

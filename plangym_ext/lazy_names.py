@@ -1,4 +1,4 @@
-"""Public names of a package that are loaded when they are first used, as its stub lists them.
+"""Lazy loading of a package's public names, as listed in its stub file.
 
 The stub, `__init__.pyi`, is all that type checkers read of such a package: what they are told and
 what is loaded cannot differ.

@@ -1,4 +1,4 @@
-"""From a name to an env on a backend: `make`.
+"""`make`: construction of an env by name, with its family, wrappers and backend.
 
 The façade that joins env families with backends. Simulators are imported when one
 of their envs is asked for, never before.
@@ -168,7 +168,7 @@ def _check_choice(backend: str, n_workers: int | None, threads: int | None) -> N
 
 
 def check_cluster(where: str, backend: str, address: str | None, *, ray: bool = False) -> None:
-    """Refuse what belongs to the ray backend where another was asked for."""
+    """Refuse options of the ray backend with another backend."""
     if backend != "ray" and (ray or address is not None):
         given = f"ray={ray!r}" if ray else f"address={address!r}"
         raise InvalidOption(
@@ -218,7 +218,7 @@ def constructor_of(
     frameskip: Any,
     kwargs: dict[str, Any],
 ) -> tuple[Callable[[], Any], Family | None, Any]:
-    """Return what builds the gymnasium env, its family if the name tells it, and the frameskip.
+    """Return the constructor of the gymnasium env, its family if known by name, and the frameskip.
 
     Args:
         called: `make` or `make_vec`, which was given the rest.

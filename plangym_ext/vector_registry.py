@@ -1,4 +1,4 @@
-"""From names to a vector env on a backend: `make_vec`."""
+"""`make_vec`: construction of a vector env by name, with its backend."""
 
 from __future__ import annotations
 

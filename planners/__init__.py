@@ -1,4 +1,4 @@
-"""Search over any env that steps the states it is given.
+"""Planners (public names): tree search, graph search and shooting over env states.
 
 Names are loaded when they are first used: the kernels bring numba with them,
 which a command line that only lists planners should not wait for.

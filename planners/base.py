@@ -1,4 +1,4 @@
-"""What every planner promises, and the options that all have."""
+"""Planner: base class of all planners, with their common options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST = 10**9
 
 @dataclass(eq=False)
 class Planner(InheritedOptions, ABC):
-    """Chooses an action for a state by trying actions in a model.
+    """Abstract base of planners: a planner chooses an action by trying actions in a model.
 
     Planners are dataclasses: a field is an option, described under `Args` of the
     class that adds it, and `planners.options` lists them. A plan ends with the
@@ -144,19 +144,19 @@ class Planner(InheritedOptions, ABC):
 
     @property
     def two_players(self) -> bool:
-        """Whether it plans for both players of an env that has two."""
+        """Whether the planner plans for both players of a two-player env."""
         return False
 
     @property
     def for_two_players(self) -> str:
-        """What plays there, in a sentence for messages."""
+        """Requirement for two-player envs, as a sentence for messages."""
         return "MCTS and STS plan for two whose gains are each other's losses."
 
     # Limits ---------------------------------------------------------------------
 
     @property
     def most_simulations(self) -> int:
-        """What bounds the simulations of a plan; `UNBOUNDED` if only time does.
+        """Upper bound on the simulations of a plan; `UNBOUNDED` if only time limits it.
 
         Every simulation but those that end in a known ending costs a step, so as
         many of them as there are steps are enough.
@@ -270,7 +270,7 @@ class Planner(InheritedOptions, ABC):
         self._planned_with = now
 
     def _found_space_checks(self) -> list[Callable[[Any], None]]:
-        """Return what looks at the spaces of those that are asked about observations."""
+        """Return the space checks of functions of observations."""
         names = "evaluator", "rollout_policy", "policy"
         asked: list[Any] = [getattr(self, name, None) for name in names]
         return [one.check_space for one in asked if hasattr(one, "check_space")]
@@ -280,7 +280,7 @@ class Planner(InheritedOptions, ABC):
         return None
 
     def _check_observations(self, env: SearchModel) -> None:
-        """Have the functions that are asked about observations refuse those they cannot take."""
+        """Let functions of observations refuse unsupported spaces."""
         space = getattr(env, "observation_space", None) if self._space_checks else None
         if space is not None:
             for check in self._space_checks:
@@ -291,11 +291,11 @@ class Planner(InheritedOptions, ABC):
         """Make the B plans that are asked for; see `plan_batch`."""
 
     def reset(self) -> None:
-        """Forget everything kept between moves; called between episodes."""
+        """Drop everything kept between moves; called between episodes."""
         self._kept.clear()
 
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Forget all rows of the last `plan_batch` but these, which become 0, 1, ...
+        """Keep only these rows of the last `plan_batch`, renumbered 0, 1, ...
 
         For episodes played side by side, when some of them have ended.
 
@@ -305,7 +305,7 @@ class Planner(InheritedOptions, ABC):
         self._kept.keep(rows)
 
     def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Forget what was kept of some rows of the last `plan_batch`; all stay in place.
+        """Drop the kept search of some rows of the last `plan_batch`; other rows keep their place.
 
         For episodes played side by side, when some have ended and others begin there.
 
@@ -315,7 +315,7 @@ class Planner(InheritedOptions, ABC):
         self._kept.forget(rows)
 
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
-        """Hear what the actions of the last `plan_batch` earned; a search has no use for it.
+        """Receive the rewards of the last `plan_batch`'s actions; searches ignore them.
 
         Args:
             rewards: `[B]`, before `keep_rows` and `forget_rows`.
@@ -352,7 +352,7 @@ class Planner(InheritedOptions, ABC):
 
 
 def as_planner(player: Any) -> Any:
-    """Return a planner as it is, and for an agent the planner that plays it.
+    """Return a planner unchanged, or the planner that plays an agent.
 
     Args:
         player: a planner, or what has a method `as_planner`.

@@ -1,4 +1,4 @@
-"""The time that a plan takes, and the most that it may take."""
+"""Clock: time limit of a plan, with compile time left out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Clock:
 
 @functools.cache
 def _listen() -> None:
-    """Have the compiler's seconds counted, from the first plan on."""
+    """Register the compile-time listener, from the first plan on."""
     # Here, as it imports numba, which a look at the options of planners does without.
     from plangym_ext.planners.compiler_events import listen
 

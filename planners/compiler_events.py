@@ -1,4 +1,4 @@
-"""What numba tells of its compiler: when a thread is in it, and what is compiled."""
+"""Numba compiler events, for compile-time clocks and messages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from plangym_ext.core.compiling.progress import (
 
 
 def listen() -> None:
-    """Count and announce all that this process compiles from now on, in other libraries too."""
+    """Time and announce all later compilation in this process, also of other libraries."""
     register: Callable[[str, event.Listener], None] = event.register
     register("numba:compiler_lock", _InCompiler())
     register("numba:compile", _Compiles())
 
 
 class _InCompiler(event.Listener):
-    """Counts while a thread is in the compiler, or waits for its turn there."""
+    """Times a thread's stay in the compiler, waiting included."""
 
     def on_start(self, event: Any) -> None:  # noqa: ARG002
         begin_compiling()
@@ -33,7 +33,7 @@ class _InCompiler(event.Listener):
 
 
 class _Compiles(event.Listener):
-    """Announces what is not loaded but compiled."""
+    """Announces compilation, but not loading from the cache."""
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func

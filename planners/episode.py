@@ -1,4 +1,4 @@
-"""Playing episodes with a planner.
+"""`play`: episodes with a planner or an agent, one or many in lockstep.
 
 The file is not called `play`: importing a submodule of that name would replace
 the function `plangym_ext.planners.play` by the module.
@@ -30,14 +30,14 @@ if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do witho
 
 
 class Playable(Protocol):
-    """What is no planner, but can be played by one: an agent."""
+    """Protocol of an agent, which `play` converts to a planner."""
 
     def as_planner(self) -> Planner:
         """Return the planner that plays it."""
 
 
 class PlayableEnv(SearchModel, Protocol):
-    """A model in which an episode can be played as well."""
+    """Protocol of a model in which an episode can be played."""
 
     def reset(self, *, seed: int | None = None) -> tuple[States, Any, dict[str, Any]]:
         """Begin an episode: state `[S]`, obs, info."""
@@ -84,7 +84,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episode:
-    """What was played.
+    """The record of a played episode.
 
     Attributes:
         seed: what the episode was played with.
@@ -108,7 +108,7 @@ class Episode:
         return one_line("Episode", self._shown())
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the notebook view."""
         return html_table("Episode", list(self._shown().items()))
 
     def _shown(self) -> dict[str, Any]:
@@ -118,12 +118,12 @@ class Episode:
 
     @property
     def length(self) -> int:
-        """How many steps were taken."""
+        """Number of steps taken."""
         return len(self.rewards)
 
     @property
     def return_(self) -> float:
-        """What was earned, undiscounted; of two players: by player 0, who loses what 1 earns."""
+        """Undiscounted return; of player 0 in a two-player game."""
         players = [None] * self.length if self.players is None else self.players.tolist()
         pairs = zip(self.rewards.tolist(), players, strict=True)
         return float(sum(_earned(reward, player) for reward, player in pairs))
@@ -164,7 +164,7 @@ def play(
     callback: Callable[[Move], None] | None = None,
     starts: StateSet | None = None,
 ) -> Episode | list[Episode]:
-    """Play one episode, or many in lockstep; the same seed gives the same, byte for byte.
+    """Play one episode, or many in lockstep; equal seeds give equal episodes, byte for byte.
 
     In lockstep all episodes that go on are planned for at once, so that each wave
     is one batch for all of them. Episode i is what `seed + i` would give alone.
@@ -293,7 +293,7 @@ def _game(env: PlayableEnv, seed: int, index: int, starts: StateSet | None) -> G
 
 
 class _Record:
-    """An episode that is being played, and what has been played of it."""
+    """An episode in progress, with the steps so far."""
 
     def __init__(self, game: Game, index: int) -> None:
         self.game, self.index = game, index
@@ -332,7 +332,7 @@ class _Record:
         return not self.game.ended and len(self.actions) < max_steps
 
     def episode(self, env: PlayableEnv) -> Episode:
-        """Return what was played."""
+        """Return the episode so far."""
         # The first row tells of all: an env has one player or two throughout.
         two = bool(self.players) and self.players[0] is not None
         return Episode(
@@ -347,7 +347,7 @@ class _Record:
 
 
 def _earned(reward: float, player: int | None) -> float:
-    """Return what a reward is to the first player: what the second one earns, it loses."""
+    """Return a reward for the first player; the second one's reward is negated."""
     return -reward if player == 1 else reward
 
 

@@ -1,4 +1,4 @@
-"""Evaluators made of the functions that one may have: values, policies, Q functions.
+"""Evaluators made from value functions, policies or Q functions.
 
 Tree searches and planners that sample sequences ask one function,
 `obs [L, *obs] -> (prior [L, A] or None, value [L])`.
@@ -23,12 +23,12 @@ Values = Callable[[Any], npt.ArrayLike]
 
 
 def from_value(value: Values) -> Evaluator:
-    """Evaluate by a value function `obs -> [L]`; the prior is uniform."""
+    """Make an evaluator of a value function `obs -> [L]`; the prior is uniform."""
     return lambda obs: (None, value(obs))
 
 
 def from_code(value: Callable[[Any], float]) -> Evaluator:
-    """Evaluate by a value function that can be compiled into a search; the prior is uniform.
+    """Make an evaluator of a compilable value function; the prior is uniform.
 
     Where the env has a kernel, whole simulations then run in compiled code; see the
     option `compiled` of tree searches.
@@ -55,7 +55,7 @@ def from_code(value: Callable[[Any], float]) -> Evaluator:
 
 
 def from_prior(policy: Values) -> Evaluator:
-    """Take the prior from a policy `obs -> [L, A]` of probabilities; values are 0.
+    """Make an evaluator of a policy `obs -> [L, A]` of probabilities; values are 0.
 
     With `rollout_depth` above 0 the leaves are valued by rollouts.
     """
@@ -73,7 +73,7 @@ def from_prior(policy: Values) -> Evaluator:
 
 
 def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | None = None) -> Any:
-    """Evaluate by a Q function `obs -> [L, A]`: the value is the best action's.
+    """Make an evaluator of a Q function `obs -> [L, A]`; the value is the best action's.
 
     In nodes of trees and graphs that is the best of those that the env's masks allow.
 

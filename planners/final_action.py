@@ -1,4 +1,4 @@
-"""Which action is played, by the counts of those that were tried."""
+"""Choice of the move from root statistics: most visited, best, or sampled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def most_visited(
     scores: npt.NDArray[np.float64],
     order: npt.NDArray[np.integer[Any]],
 ) -> int:
-    """Return the most visited action; among equals the best, then the first in the order.
+    """Return the most visited action; ties by value, then by the given order.
 
     Args:
         visits: `[A]`, how often each was tried.
@@ -31,7 +31,7 @@ def highest(
     scores: npt.NDArray[np.float64],
     order: npt.NDArray[np.integer[Any]],
 ) -> int:
-    """Return the action of the highest score; among equals the most visited, then as in the order.
+    """Return the action with the highest score; ties by visits, then as in `most_visited`.
 
     Args:
         visits: `[A]`, how often each was tried.

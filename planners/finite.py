@@ -1,4 +1,4 @@
-"""Refusing numbers that would silently spoil a plan."""
+"""Checks of rewards and returns for NaN, infinite and huge numbers; their spread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROUNDING = 1e-12
 
 
 def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return `values` `[L]` as float64.
+    """Return `values` `[L]` as float64 after a check that all are finite.
 
     Args:
         where: how messages call them, the planner first.
@@ -37,7 +37,7 @@ def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def spread_of(values: npt.NDArray[np.float64]) -> float:
-    """Return the standard deviation of `values` `[L]`, 0 where only rounding tells them apart.
+    """Return the standard deviation of `values` `[L]`, or 0 if it is only rounding.
 
     To divide by the spread of equal sums that were rounded differently would make their
     last bits as large as any difference there can be.

@@ -1,4 +1,4 @@
-"""Episodes in progress, planned for and stepped side by side."""
+"""Game: an episode in progress, planned and stepped in batches with others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plangym_ext.states.envelope import stacked_rows
 
 
 class Step(NamedTuple):
-    """What one action in one game has led to."""
+    """Result of one action in one game."""
 
     state: States  # [S]
     obs: Any  # [*obs]
@@ -56,7 +56,7 @@ class Game:
 
     @classmethod
     def resumed(cls, seed: int, rng: Rng, state: States, obs: Any, legal: Any) -> Game:
-        """Return an episode that goes on where another process left it; see the attributes."""
+        """Return an episode that another process has begun; see the attributes."""
         # `__init__` would reset the env, in the middle of another episode perhaps.
         game = cls.__new__(cls)
         game.seed, game.rng, game.state, game.obs, game.legal = seed, rng, state, obs, legal
@@ -88,7 +88,7 @@ def plan_games(planner: Any, env: Any, games: Sequence[Game]) -> list[Plan]:
 
 
 def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[list[Step], Any]:
-    """Play the action of each game's plan in one `step_batch`; the games do not move on.
+    """Play the action of each game's plan in one `step_batch`; the games do not move.
 
     Returns:
         A step for every game, and the infos of the batch.

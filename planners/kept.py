@@ -1,4 +1,4 @@
-"""What a planner keeps of its rows from one plan to the next."""
+"""Kept: per-row memory of a planner between two plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = TypeVar("Row")
 
 
 class Kept(ABC):
-    """What is kept of the B rows of the last plan."""
+    """Abstract memory of the B rows of the last plan."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return that nothing is kept: what is belongs to an env of this process."""
@@ -26,7 +26,7 @@ class Kept(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
 
     @abstractmethod
     def keep(self, which: npt.NDArray[np.intp]) -> None:
@@ -38,7 +38,7 @@ class Kept(ABC):
 
 
 class NothingKept(Kept):
-    """Nothing: every plan begins anew."""
+    """No memory: every plan starts from nothing."""
 
     def clear(self) -> None:
         """Do nothing."""
@@ -51,7 +51,7 @@ class NothingKept(Kept):
 
 
 class KeptRows(Kept, Generic[Row]):
-    """What is known of each of B rows, as long as they are planned for over the same env.
+    """Memory per row, valid while plans are over the same env.
 
     Attributes:
         rows: the B rows, None for one that is forgotten; empty if nothing is kept.
@@ -62,7 +62,7 @@ class KeptRows(Kept, Generic[Row]):
         self._env: SearchModel | None = None
 
     def take(self, env: SearchModel, batch: int) -> list[Row | None]:
-        """Take the rows out, so that nothing goes on from a plan that ended in an error.
+        """Remove and return the rows' memory, so that a failed plan leaves none.
 
         Returns:
             What is known of each of the `batch` rows; None where nothing is, or where it is
@@ -72,7 +72,7 @@ class KeptRows(Kept, Generic[Row]):
         return rows if self._env is env and len(rows) == batch else [None] * batch
 
     def put(self, env: SearchModel, rows: Sequence[Row]) -> None:
-        """Keep what is known of the rows of the last plan."""
+        """Store the memory of the last plan's rows."""
         self._env, self.rows = env, list(rows)
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
@@ -85,5 +85,5 @@ class KeptRows(Kept, Generic[Row]):
             self.rows[i] = None
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self.rows, self._env = [], None

@@ -1,4 +1,4 @@
-"""Which actions the states after a step allow."""
+"""Action masks, action spaces and root noise of planners."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plangym_ext.planners.simulator import Rng
 
 
 def has_masks(infos: Any) -> bool:
-    """Return whether the infos of a batch say which actions some of its states allow."""
+    """Return whether the infos of a batch have action masks."""
     # Those of rows that are of another kind than the first step's are not in the columns.
     own = getattr(infos, "own", {}).values()
     return MASK in infos.keys() or any(MASK in info for info in own)  # noqa: SIM118
@@ -32,7 +32,7 @@ def stacked_masks(
 
 
 def told_masks(infos: Any, space: Any, count: int) -> list[npt.NDArray[Any] | None]:
-    """Return what the info of each row says that its state allows, `[A]`; None: it does not say.
+    """Return the mask `[A]` of each row's info, or None.
 
     Args:
         infos: of a batch.
@@ -69,7 +69,7 @@ def weights_over_legal(
 
 
 def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> Any:
-    """Return which actions the states after a step allow, `[L, A]` bool.
+    """Return the legal actions of the states after a step, `[L, A]` bool.
 
     Args:
         infos: of the step; `action_mask`, if it is there, holds 0 or 1 per action, as
@@ -122,7 +122,7 @@ class Box(NamedTuple):
     size: int  # D, numbers in an action
 
     def actions(self, units: Floats) -> npt.NDArray[Any]:
-        """Bring `[n, H, D]` float64, clipped to [-1, 1], to fresh actions `[n, H, *act]`."""
+        """Scale `[n, H, D]` float64, clipped to [-1, 1], to fresh actions `[n, H, *act]`."""
         shaped = np.clip(units, -1.0, 1.0).reshape(*units.shape[:2], *self.low.shape)
         wide = self.low.astype(np.float64), self.high.astype(np.float64)
         found = (wide[0] + (shaped + 1.0) * 0.5 * (wide[1] - wide[0])).astype(self.low.dtype)
@@ -130,7 +130,7 @@ class Box(NamedTuple):
         return np.clip(found, self.low, self.high)
 
     def units(self, actions: npt.NDArray[Any]) -> Floats:
-        """Bring actions `[n, *act]` to fresh `[n, D]` float64 in [-1, 1]."""
+        """Scale actions `[n, *act]` to fresh `[n, D]` float64 in [-1, 1]."""
         low, wide = self.low.astype(np.float64), self.high.astype(np.float64) - self.low
         # A number that may be one thing only is that, whatever is said of it.
         shares = (actions - low) / np.where(wide > 0.0, wide, 1.0)

@@ -1,4 +1,4 @@
-"""The options of a planner, read off its class: names, defaults, and what they mean.
+"""Planner options read from a class: names, defaults, documentation.
 
 What is written under `Args` in the docstrings is what the command line shows, so
 that it is written once.
@@ -17,7 +17,7 @@ _KINDS: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 class Option(NamedTuple):
-    """One option of a planner.
+    """One constructor option of a planner: name, default, documentation.
 
     Attributes:
         name: the keyword of the constructor.
@@ -36,7 +36,7 @@ class Option(NamedTuple):
 
 
 def options_of(planner: type[Planner]) -> list[Option]:
-    """List the options of a planner, its own before those that all have.
+    """List the options of a planner, its own before the common ones.
 
     Args:
         planner: its class: a dataclass, or one whose constructor takes keywords.

@@ -1,4 +1,4 @@
-"""What a planner answers, and what the answer cost."""
+"""Plan and Budget: a planner's result, its cost, and the exported search tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plangym_ext.core.short_text import html_table, one_line
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a plan cost. Budgets add, so an episode's is the sum of its plans'.
+    """The cost of a plan. Budgets add up to the budget of an episode.
 
     Attributes:
         model_steps: control steps that the model took.
@@ -61,7 +61,7 @@ def one_hot(actions: Any, count: int) -> npt.NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """A planner's answer for one state.
+    """The result of a planner for one state.
 
     What a planner does not know is None. Entry i of an `[A]` array is about action
     `action_space.start + i`.
@@ -101,7 +101,7 @@ class Plan:
         return one_line("Plan", shown)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: what the plan says of each action."""
+        """Return the notebook view: the plan's data of each action."""
         columns = {"visits": self.visits, "q": self.q, "weight": self.weights}
         known = {name: found for name, found in columns.items() if found is not None}
         table = zip(*(found.tolist() for found in known.values()), strict=True)
@@ -128,7 +128,7 @@ class SearchTree(NamedTuple):
         return f"SearchTree({len(self.parent)} nodes)"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the nodes that were visited most."""
+        """Return the notebook view: the most visited nodes."""
         most = np.argsort(-self.visits, kind="stable")[:20]
         rows = [(int(node), *(column[node].item() for column in self)) for node in most]
         return html_table(f"{self!r}: the most visited", rows, ("node", *self._fields))

@@ -1,4 +1,4 @@
-"""Envs in which two players move: who made a move, and who is to make the next."""
+"""Two-player envs: the player of the last and of the next move."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PLAYER, TO_PLAY = "player", "to_play"
 
 
 def num_players(model: Any) -> int:
-    """Return how many players an env has, as its metadata says; 1 if they do not."""
+    """Return the number of players in an env's metadata; 1 by default."""
     metadata = getattr(model, "metadata", None) or {}
     return int(metadata.get("num_players", 1))
 
 
 def movers(env: Any, infos: Any, ended: npt.NDArray[np.bool_]) -> tuple[list[Any], list[Any]]:
-    """Return who made each move `[L]` and who makes the next; None with one player.
+    """Return the players of the last moves `[L]` and of the next; None with one player.
 
     Raises:
         WrongKind: see `player_swaps`.
@@ -34,7 +34,7 @@ def movers(env: Any, infos: Any, ended: npt.NDArray[np.bool_]) -> tuple[list[Any
 
 
 def next_player(info: Any, env: Any) -> int | None:
-    """Return who makes the next move as an info says; None if the env has one player.
+    """Return the player of the next move from an info; None with one player.
 
     Raises:
         WrongKind: the info of an env with two players does not say so.
@@ -43,7 +43,7 @@ def next_player(info: Any, env: Any) -> int | None:
 
 
 def who_moved(info: Any, env: Any) -> int | None:
-    """Return who made the move as the info of a step says; None if the env has one player.
+    """Return the player of a step's move from its info; None with one player.
 
     Raises:
         WrongKind: the info of an env with two players does not say so.
@@ -108,7 +108,7 @@ def _unsaid(got: Any) -> WrongKind:
 
 
 def check_players(planner: Any, model: Any) -> None:
-    """Refuse an env with two players for a planner that looks for its own gain in every move.
+    """Refuse two-player envs for a planner of single-player returns.
 
     Raises:
         WrongKind: that is so, or there are more than two.
@@ -130,7 +130,7 @@ def check_players(planner: Any, model: Any) -> None:
 
 
 def check_one_player(env: Any, where: str) -> None:
-    """Refuse an env with more players than one where rewards are added up over an episode.
+    """Refuse two-player envs where rewards are summed over an episode.
 
     Raises:
         WrongKind: that is so.

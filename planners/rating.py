@@ -1,4 +1,4 @@
-"""What a leaf is worth: the interface of leaf raters, and the two simplest."""
+"""Rater: interface of leaf evaluation, with the zero and the evaluator rater."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Policy = Callable[[Any], npt.ArrayLike]
 
 
 class Leaves(NamedTuple):
-    """L new nodes that can still earn something, grouped by tree."""
+    """L new nodes to rate, grouped by tree."""
 
     rows: npt.NDArray[np.integer[Any]]  # [L] tree of each, ascending
     states: States | None  # [L, S]; None unless the rater `reads_states`
@@ -34,7 +34,7 @@ class Leaves(NamedTuple):
 
 
 def without(ended: npt.NDArray[np.bool_], leaves: Leaves) -> Leaves:
-    """Return those of the leaves that have not ended.
+    """Return the leaves that have not ended.
 
     Args:
         ended: `[L]`.
@@ -45,7 +45,7 @@ def without(ended: npt.NDArray[np.bool_], leaves: Leaves) -> Leaves:
 
 
 class Rating(NamedTuple):
-    """What a rater says about L leaves, and what saying it cost."""
+    """A rater's values and priors of L leaves, with their cost."""
 
     value: npt.NDArray[np.float64]  # [L] estimated return from the leaf on, finite
     prior: npt.NDArray[np.floating[Any]] | None  # [L, A] probabilities; None: uniform
@@ -72,7 +72,7 @@ class Rater(ABC):
 
     @abstractmethod
     def code(self) -> RaterCode | None:
-        """Return what a compiled loop needs to rate as this does; None if it cannot."""
+        """Return the rater's compiled form; None if it has none."""
 
     @abstractmethod
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
@@ -89,7 +89,7 @@ class Rater(ABC):
 
 
 class ZeroRater(Rater):
-    """Values every leaf at 0: the search sees nothing but rewards on its paths."""
+    """Values every leaf at 0: the search uses rewards only."""
 
     def code(self) -> RaterCode | None:
         """Return code that rates everything 0."""
@@ -101,7 +101,7 @@ class ZeroRater(Rater):
 
 
 class EvaluatorRater(Rater):
-    """Asks a function of the observations, such as a network."""
+    """Rates leaves by a function of the observations, such as a network."""
 
     rates_roots = True
 
@@ -127,7 +127,7 @@ class EvaluatorRater(Rater):
 
 
 def value_code(evaluator: Evaluator) -> Callable[[Any], float] | None:
-    """Return the compiled function that an evaluator stands for, if there is one."""
+    """Return an evaluator's compiled function; None if it has none."""
     code: Callable[[Any], float] | None = getattr(evaluator, "value_code", None)
     return code
 
@@ -140,7 +140,7 @@ def evaluate(
     who: str = "evaluator",
     legal: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float64]]:
-    """Call the evaluator and refuse an answer that would poison the tree.
+    """Call the evaluator, and refuse results that are not finite or not a distribution.
 
     Args:
         evaluator: is asked.
@@ -190,7 +190,7 @@ def _wrong_values(who: str, values: npt.NDArray[np.float64], count: int) -> Inva
 
 
 def as_floats(what: str, given: npt.ArrayLike, dtype: type[Float]) -> npt.NDArray[Float]:
-    """Return what a function has answered as floats, `[...]` as it came.
+    """Return a function's result as floats, with its shape.
 
     Args:
         what: how messages call it.
@@ -226,7 +226,7 @@ def as_floats(what: str, given: npt.ArrayLike, dtype: type[Float]) -> npt.NDArra
 def check_prior(
     who: str, prior: npt.ArrayLike, count: int, num_actions: int
 ) -> npt.NDArray[np.float32]:
-    """Return a prior or policy as `[L, A]` float32, if it is one of probabilities.
+    """Return a prior or policy as `[L, A]` float32 after a check.
 
     Args:
         who: answered so, by the name of the option.
@@ -255,7 +255,7 @@ def check_prior(
 
 @kernel
 def first_improper(policy: npt.NDArray[Any]) -> int:
-    """Return the first row of `[L, A]` that is no distribution within 1e-3; -1 if all are."""
+    """Return the first row of `[L, A]` that is not a distribution within 1e-3; -1 for none."""
     for i in range(len(policy)):
         total = 0.0
         for a in range(policy.shape[1]):

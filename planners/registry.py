@@ -1,4 +1,4 @@
-"""The planners by name, so that they can be listed without being loaded."""
+"""Registry of planners by name, with lazy loading."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where a planner lives and what it is."""
+    """Module, class and description of a planner."""
 
     target: str  # "module:Class"
     help: str  # one line
@@ -31,7 +31,7 @@ PLANNERS: dict[str, Entry] = {
     ),
     "open-loop": Entry(
         "plangym_ext.planners.mcts.open_loop:OpenLoopMCTS",
-        "tree search over action sequences, for envs with chance, discrete actions",
+        "tree search over action sequences, for stochastic envs, discrete actions",
     ),
     "ments": Entry(
         "plangym_ext.planners.mcts.soft:MENTS",
@@ -39,11 +39,11 @@ PLANNERS: dict[str, Entry] = {
     ),
     "tents": Entry(
         "plangym_ext.planners.mcts.soft:TENTS",
-        "the same with Tsallis' entropy: sparse policies, discrete actions",
+        "Tsallis entropy tree search: sparse policies, discrete actions",
     ),
     "dents": Entry(
         "plangym_ext.planners.mcts.soft:DENTS",
-        "Boltzmann tree search drawn by an entropy that fades, discrete actions",
+        "Boltzmann tree search with a decaying entropy bonus, discrete actions",
     ),
     "bts": Entry(
         "plangym_ext.planners.mcts.soft:BTS",
@@ -51,7 +51,7 @@ PLANNERS: dict[str, Entry] = {
     ),
     "ants": Entry(
         "plangym_ext.planners.mcts.soft:ANTS",
-        "MENTS with the temperature that gives policies an entropy, discrete actions",
+        "MENTS with a temperature for a target entropy, discrete actions",
     ),
     "graph": Entry(
         "plangym_ext.planners.graphs.search:GraphSearch",
@@ -67,31 +67,31 @@ PLANNERS: dict[str, Entry] = {
     ),
     "phs": Entry(
         "plangym_ext.planners.graphs.best_first:PHS",
-        "the same with a heuristic (PHS*), discrete actions",
+        "Levin tree search with a heuristic (PHS*), discrete actions",
     ),
     "rollout-iw": Entry(
         "plangym_ext.planners.novelty.iw:RolloutIW",
-        "random walks as far as they see something new, discrete actions",
+        "random walks, cut where no feature is new, discrete actions",
     ),
     "iw": Entry(
         "plangym_ext.planners.novelty.iw:IW",
-        "breadth-first search as far as it sees something new, discrete actions",
+        "breadth-first search, pruned where no feature is new, discrete actions",
     ),
     "fractal": Entry(
         "plangym_ext.planners.rollouts.fractal:FractalMC",
-        "a swarm of walkers that clone the better ones, discrete actions",
+        "a swarm of walkers; poor ones clone better ones, discrete actions",
     ),
     "spo": Entry(
         "plangym_ext.planners.rollouts.particle_search:SPO",
-        "particles of a policy, drawn anew by their advantages, discrete actions",
+        "particles of a policy, resampled by their advantages, discrete actions",
     ),
     "tsmcts": Entry(
         "plangym_ext.planners.rollouts.tsmcts:TSMCTS",
-        "such particles from each action, the worse half dropped in turn, discrete actions",
+        "particles from each action, with sequential halving, discrete actions",
     ),
     "shooting": Entry(
         "plangym_ext.planners.rollouts.discrete_shooting:DiscreteShooting",
-        "rollouts judged by their first action, discrete actions",
+        "rollouts, compared by their first action, discrete actions",
     ),
     "bandit": Entry(
         "plangym_ext.planners.rollouts.discrete_shooting:BanditShooting",
@@ -131,7 +131,7 @@ def unknown(where: str, name: object, known: list[str]) -> UnknownName:
 
 
 def check_name(where: str, name: object, known: Sequence[str]) -> None:
-    """Refuse what is no name in `known`, of whatever kind it is.
+    """Refuse a name that is not in `known`.
 
     Args:
         where: begins the message.
@@ -147,7 +147,7 @@ def check_name(where: str, name: object, known: Sequence[str]) -> None:
 
 
 def load_planner(name: str) -> type[Planner]:
-    """Return the class of a planner; this is when numba is imported.
+    """Return the class of a planner; this imports numba.
 
     Args:
         name: one of `PLANNERS`, or "module:Class" of your own.

@@ -1,4 +1,4 @@
-"""What a planner is asked for."""
+"""PlanRequest: the inputs of one batch of plans."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plangym_ext.planners.simulator import Rng, SearchModel, States
 
 
 def no_legal_action(planner: str, rows: npt.NDArray[np.integer[Any]]) -> NoLegalAction:
-    """Return the error that says that the states of some rows allow nothing."""
+    """Return the error for states of some rows without a legal action."""
     return NoLegalAction(
         f"{planner}: every state must allow an action; those of rows {rows.tolist()[:8]} allow "
         f"none. Do not plan from a state whose episode has ended."
@@ -30,7 +30,7 @@ _STEPPING = ("step_batch", "step_batch_async", "rollout_batch")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanRequest:
-    """Plans that are to be made for B states at once; see `Planner.plan_batch`.
+    """A request of plans for B states at once; see `Planner.plan_batch`.
 
     Attributes:
         planner: who is asked, as messages call it.

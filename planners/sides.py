@@ -1,4 +1,4 @@
-"""Who makes the moves of an episode: one planner all of them, or two those of a player each."""
+"""Sides: the moves of one planner, or of two opposing planners."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Sides:
         self._planner, self._opponent = planner, opponent
 
     def reset(self) -> None:
-        """Forget what was kept of other episodes."""
+        """Drop the memory of other episodes."""
         self._planner.reset()
 
     def plan(self, env: Any, games: Sequence[Game]) -> list[Plan]:
-        """Return the next move of every game, of who is to play in it."""
+        """Return the next move of every game, by the player to move."""
         if self._opponent is None:
             return plan_games(self._planner, env, games)
         plans: dict[int, Plan] = {}
@@ -44,7 +44,7 @@ class Sides:
         return [plans[i] for i in range(len(games))]
 
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
-        """Tell what the moves earned, `[B]`."""
+        """Pass on the rewards of the moves, `[B]`."""
         if self._opponent is None:
             self._planner.take_rewards(rewards)
 

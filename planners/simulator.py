@@ -1,4 +1,4 @@
-"""What an env may offer beyond stepping batches: its rules, for compiled loops."""
+"""Protocols of envs for planners: SearchModel steps batches, Simulator has compiled rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plangym_ext.arrays.nested import leaves, stacked
 
 
 class SimulatorFunctions(Protocol):
-    """Functions that a compiled loop may call; they are compiled as part of it.
+    """Protocol: functions that a compiled loop may call, compiled as part of it.
 
     `rows` is what `Simulator.rows` makes of an array of states, and an integer is an
     index into it. `lane` is a lane of the context: each thread has one of its own.
@@ -29,18 +29,18 @@ class SimulatorFunctions(Protocol):
 
 
 class Threads(Protocol):
-    """Threads that share work in compiled code."""
+    """Protocol: threads that run compiled code together."""
 
     @property
     def most(self) -> int:
         """How many, the caller's among them."""
 
     def run(self, function: Callable[..., Any], shares: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return what the function returns for each share of arguments, a thread each."""
+        """Return the function's result for each share of arguments, one thread each."""
 
 
 class Simulator(Protocol):
-    """An env whose rules are compiled, as `env.simulator()` hands it out.
+    """Protocol: an env with compiled rules, as returned by `env.simulator()`.
 
     Planners know no backend: they ask an env for this, and step batches if it has none.
     """
@@ -65,17 +65,17 @@ class Simulator(Protocol):
         """Return views of `[M, S]` uint8, M at least 2, that functions step in place."""
 
     def context(self, lanes: int) -> Any:
-        """Return what functions know and scribble on, for so many threads."""
+        """Return constants and scratch memory of the functions, for a number of threads."""
 
     def check(self, states: States, where: str) -> None:
-        """Raise what the env raises at states `[B, S]` that are damaged or foreign."""
+        """Raise the env's errors for damaged or foreign states `[B, S]`."""
 
     def build(self, make: Callable[[SimulatorFunctions], Callable[..., Any]], example: Any) -> Any:
         """Return `make(functions)`, compiled for arguments like those of `example`."""
 
 
 class RaterCode(NamedTuple):
-    """A leaf rater that is compiled along: rollouts, and a value of what is seen."""
+    """A compiled leaf rater: rollouts, and a value function of observations."""
 
     depth: int  # steps of a rollout, 0 for none
     num_rollouts: int
@@ -83,7 +83,7 @@ class RaterCode(NamedTuple):
 
 
 def simulator_of(model: SearchModel) -> Simulator | None:
-    """Return what the model offers to compiled loops, if it does."""
+    """Return the model's simulator, or None."""
     offer: Callable[[], Simulator | None] | None = getattr(model, "simulator", None)
     return None if offer is None else offer()
 
@@ -103,7 +103,7 @@ class Transitions(Protocol):
 
     @property
     def obs(self) -> Any:
-        """`[B, *obs]`, what a policy sees in `states`, nested as the observation space."""
+        """`[B, *obs]` observations of `states`, nested as the observation space."""
 
     @property
     def rewards(self) -> npt.NDArray[np.float64]:
@@ -111,11 +111,11 @@ class Transitions(Protocol):
 
     @property
     def terminateds(self) -> npt.NDArray[np.bool_]:
-        """`[B]` bool, True where nothing can be earned any more."""
+        """`[B]` bool, True where the episode is over."""
 
     @property
     def truncateds(self) -> npt.NDArray[np.bool_]:
-        """`[B]` bool, True where the episode was cut although it could go on."""
+        """`[B]` bool, True where the episode was cut although it could continue."""
 
     @property
     def infos(self) -> Any:
@@ -143,7 +143,7 @@ class Rollout(Protocol):
 
 
 class SearchModel(Protocol):
-    """An env that steps any state it is given.
+    """Protocol of an env that steps any states it is given.
 
     Row i of a result depends on row i of the inputs alone. States hold the
     env's random generator, so (state, action) decides what happens. Returned
@@ -152,7 +152,7 @@ class SearchModel(Protocol):
 
     @property
     def action_space(self) -> Any:
-        """A gymnasium space; planners for discrete actions want `Discrete`."""
+        """A gymnasium space; planners for discrete actions need `Discrete`."""
 
     def step_batch(self, actions: npt.NDArray[Any], states: States) -> Transitions:
         """Restore `states` `[B, S]`, play `actions` `[B]`, one step each; return fresh arrays."""

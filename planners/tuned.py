@@ -1,4 +1,4 @@
-"""Options that were tried out in certain envs, and do better there than a planner's defaults.
+"""Tuned planner options for certain envs.
 
 The command `plan` begins with them, unless others are typed.
 """
@@ -111,7 +111,7 @@ def is_tuned(env: str) -> bool:
 
 
 def tuned_options(env: str, planner: str) -> Options:
-    """Return options that were tried out in an env, by name, for the constructor of a planner.
+    """Return constructor options that were tuned for a planner in an env, by name.
 
     The command `plan` begins with them.
 

@@ -1,4 +1,4 @@
-"""States that a player comes through, to begin other episodes from."""
+"""Sampling of start states from the episodes of a player."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def visited_states(
     max_steps: int = 1_000,
     num_episodes: int = 10,
 ) -> StateSet:
-    """Play episodes and return some of the states that they came through.
+    """Play episodes and return a random sample of the states visited.
 
     Every state after a step that did not end its episode is drawn with the same probability,
     none twice. They are in the order in which they were visited, those of one step side by side.
@@ -71,7 +71,7 @@ def demonstrated_states(
     max_steps: int = 1_000,
     every: int = 1,
 ) -> StateSet:
-    """Play one episode and return the states that it came through, in order.
+    """Play one episode and return its states in order.
 
     Args:
         env: where to play.

@@ -21,12 +21,12 @@ TOP = """\
 # Command line
 
 `plangym-ext COMMAND` or `python -m plangym_ext COMMAND`; `--help` after a command lists its
-options, `--version` tells the version. [Getting started](getting_started.md#the-command-line) has
+options, `--version` prints the version. [Getting started](getting_started.md#the-command-line) has
 examples.
 
-Exit status: 0; 1 if the answer is no (`doctor` found a state that is not exact, `list` no name);
-2 for a mistake in what was typed, or another failure that is expected and told in one line; 130
-after Ctrl-C, which keeps what was played or learned.
+Exit status: 0; 1 for a negative result (`doctor`: a state that is not exact, `list`: no name);
+2 for an invalid command line, or another expected failure, explained in one line; 130
+after Ctrl-C, which keeps all results so far.
 """
 
 

@@ -1,4 +1,4 @@
-"""Atari games of the Arcade Learning Environment.
+"""Atari games (ale-py): state codec, wrappers that `make` adds, and the family's hooks.
 
 State: the emulator's (see `atari_emulator`), sticky actions and screen included, and
 the Python generator that a stochastic frameskip draws from. Mode, difficulty and frame
@@ -140,7 +140,7 @@ def prepare(env: Any) -> None:
 
 
 def frames(env: Any, seen: Callable[[], None] | None) -> tuple[float, bool]:
-    """Have a function called after every frame of the emulator; see `Family.frames`."""
+    """Register a function that is called after every frame; see `Family.frames`."""
     if isinstance(env.ale, Emulator):
         env.ale.on_frame = seen
         return CONSOLE_FPS, True

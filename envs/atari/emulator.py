@@ -1,4 +1,4 @@
-"""An Atari emulator whose states are complete, small and quick to restore.
+"""Atari emulator whose states are complete, small and fast to restore.
 
 What `cloneState` of `ale_py.ALEInterface` leaves out, and what is done about it:
 
@@ -118,7 +118,7 @@ class Emulator:
         self._lead.begin(self._look(), 0)
 
     def reseed(self, seed: int) -> None:
-        """Have other frames repeat the action before."""
+        """Reseed the generator of sticky actions."""
         self._twister.load(seeded_text(seed))
 
     def _insert(self, path: Any) -> None:
@@ -252,7 +252,7 @@ class Emulator:
         return stop
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Bring the emulator to the state at `offset`; return the offset after it."""
+        """Set the emulator to the state at `offset`; return the offset after it."""
         if self._has_generator:
             offset = self._twister.restore(buffer, offset)
         draws, size = _HEAD.unpack_from(buffer, offset)
@@ -316,7 +316,7 @@ class Emulator:
         self._core = core
 
     def _finish_frame(self, core: bytes) -> None:
-        """Bring an emulator that is within a frame to its end.
+        """Complete the frame of an emulator that stopped within one.
 
         Args:
             core: of the state that is to be restored next.

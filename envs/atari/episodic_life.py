@@ -1,4 +1,4 @@
-"""A lost life ends the episode for the agent, while the game goes on.
+"""Atari wrappers for lost lives: EpisodicLife ends the episode, LifePenalty costs reward.
 
 As the players of DQN learned: an agent that may not lose a life values each one, and
 the next episode begins where the life was lost. Only a game that is over is reset.
@@ -46,7 +46,7 @@ class EpisodicLife(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Go on after a lost life, or start a game."""
+        """Continue after a lost life, or start a game."""
         if not self.game_over and seed is None and not options:
             obs, _, terminated, truncated, info = self.env.step(self._noop)
             self.game_over = terminated or truncated

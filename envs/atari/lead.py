@@ -1,4 +1,4 @@
-"""What led to a state of an Atari game: an earlier state and the frames since.
+"""Lead: short frame history in an Atari state, from which hidden emulator state is rebuilt.
 
 A lead starts anew every 32 frames or so, from a state that is by then some frames old.
 When that happens depends on the frames alone, not on when states are captured: the same
@@ -68,18 +68,18 @@ class Lead:
         self.forget_middle()
 
     def forget_middle(self) -> None:
-        """Give up the state from which the lead was to start anew."""
+        """Drop the state from which the lead was to start again."""
         self._middle, self._middle_at = b"", 0
         self._schedule()
 
     def add(self, code: int, strength: float) -> None:
-        """Append what is emulated next."""
+        """Append the next emulated frame."""
         self.codes.append(code)
         if self._strengths is not None:
             self._strengths.append(strength)
 
     def renew(self, core: bytes, draws: int, *, full: bool) -> None:
-        """Start anew, or remember the present state to do so later.
+        """Start a new lead, or remember the present state for a later start.
 
         Args:
             core: of the present state, which is not within a frame.

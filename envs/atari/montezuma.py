@@ -1,4 +1,4 @@
-"""Where the player of Montezuma's Revenge is and what it carries, from the game's memory.
+"""MontezumaInfo: wrapper that reads room, position and inventory from the game's RAM.
 
 Room, level, position and score are at the addresses of Atari ARI (Anand et al. 2019);
 what is carried is a bit each: setting one draws the thing below the lives.
@@ -21,7 +21,7 @@ _MOST_ROOMS = 256  # of ten levels; those beyond count as visited before
 
 
 class MontezumaInfo(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
-    """Adds to every info where the player is and what it has.
+    """Adds the player's room, position and inventory to every info.
 
     As ints: `room` (0 to 23, the game starts in 1), `level`, `x`, `y`, `score`, `keys`,
     `swords`, `torch`, `mallet`, and `rooms_visited`, how many rooms this game has shown.

@@ -1,4 +1,4 @@
-"""The emulator's two random generators, both MT19937, outside of the emulator.
+"""The Atari emulator's two MT19937 random generators: parsing, seeding, capture.
 
 As text, a generator is its 624 words and its position, in decimal: the way in which
 C++ writes an `std::mt19937`.

@@ -1,4 +1,4 @@
-"""The screens that agents play Atari from: four small grey ones, the newest last.
+"""AtariScreens: wrapper with grey, resized, stacked frames as Atari observations.
 
 What gymnasium's `AtariPreprocessing` and `FrameStackObservation` make of a game, bit for bit,
 in two thirds of the time: the emulator is asked for a picture only where one is looked at, and
@@ -120,7 +120,7 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
 
 
 class Shrunk:
-    """Shrinks pictures that have much in common with the one before.
+    """Resizes pictures band by band, only where they differ from the one before.
 
     A picture of 210 rows becomes 42 bands, each of 5 rows that 2 rows of the smaller picture
     are the means of. Only bands that differ from the last picture's are made smaller.

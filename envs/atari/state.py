@@ -1,4 +1,4 @@
-"""The bytes of an emulator's state: what they hold, and what they leave out.
+"""Byte layout of serialised Atari emulator states: splitting and joining their parts.
 
 `ALEState.serialize()` is six numbers, the length of the rest, and the rest:
 

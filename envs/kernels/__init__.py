@@ -1,4 +1,4 @@
-"""Kernels of the env families: their rules as functions that compile.
+"""Compiled env kernels: lookup of the kernel for a given env.
 
 One file per env. `kernel_of` finds the right one by the env's class and imports no
 other.

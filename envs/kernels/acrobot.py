@@ -1,4 +1,4 @@
-"""Acrobot in compiled code.
+"""Compiled kernel of Acrobot: step, reset and observation.
 
 Source: gymnasium's `AcrobotEnv`, operation for operation, since floats do not associate.
 """

@@ -1,4 +1,4 @@
-"""CartPole in compiled code.
+"""Compiled kernel of CartPole: step, reset and observation.
 
 Source: gymnasium's `CartPoleEnv`, operation for operation, since floats do not associate.
 """

@@ -1,4 +1,4 @@
-"""ChainMDP in compiled code; the rules are those of `ChainMDPEnv`."""
+"""Compiled kernel of ChainMDP, with the rules of `ChainMDPEnv`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the five classic control envs keep their state, as `ClassicControlPart` writes it."""
+"""State record of the five classic control kernels, with the bytes of `ClassicControlPart`."""
 
 from __future__ import annotations
 

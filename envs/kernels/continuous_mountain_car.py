@@ -1,4 +1,4 @@
-"""MountainCarContinuous in compiled code.
+"""Compiled kernel of MountainCarContinuous: step, reset and observation.
 
 The env computes in float64 in the first step of an episode and in float32 later, for a
 step leaves a float32 vector and Python's floats take the type of numpy's beside them.

@@ -1,4 +1,4 @@
-"""LineGame in compiled code; the rules are those of `LineGameEnv`.
+"""Compiled kernel of LineGame (tic-tac-toe, Connect Four), with the rules of `LineGameEnv`.
 
 A state is the row of bytes that the env's `get_state` returns: cells, and whether it is over.
 """
@@ -80,7 +80,7 @@ def _cell(state: Any, params: Any, place: int) -> int:
 
 @compiled
 def _describe(state: Any, params: Any, player: int, info: Any) -> None:
-    """Write what a step says: who moved, who moves next, and where."""
+    """Write the infos of a step: last player, next player, legal cells."""
     info["player"] = player
     info["to_play"] = _to_play(state, params)
     mask = info["action_mask"]
@@ -115,12 +115,12 @@ def reset(state: Any, params: Any) -> None:
 
 
 def reset_info(state: Any, params: Any, info: Any) -> None:
-    """Write what a step says, of the empty board."""
+    """Write the infos of the empty board."""
     _describe(state, params, 0, info)
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """Write the stones of who moves next, then those of the other."""
+    """Write the stones of the next player, then those of the other."""
     mine = 1 + _to_play(state, params)
     flat = obs.reshape(-1)
     cells = state.size - 1

@@ -1,4 +1,4 @@
-"""MountainCar in compiled code.
+"""Compiled kernel of MountainCar: step, reset and observation.
 
 Source: gymnasium's `MountainCarEnv`, operation for operation, since floats do not associate.
 """

@@ -1,4 +1,4 @@
-"""NarrowPath in compiled code; the rules are those of `NarrowPathEnv`."""
+"""Compiled kernel of NarrowPath, with the rules of `NarrowPathEnv`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def kernel(env: Any) -> Kernel:
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
-    """Go on (0) or jump to the end (1)."""
+    """Step forward (0) or jump to the end (1)."""
     cell, reward = np.int64(state["cell"]), 0.0
     if cell != params.n:
         cell = cell + 1 if action == 0 else params.n

@@ -1,4 +1,4 @@
-"""Pendulum in compiled code.
+"""Compiled kernel of Pendulum: step, reset and observation.
 
 Source: gymnasium's `PendulumEnv`, operation for operation, since floats do not associate.
 """

@@ -1,4 +1,4 @@
-"""Sokoban in compiled code; the rules are those of `SokobanEnv`.
+"""Compiled kernel of Sokoban, with the rules of `SokobanEnv`.
 
 A state is the row of bytes that the env's `get_state` returns: cells, the player's row
 and column, the cursor of the sequential order, the generator.
@@ -142,7 +142,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
 
 
 def reset_info(state: Any, params: Any, info: Any) -> None:
-    """Write what a step says, of the first board."""
+    """Write the infos of the first board."""
     cells = state[: params.height * params.width]
     _describe(cells, _count(cells, BOX), info)
 

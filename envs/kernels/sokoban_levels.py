@@ -1,4 +1,4 @@
-"""How an episode of Sokoban begins in compiled code: with a level taken or generated."""
+"""Level choice at reset in the Sokoban kernel: the next stored level or a generated one."""
 
 from __future__ import annotations
 

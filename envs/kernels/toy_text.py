@@ -1,4 +1,4 @@
-"""FrozenLake, CliffWalking and Taxi in compiled code: walks in a table of transitions.
+"""Compiled kernels of FrozenLake, CliffWalking and Taxi, over a transition table.
 
 Source: gymnasium's `FrozenLakeEnv`, `CliffWalkingEnv` and `TaxiEnv`, draw for draw.
 """

@@ -1,4 +1,4 @@
-"""MuJoCo tasks as functions over rows: gymnasium's (v5), and those of one's own."""
+"""MuJoCo tasks as functions over rows: lookup of gymnasium's v5 tasks, registration of own ones."""
 
 from __future__ import annotations
 

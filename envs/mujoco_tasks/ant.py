@@ -1,4 +1,4 @@
-"""Ant: paid for its torso's speed along x, and for being healthy."""
+"""Ant task on MuJoCo rows: observation, reward for forward speed, termination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reacher and Pusher: paid for bringing one thing close to another."""
+"""Reacher and Pusher tasks on MuJoCo rows: reward for the distance to a target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What resets of gymnasium's tasks draw, in their order."""
+"""Random initial states of gymnasium's MuJoCo tasks, drawn in gymnasium's order."""
 
 from __future__ import annotations
 

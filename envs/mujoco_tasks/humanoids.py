@@ -1,4 +1,4 @@
-"""Humanoid and HumanoidStandup: the same body, paid for its speed or its height."""
+"""Humanoid and HumanoidStandup tasks on MuJoCo rows: rewards for speed or for height."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READS = (
 
 
 class _Humanoid(MujocoTask):
-    """What both have in common: the observation.
+    """Common base of both tasks: the observation.
 
     Args:
         env: gymnasium's; its weights and ranges are read once.

@@ -1,4 +1,4 @@
-"""A task of one's own: a model and what a step makes of it."""
+"""ModelTask: base class for a user's own MuJoCo task, from a model file and row functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.native.mujoco.task import MujocoTask
 
 
 class ModelTask(MujocoTask):
-    """`MujocoTask` that brings its model, so that no env need be written for it.
+    """A `MujocoTask` with its own model, which needs no gymnasium env.
 
     Attributes:
         model: MJCF as text, the path of an MJCF file, or an `MjModel`.
@@ -37,7 +37,7 @@ class ModelTask(MujocoTask):
         return model
 
     def draw(self, rng: np.random.Generator) -> Joints | None:
-        """Return joints at which the model begins, and noise; override for another start."""
+        """Return the model's initial joints plus noise; override for another start."""
         positions, num_velocities = self._start
         noise = self.reset_noise
         return (
@@ -46,7 +46,7 @@ class ModelTask(MujocoTask):
         )
 
     def begin(self, model: Any, data: Any, rng: np.random.Generator) -> None:
-        """Take a simulation that was just reset to where an episode begins.
+        """Set a simulation that was just reset to the start of an episode.
 
         Override it for a start that takes more than joints to say; `draw` then returns None,
         and the env itself resets the rows of a batch.

@@ -1,4 +1,4 @@
-"""InvertedPendulum and InvertedDoublePendulum: paid for staying upright."""
+"""InvertedPendulum and InvertedDoublePendulum tasks on MuJoCo rows."""
 
 from __future__ import annotations
 

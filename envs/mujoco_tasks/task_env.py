@@ -1,4 +1,4 @@
-"""The gymnasium env of a `ModelTask`: what every backend agrees with."""
+"""TaskEnv: the gymnasium env of a MuJoCo `ModelTask`, the reference for the native backend."""
 
 from __future__ import annotations
 

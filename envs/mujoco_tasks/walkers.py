@@ -1,4 +1,4 @@
-"""HalfCheetah, Hopper, Walker2d and Swimmer: paid for the way that they make."""
+"""HalfCheetah, Hopper, Walker2d and Swimmer tasks on MuJoCo rows: reward for speed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def norms(vectors: np.ndarray) -> np.ndarray:
 
 
 class _Runner(MujocoTask):
-    """What the tasks with a speed along x have in common.
+    """Common base of the tasks with a speed along x.
 
     Args:
         env: gymnasium's; its weights and ranges are read once.

@@ -1,4 +1,4 @@
-"""What stands on a cell, how it is written, and what makes a board legal."""
+"""Sokoban boards: cell codes and symbols, legality check, move rule, mirrored boards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory of one generation of a level, and the random numbers that it draws.
+"""Scratch arrays and counter-based random numbers of the Sokoban level generator.
 
 Numbers are hashes of a counter: nothing but 64-bit signed products, which Python and compiled
 code treat alike.

@@ -1,4 +1,4 @@
-"""Sokoban as a gymnasium env."""
+"""SokobanEnv: Sokoban as a gymnasium env."""
 
 from __future__ import annotations
 

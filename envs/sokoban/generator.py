@@ -1,4 +1,4 @@
-"""Solvable levels: carve a cave, put every box on its target, then play backwards.
+"""Sokoban level generator: carved rooms and reverse play from the solution.
 
 A level is a pure function of a 63-bit seed and its size, so drawing one advances the
 env's generator by exactly one number, whatever the level took to find.
@@ -39,7 +39,7 @@ _UNREACHED, _CLOSED = -1, -2
 
 @kernel_part
 def _stride(width: int, action: int) -> int:
-    """Return what an action (up, down, left, right) adds to the number of a cell.
+    """Return the change of the cell number by an action (up, down, left, right).
 
     Arithmetic: to look it up in a tuple is a jump that processors cannot foresee.
     """

@@ -1,4 +1,4 @@
-"""How many pushes a position of Sokoban needs at least: a heuristic for searches."""
+"""Sokoban search heuristic: a lower bound on the pushes to the solution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Level files in Boxoban's text format."""
+"""Reader for Sokoban level files in Boxoban's text format."""
 
 from __future__ import annotations
 

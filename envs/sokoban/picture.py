@@ -1,4 +1,4 @@
-"""Boards as arrays to look at: one-hot planes, coloured cells, drawn tiles."""
+"""Sokoban observations and rendering: one-hot planes, coloured cells, drawn tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that everything is stored in: windows, padding, shared memory, trees."""
+"""Array containers: sliding windows, padding, shared memory, nested arrays."""
 
 from plangym_ext.arrays.array import Array
 from plangym_ext.arrays.jagged import JaggedArray

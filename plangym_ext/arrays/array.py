@@ -1,4 +1,4 @@
-"""`Array`: rows of data with a sliding window, padding, and views that know where they are."""
+"""`Array`: rows of data with a sliding window, padding and index-aware views."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ class Array(BaseArray):
     __hash__ = None  # type: ignore[assignment]
 
     def rotate(self) -> None:
-        """Show the next `batch_shape[0]` rows, or the first again after the last.
+        """Move the window to the next `batch_shape[0]` rows, or to the first after the last.
 
         Going back to the first rows copies the 2 * padding rows around the
         end of the full size to its beginning, so that the rows before and
@@ -331,7 +331,7 @@ class Array(BaseArray):
         self._axes = (window.offset, *self._axes[1:])
 
     def close(self) -> None:
-        """Let go of the memory; safe to call twice.
+        """Release the memory; safe to call twice.
 
         From here on this array and its views raise `ArrayClosed`. Numpy
         arrays taken from them stay valid, as does what other processes hold;
@@ -341,7 +341,7 @@ class Array(BaseArray):
         self._reach = self._data = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
-        """Return an array with memory of its own; of a view, only what it shows."""
+        """Return an array with its own memory; of a view, only the visible part."""
         if self._window is not None:
             return _whole(self._buffer.copy(), self._window)
         return _detached(self.to_ndarray(), self.n_batch_dims, self.storage)

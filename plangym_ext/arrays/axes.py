@@ -1,4 +1,4 @@
-"""The axes of a view in the form that makes indexing quick.
+"""Fast indexing of array views: a per-axis form with one bounds check per index.
 
 A view holds its *reach*, the numpy view of everything its indices can reach,
 and one `Axis` per axis of it. An integer index then costs one bounds check and
@@ -68,7 +68,7 @@ def lay_out(base: Ndarray, location: Location) -> tuple[Ndarray, Axis | None, Tr
 
 
 def location_of(base: Ndarray, axes: Axis | None, trail: Trail | None) -> Location:
-    """Return where the view lies in the buffer; the inverse of `lay_out`."""
+    """Return the view's location in the buffer; the inverse of `lay_out`."""
     entries: list[Entry] = [0] * base.ndim
     axis: Axis | None
     while trail is not None:

@@ -1,4 +1,4 @@
-"""What arrays of every kind share: making new ones, rows, closing."""
+"""BaseArray: common base class of the array containers (creation, rows, closing)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BaseArray(Closing):
 
     @property
     def storage(self) -> Storage:
-        """Where the memory is: "local", "shared" or "inherited"."""
+        """Kind of memory: "local", "shared" or "inherited"."""
         return self._buffer.storage
 
     @property
@@ -81,7 +81,7 @@ class BaseArray(Closing):
 
     @property
     def n_batch_dims(self) -> int:
-        """How many of the view's axes are batch axes."""
+        """Number of batch axes of the view."""
         numbers = indexing.open_axes(self._location("index"))
         return sum(number < self._buffer.n_batch for number in numbers)
 
@@ -113,7 +113,7 @@ class BaseArray(Closing):
 
     @property
     def full(self) -> Self:
-        """View of all rows that the window slides over, whatever this view shows.
+        """View of all rows that the window slides over, for any view.
 
         The view cannot rotate. Index -1 and `full_size` reach the padding.
         """

@@ -1,4 +1,4 @@
-"""The memory of one array, which all of its views hold on to."""
+"""Buffer: the memory block of one array, shared by all its views."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Buffer:
         return cls(base, block, storage, n_batch, 0, data.shape[0] if n_batch else 0)
 
     def open_base(self, verb: str) -> npt.NDArray[Any]:
-        """Return the base, or raise `ArrayClosed` naming what was tried."""
+        """Return the base, or raise `ArrayClosed` with the attempted action."""
         if self.base is None:
             raise ArrayClosed(
                 f"Array: cannot {verb} an array of storage {self.storage!r} that was closed in "
@@ -107,7 +107,7 @@ class Buffer:
         return Buffer(copy, block, self.storage, self.n_batch, self.padding, self.full_size)
 
     def close(self) -> None:
-        """Let go of the memory; safe to call twice."""
+        """Release the memory; safe to call twice."""
         # Not block.close(): another array unpickled here may use the block,
         # and its last owner closes it anyway.
         self.base = self.block = None

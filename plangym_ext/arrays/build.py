@@ -1,4 +1,4 @@
-"""Building an `ArrayDict` from a space or an example: one array per leaf."""
+"""Construction of an `ArrayDict` from a space or an example value, one array per leaf."""
 
 from __future__ import annotations
 

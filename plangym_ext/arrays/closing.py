@@ -1,4 +1,4 @@
-"""Things that hold something until they are closed."""
+"""Closing: base class of resources with `close` and `with` support."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Abstract; may head a `with` block, and is closed when that ends."""
+    """Abstract base of resources with `close`, which may head a `with` block."""
 
     __slots__ = ()
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is held; safe to call twice."""
+        """Release the resource; safe to call twice."""
 
     def __enter__(self) -> Self:
         """Return the very thing; it is closed when the block ends."""

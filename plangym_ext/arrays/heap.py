@@ -1,4 +1,4 @@
-"""Memory for items of varying length: one arena of points per column of cells.
+"""Heap: arena memory for items of varying length, used by jagged arrays.
 
 Items are never changed in place. Writing a cell appends its new item to the
 arena of its column and points the cell there; when the arena is full, the
@@ -191,7 +191,7 @@ class Heap:
         return Heap(points, state, (block, state_block), self.storage, self.on_overflow)
 
     def close(self) -> None:
-        """Let go of the memory. Only the cells can tell that the array is closed."""
+        """Release the memory. Only the cells can tell that the array is closed."""
         self._points = np.zeros((0, 0, *self.feature_shape), self.dtype)
         self._state = np.zeros(0, _STATE)
         self._blocks = (None, None)

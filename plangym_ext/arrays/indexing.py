@@ -1,4 +1,4 @@
-"""Index rules: from an index of a view to positions in the buffer, and back out.
+"""Index rules of array views: positions in the buffer for ints, slices and index arrays.
 
 A view is a tuple with one entry per axis of the buffer (a `Location`): the
 position of an integer index, the `Span` of a slice, or the positions of an
@@ -103,7 +103,7 @@ def split(base: Ndarray, location: Location) -> tuple[Ndarray, tuple[Any, ...]]:
 
 
 def take(base: Ndarray, location: Location) -> Ndarray:
-    """Return what the location shows of `base`: a view, or a copy if arrays picked it."""
+    """Return the location's part of `base`: a view, or a copy for index arrays."""
     view, rest = split(base, location)
     return view if is_basic(location) else np.asarray(view[rest])
 
@@ -114,7 +114,7 @@ def is_basic(location: Location) -> bool:
 
 
 def frozen(key: object) -> object | None:
-    """Return an index as it is now, whatever its maker does to its arrays.
+    """Return an index with copies of its arrays, safe from later changes.
 
     Returns:
         `...`, or the index array or tuple with copies of the arrays; None if

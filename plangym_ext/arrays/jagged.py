@@ -1,4 +1,4 @@
-"""`JaggedArray`: one item of varying length per cell, for graphs and point clouds."""
+"""`JaggedArray`: cells with items of varying length, for graphs and point clouds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Ndarray: TypeAlias = npt.NDArray[Any]
 
 @final
 class JaggedArray(BaseArray):
-    """An `Array` whose cells each hold an item of any number of points.
+    """An `Array` whose cells each hold an item of varying length (any number of points).
 
     Batch axes are indexed, rotated and sent to other processes as in `Array`.
     The points of the column `[:, b]` share an arena of `max_mean_num_elem`
@@ -93,7 +93,7 @@ class JaggedArray(BaseArray):
 
     @property
     def on_overflow(self) -> OnOverflow:
-        """What happens when a column is full."""
+        """Policy for a full column."""
         return self._heap.on_overflow
 
     @property
@@ -103,7 +103,7 @@ class JaggedArray(BaseArray):
 
     @property
     def n_batch_dims(self) -> int:
-        """How many of the view's axes are batch axes."""
+        """Number of batch axes of the view."""
         return len(self._cells.shape)
 
     @property
@@ -294,12 +294,12 @@ class JaggedArray(BaseArray):
         self._cells.reset()
 
     def close(self) -> None:
-        """Let go of the memory; safe to call twice. Views raise from here on."""
+        """Release the memory; safe to call twice. Views raise from here on."""
         self._cells.close()
         self._heap.close()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JaggedArray:
-        """Return an array with memory of its own; of a view, only what it shows."""
+        """Return an array with its own memory; of a view, only the visible part."""
         if self._cells._window is not None:
             cells = self._cells.__deepcopy__(memo)
             return _jagged(cells, self._heap.copy(), self.max_mean_num_elem)

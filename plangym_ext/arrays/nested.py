@@ -1,4 +1,4 @@
-"""Nested values: dicts and tuples, inside one another, of arrays that share their first axis.
+"""Operations on nested batches (dicts and tuples of arrays): map, stack, take and write rows.
 
 This is the form of a batch whose space is a gymnasium `Dict` or `Tuple`. A batch that is
 one array is the simplest case, so callers need not tell the two apart.
@@ -42,7 +42,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def stacked(values: Sequence[Any]) -> Any:
-    """Return a batch `[L, ...]` of L single values that are nested alike; a fresh copy."""
+    """Return a batch `[L, ...]` of L single values with equal nesting; a fresh copy."""
     return mapped(lambda *parts: np.stack([np.asarray(part) for part in parts]), *values)
 
 
@@ -58,7 +58,7 @@ def rows_of(batch: Any, index: Any) -> Any:
 
 
 def write_rows(batch: Any, index: Any, rows: Any) -> None:
-    """Write rows to where `index` says in the first axis of a batch nested alike."""
+    """Write rows at `index` of the first axis of a batch with equal nesting."""
     for leaf, values in zip(leaves(batch), leaves(rows), strict=True):
         leaf[index] = values
 
@@ -90,7 +90,7 @@ def content(value: Any) -> bytes:
 
 
 def write_to_piped_array(pipe: Connection) -> None:
-    """Receive one array from a pipe and fill what it shows with 42.
+    """Receive one array from a pipe and fill its visible part with 42.
 
     The target of a child process in demonstrations and checks of shared
     memory: it must be importable for the spawn and forkserver start methods.

@@ -1,4 +1,4 @@
-"""What envs return as a reward, as one number."""
+"""Conversion of an env's reward to a float."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said where there is too little memory for envs."""
+"""Error message for allocations that exceed the memory available for envs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMEDY = (
 
 @contextmanager
 def told_of_memory(where: str, count: int, make: Any, nbytes: int | None = None) -> Iterator[None]:
-    """Say of which envs, and of how many, it was too much that memory was asked for.
+    """Add the env and the number of envs to an error about too little memory.
 
     Args:
         where: the function that was called.

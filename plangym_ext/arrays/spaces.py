@@ -1,4 +1,4 @@
-"""From a gymnasium space to the arrays that a batch of its values is stored in."""
+"""SpaceLayout: the leaf arrays in which values of a gymnasium space are stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT_LENGTH = 512
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array of a (possibly nested) space: where it hangs and what it holds."""
+    """One array of a (possibly nested) space: its path and its shape and dtype."""
 
     path: Path
     shape: tuple[int, ...]
@@ -187,7 +187,7 @@ class ObsWriter:
 def _vector_writer(
     layout: SpaceLayout, array: np.ndarray, cells: Any
 ) -> Callable[[int, Any], None]:
-    """Return what `ObsWriter.into` gives for short vectors; `cells` are the memory of `array`."""
+    """Return the fast `ObsWriter.into` for short vectors; `cells` are the array's memory."""
     size = array.shape[1]
 
     def put(i: int, obs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Blocks of shared memory that several processes map and that need no cleaning up.
+"""SharedBlock: anonymous shared memory that several processes map, without clean-up.
 
 On Linux a block is anonymous (`memfd_create`): it has no name, it does not
 count against `/dev/shm`, and the kernel frees it with the last descriptor and

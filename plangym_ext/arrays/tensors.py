@@ -1,4 +1,4 @@
-"""Numpy arrays as torch tensors on the same memory."""
+"""Conversion of numpy arrays to torch tensors on the same memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def as_tensor(data: npt.NDArray[Any]) -> Any:
 
 
 def as_array(given: Any, where: str, kind: type[Exception]) -> np.ndarray:
-    """Return what a caller gave as an array; raise `kind` if its rows are of unequal lengths."""
+    """Return a caller's value as an array; raise `kind` if its rows have unequal lengths."""
     try:
         return np.asarray(given)
     except (TypeError, ValueError) as error:

@@ -52,7 +52,7 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         fields: Mapping[str, Mapping[str, Any]] | None = None,
         **spec: Any,
     ) -> ArrayDict:
-        """Make zeros that hold what a gymnasium space contains, dtypes included.
+        """Make zeros with the shapes and dtypes of a gymnasium space.
 
         Every array is `[*batch_shape, *shape of its part]` in memory of its own: a fresh tree.
 
@@ -78,7 +78,7 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         fields: Mapping[str, Mapping[str, Any]] | None = None,
         **spec: Any,
     ) -> ArrayDict:
-        """Make zeros whose elements look like a nested example.
+        """Make zeros with the shapes and dtypes of a nested example.
 
         Every array is `[*batch_shape, *shape of its part]` in memory of its own: a fresh tree.
 
@@ -106,7 +106,7 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         fields: Mapping[str, Mapping[str, Any]] | None = None,
         **spec: Any,
     ) -> ArrayDict:
-        """Make zeros for what one `env.step` returned.
+        """Make zeros for the return value of one `env.step`.
 
         Every array is `[*batch_shape, *shape of its part]` in memory of its own: a fresh tree.
 

@@ -1,4 +1,4 @@
-"""The window of rows that an array shows, and how it slides.
+"""Window: the visible rows of an array's buffer, and their rotation.
 
 buffer rows   0 .. padding | padding .. padding + full_size | .. + padding
               leading pad  | the window shows `rows` of these | trailing pad
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Window(NamedTuple):
-    """Where the visible rows lie in the rows of the buffer."""
+    """Position of the visible rows within the rows of the buffer."""
 
     rows: int  # visible rows, T
     padding: int  # hidden rows on either side of the full size

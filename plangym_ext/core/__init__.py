@@ -1,1 +1,1 @@
-"""The env contract, the loop over rows, and the requests and results of a batch."""
+"""Core: the env contract, the row loop, and the requests and results of a batch."""

@@ -1,4 +1,4 @@
-"""What backends have in common: a local env to play, and rows that run elsewhere."""
+"""BackendEnv: base class of all backends, a local reference env beside remote rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_OUT: Mapping[str, np.ndarray] = {}
 
 
 class BackendEnv(PlanEnv):
-    """A serial env that is played and is the reference; a subclass says where rows run.
+    """A serial env to play, which is the reference; subclasses define how rows run.
 
     Attributes:
         plan_env: the local env, which `reset`, `step` and `set_state` move.
@@ -49,22 +49,22 @@ class BackendEnv(PlanEnv):
 
     @property
     def exactness(self) -> Exactness:
-        """How it was proved that states are exact, and how far; see `PlanEnv.exactness`."""
+        """Method and extent of the proof that states are exact; see `PlanEnv.exactness`."""
         return self.plan_env.exactness
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
+        """Reason why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
         return self.codec.incomparable
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
+        """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         return self.plan_env.exact
 
     @property
     def layout(self) -> RowLayout:  # type: ignore[override]
-        """What a row holds."""
+        """Layout of a row."""
         return self.plan_env.layout
 
     @property
@@ -107,7 +107,7 @@ class BackendEnv(PlanEnv):
 
     @one_call
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states with other random numbers to come; see `PlanEnv.reseeded`."""
+        """Return states with new random generators; see `PlanEnv.reseeded`."""
         return self.plan_env.reseeded(states, rng)
 
     def _first_state(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""`check_env`: prove that an env restores exactly, or learn what differs."""
+"""`check_env`: test that an env restores its states exactly, with a report of differences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SILENCE = 30.0
 
 @dataclass(frozen=True)
 class EnvReport:
-    """What `check_env` found.
+    """The result of `check_env`.
 
     Attributes:
         name: the env's id.
@@ -79,7 +79,7 @@ def check_env(
     seconds: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> EnvReport:
-    """Compare futures from restored states with the real ones, on copies of an env.
+    """Test that an env's restored states lead to the same future, on copies of the env.
 
     The env itself is not touched. States are restored in the copy that has played, in a
     process that has not, and in a second instance. Where a copy of this process hangs, as one

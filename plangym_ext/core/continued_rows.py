@@ -1,4 +1,4 @@
-"""Where the rows of an env are that are stepped without states."""
+"""ContinuedRows: current states of the rows that a handle steps without given states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.states.envelope import as_wide
 
 
 class ContinuedRows:
-    """The rows of a handle that are stepped without states.
+    """States and endings of the rows that are stepped without given states.
 
     Attributes:
         states: `[B, S]` uint8, where they are.
@@ -52,7 +52,7 @@ class ContinuedRows:
             self.ended[: len(states)] = ended
 
     def move(self, found: RowResults, *, shared: bool) -> None:
-        """Continue where rows have come to; `shared` if the caller sees their states too."""
+        """Set the rows' states after a step; `shared` if the caller holds the states too."""
         # They keep an array that the caller has no hand on.
         states = found.states.copy() if shared else found.states
         self.keep(states, found.terminated | found.truncated)

@@ -1,4 +1,4 @@
-"""Drawing an env: without a display, and what to say when it cannot be done."""
+"""Rendering of an env to RGB frames, with and without a display."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Film(Protocol):
-    """What takes pictures of an env while it plays a step.
+    """Interface for taking pictures of an env within a step.
 
     Attributes:
         on: whether it is played now: what a search plays in the same env is not filmed.
@@ -65,7 +65,7 @@ def picture(env: gym.Env[Any, Any], name: str) -> Any:
 
 
 def without_display(family: Family, render_mode: str | None) -> dict[str, str]:
-    """Set the environment variables with which a family draws where there is no display.
+    """Set the environment variables for rendering a family without a display.
 
     Those that are set already are left as they are.
 
@@ -84,7 +84,7 @@ def without_display(family: Family, render_mode: str | None) -> dict[str, str]:
 
 
 def rgb_frame(picture: Any, where: str) -> npt.NDArray[np.uint8]:
-    """Return what `render` has returned as `[H, W, 3]` uint8: that itself, if it is.
+    """Return a result of `render` as `[H, W, 3]` uint8, without a copy if possible.
 
     Args:
         picture: `[H, W]`, `[H, W, 1]` grey, `[H, W, 3]` colours or `[H, W, 4]` with their

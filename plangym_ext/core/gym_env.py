@@ -1,4 +1,4 @@
-"""A gymnasium env in this process, made exactly restorable: the serial backend."""
+"""GymEnv: the serial backend, one gymnasium env in this process with exact restores."""
 
 from __future__ import annotations
 
@@ -133,14 +133,14 @@ class GymEnv(LocalStepper, PlanEnv):
 
     @property
     def codec(self) -> StateCodec:
-        """Captures and restores states; an env that was never reset is reset for it once."""
+        """Captures and restores states; its first use resets an env that was never reset."""
         if not (self.is_reset or self._was_begun):
             self.gym_env.reset(seed=0)
             self._was_begun = True
         return self._live.codec
 
     def own_identity(self) -> dict[str, Any]:
-        """Return what states belong to by this env itself, whatever its binding was learned of."""
+        """Return the identity of this env's states, from its own codec and binding."""
         parts = self.codec.identity()
         return state_identity(self.gym_env, self.binding, parts, self.name)
 
@@ -215,19 +215,19 @@ class GymEnv(LocalStepper, PlanEnv):
         return result if final is None else StateTransition(final, *result)
 
     def _note(self, *played: Any) -> None:
-        """Note an action, or None for a reset, and what it has led to, for an audit."""
+        """Record an action, or None for a reset, and its result, for an audit."""
         action, *result = played
         if self.audit.note(action, shown(self.layout.obs, *result)):
             self.audit.start(self.gym_env, self.codec)
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
+        """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         return self._exactness.exact
 
     @property
     def exactness(self) -> Exactness:
-        """How it was proved that states are exact, and how far; see `PlanEnv.exactness`."""
+        """Method and extent of the proof that states are exact; see `PlanEnv.exactness`."""
         return dataclasses.replace(self._exactness, audits=self.audit.passed)
 
     @exactness.setter
@@ -236,12 +236,12 @@ class GymEnv(LocalStepper, PlanEnv):
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
+        """Reason why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
         return self.codec.incomparable
 
     @property
     def step_seconds(self) -> float | None:
-        """What an env step took in the proof of its states; None if there was none."""
+        """Seconds of an env step, measured in the proof of its states; None without one."""
         return self.binding.step_seconds
 
     @one_call
@@ -266,7 +266,7 @@ class GymEnv(LocalStepper, PlanEnv):
 
     @one_call
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states with other random numbers to come; see `PlanEnv.reseeded`."""
+        """Return states with new random generators; see `PlanEnv.reseeded`."""
         self._check_open("reseeded")
         rows = self.checked_states(states, "reseeded")
         here = self.get_state() if self.is_reset else None
@@ -343,7 +343,7 @@ class GymEnv(LocalStepper, PlanEnv):
 
     @property
     def constructor(self) -> Callable[..., Self]:
-        """What makes such an env, here or in another process, with some settings changed."""
+        """Constructor of an equal env in any process, with some settings changed."""
         return functools.partial(type(self), **self._arguments)
 
     def close(self) -> None:

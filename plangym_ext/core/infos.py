@@ -1,4 +1,4 @@
-"""The infos of a batch: numeric fields as columns, everything else by row."""
+"""Infos of a batch: numeric fields as columns, other fields per row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _with_flat_mask(info: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def info_values(infos: Any, name: str, count: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the values of an info of all rows, `[B, ...]`, and `[B]` bool, which rows told it.
+    """Return the values of an info of all rows, `[B, ...]`, and `[B]` bool, its presence by row.
 
     Values of several types come as the one that holds all: 0 beside 12.5 is 0.0. What goes into
     no array of numbers is one of objects. Where nothing was told there are zeros.
@@ -165,7 +165,7 @@ def _fits(column: InfoColumn, value: Any) -> bool:
 
 
 class InfoBatch(Sequence[dict[str, Any]]):
-    """The infos of a batch: columns to compute with, rows to look at.
+    """The infos of a batch: numeric fields as columns, and dicts by row.
 
     `infos["lives"]` is a `[B]` array; `infos[3]` is the dict of row 3; iterating
     gives one dict a row, as a list of infos would. Every batch has the columns

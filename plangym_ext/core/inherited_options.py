@@ -1,4 +1,4 @@
-"""Classes whose signature and docstring hold the options of their bases as well."""
+"""Constructor options inherited by subclasses, and import of users' classes by "module:name"."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Signature:
 
 
 class InheritedOptions:
-    """Abstract; what its subclasses take is all in their signature and under their `Args`.
+    """Abstract; subclasses show all inherited options in their signature and `Args`.
 
     A subclass describes the options that it adds. The entries of its bases follow them, and
     `**options` of a constructor stand for what the constructor of the next base takes.
@@ -47,7 +47,7 @@ class InheritedOptions:
 
 
 def parameters_of(cls: type) -> dict[str, inspect.Parameter]:
-    """Return what the constructor of a class takes, by name, without `self`."""
+    """Return the constructor parameters of a class by name, without `self`."""
     found: dict[str, inspect.Parameter] = {}
     for base in cls.__mro__:
         if "__init__" not in base.__dict__ or base is object:
@@ -135,7 +135,7 @@ def import_module_of(name: str) -> str:
 
 
 def import_own(module: str, asked_by: str) -> None:
-    """Import a module that the user named; what it raises passes through.
+    """Import a user's module; its exceptions pass through.
 
     Args:
         module: its name, with dots.
@@ -204,7 +204,7 @@ def load_own_class(target: str, where: str, base: type) -> Any:
 
 
 def search_current_folder() -> None:
-    """Let modules be found in the current folder, after everywhere else.
+    """Append the current folder to Python's module search path.
 
     Last in the path, so that no file there hides another module.
     """
@@ -214,7 +214,7 @@ def search_current_folder() -> None:
 
 
 def check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
-    """Refuse what is no constructor, and arguments that only a registered env can be given."""
+    """Refuse values that are not constructors, and arguments for registered envs only."""
     import gymnasium as gym
 
     if isinstance(factory, gym.Env):

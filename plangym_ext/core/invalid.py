@@ -1,4 +1,4 @@
-"""Values that an observation or a reward must not have, and what is done about them.
+"""Detection of invalid observations and rewards (NaN, infinite, out of bounds), and the policy.
 
 Not a number is never valid. An infinity is, where the env's own Box has no bound. Finite numbers
 out of bounds are looked for on demand only: many a well-known env leaves its bounds a little.
@@ -212,13 +212,13 @@ class LeafCheck(ABC):
         )
 
     def rows(self, values: np.ndarray) -> np.ndarray:
-        """Return `[B]` bool, which rows of `[B, *leaf.shape]` have invalid values."""
+        """Return `[B]` bool, the rows of `[B, *leaf.shape]` with invalid values."""
         found: Any = self.values(values).reshape(len(values), -1).any(axis=1)
         return found
 
 
 class FiniteCheck(LeafCheck):
-    """What is no number, or infinite where the leaf's Box has a bound."""
+    """Check for NaN, and for infinities where the leaf's Box has a bound."""
 
     def __init__(self, index: int, leaf: Leaf) -> None:
         super().__init__(index, leaf)
@@ -245,7 +245,7 @@ class FiniteCheck(LeafCheck):
 
 
 class BoundsCheck(LeafCheck):
-    """What is out of the bounds of the leaf's space, or no number."""
+    """Check for NaN and for values outside the bounds of the leaf's space."""
 
     def suspects(self, values: np.ndarray) -> int:
         """See `LeafCheck`."""

@@ -1,4 +1,4 @@
-"""Numbers that callers give as options: whole or finite, and within bounds."""
+"""Validation of numeric options: integers, finite floats, timeouts, bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.errors import InvalidOption
 
 
 def at_least(where: str, value: Any, least: int) -> int:
-    """Return `value` as an int, or say that it is not an integer >= `least`."""
+    """Return `value` as an int; raise if it is not an integer >= `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise InvalidOption(f"{where} must be an integer >= {least}; got {value!r}.")
     return int(value)
@@ -30,7 +30,7 @@ def rounding_of(sums: Any) -> float:
 
 
 def finite_between(where: str, value: float, low: float, high: float) -> float:
-    """Return `value` as a float, or say that it is not in [low, high] (NaN is not)."""
+    """Return `value` as a float; raise if it is not in [low, high] (NaN is not)."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A handle serves one call at a time, in one process: the guard that says so to others."""
+"""OneCaller: guard against concurrent calls of a handle; detection of forks; usable processors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fork_count() -> int:
 
 
 def in_child(handler: Callable[[], None]) -> None:
-    """Have a function called in every forked child, before anything else runs there."""
+    """Register a function to call in every forked child, before anything else runs there."""
     _handlers.append(handler)
 
 
@@ -102,7 +102,7 @@ class OneCaller:
         _guards.add(self)
 
     def bind_to_process(self) -> None:
-        """Refuse calls in forked children: what the handle uses answers to this process alone."""
+        """Refuse calls in forked children, since the handle's workers answer this process only."""
         self._owner = os.getpid()
 
     def __enter__(self) -> None:
@@ -142,7 +142,7 @@ class OneCaller:
 
 
 class _Inherited(OneCaller):
-    """What a guard that is bound to a process becomes in a forked child."""
+    """The guard of a process-bound handle in a forked child: it refuses every call."""
 
     inherited = True
 

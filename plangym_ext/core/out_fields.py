@@ -1,4 +1,4 @@
-"""`out=`: results written into arrays that the caller gives, such as a row of a sample tree."""
+"""The `out=` argument: batch results written into the caller's arrays."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class OutFields:
                 )
 
     def filled(self, found: RowResults) -> RowResults:
-        """Copy what the backend has not written into the given arrays itself."""
+        """Copy results that the backend has not written directly into the given arrays."""
         if not self.arrays:
             return found
         results = {one.stored: getattr(found, one.name) for one in RESULT_FIELDS}
@@ -151,7 +151,7 @@ def check_name(name: Any, known: Sequence[str], where: str) -> None:
 
 
 def part_at(value: Any, path: Path, where: str) -> Any:
-    """Return the array for one leaf; a tree of arrays names what a tuple numbers.
+    """Return the array for one leaf; tuple positions have names in a tree of arrays.
 
     Raises:
         ValueError: it is not there.
@@ -168,7 +168,7 @@ def part_at(value: Any, path: Path, where: str) -> Any:
 
 
 def ndarray_of(value: Any, where: str, wanted: str = "") -> np.ndarray:
-    """Return the memory of an array as numpy sees it; `wanted` says in messages what it has to be.
+    """Return the numpy view of an array's memory; `wanted` is the requirement in messages.
 
     Raises:
         ValueError: it is no array, or was picked by index arrays and has no memory of its own.

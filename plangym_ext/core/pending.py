@@ -1,4 +1,4 @@
-"""A result to come: a batch, or an answer of another process, that was begun and not collected."""
+"""Pending: handle of an asynchronous call whose result is not collected yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNGUARDED = contextlib.nullcontext()
 
 
 class Pending(Generic[Result]):
-    """A result to come: `wait` returns what the plain call would have returned.
+    """Handle of a call in progress: `wait` returns the result of the plain call.
 
     Args:
         wait: waits for the result, at most so many seconds, and returns or raises it.
@@ -55,7 +55,7 @@ class Pending(Generic[Result]):
 
     @classmethod
     def done_by(cls, run: Callable[[], Result]) -> Pending[Result]:
-        """Run something now; what it returns or raises is the result, which is not waited for."""
+        """Call a function now and return a `Pending` that already holds its result or error."""
         # No name for the result here: an error keeps this frame, which is to keep nothing.
         try:
             return cls._settled(run(), None)
@@ -76,7 +76,7 @@ class Pending(Generic[Result]):
         finish: Callable[[Result], Made],
         guard: contextlib.AbstractContextManager[Any] = _UNGUARDED,
     ) -> Pending[Made]:
-        """Return what `finish` makes of the result, once that has come.
+        """Return a `Pending` whose result is `finish` of this one's result.
 
         Args:
             finish: called by the first `wait`.
@@ -87,7 +87,7 @@ class Pending(Generic[Result]):
 
     @property
     def open(self) -> bool:
-        """Whether the result was not waited for yet."""
+        """Whether the result is not collected yet."""
         return self._wait is not None
 
     def poll(self, timeout: float = 0.0) -> bool:

@@ -1,4 +1,4 @@
-"""The contract: an environment that is stepped in batches from any saved state.
+"""PlanEnv: the contract of an environment that is stepped in batches from any state.
 
 `PlanEnv` checks what callers pass and shapes what they get; a backend says where
 the rows run. Results are bit for bit those of the `serial` backend.
@@ -118,7 +118,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def get_state(self) -> np.ndarray:
-        """Return a fresh `[S]` uint8 array: everything that the next step reads."""
+        """Return the complete state of the env, a fresh `[S]` uint8 array."""
 
     @abstractmethod
     def _set_env_state(self, state: np.ndarray) -> None:
@@ -130,7 +130,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def render(self) -> Any:
-        """Return a picture of the env, as its render mode says; `[H, W, 3]` uint8 for rgb_array.
+        """Return a picture of the env by its render mode; `[H, W, 3]` uint8 for rgb_array.
 
         Raises:
             MissingExtra: a package that it draws with is not installed.
@@ -150,7 +150,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored futures equal the real ones.
+        """Whether restored states lead to the same future.
 
         False only if that was asked for; None if it was not looked at (`check=False`), until
         `check_env` has proved it.
@@ -159,7 +159,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; "" if they do not.
+        """Reason why equal states may differ in their bytes; "" if they do not.
 
         Planners that compare states are refused then.
         """
@@ -185,7 +185,7 @@ class PlanEnv(SlotStepper, Closing):
         return self.action_space.sample()
 
     def set_state(self, state: np.ndarray) -> None:
-        """Bring the env (and so every row), or each of B rows, to a saved state.
+        """Set the env (and so every row), or each of B rows, to a saved state.
 
         Args:
             state: `[S]` uint8 for the env, or `[B, S]` for rows 0 to B - 1.
@@ -204,7 +204,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @abstractmethod
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states in which the env will draw other random numbers, and the rest is equal.
+        """Return states with new random generators; the rest of each state is unchanged.
 
         A state holds the env's random generator, so what follows from it is settled. Of states
         from here nothing is: a planner that does not know the future steps these.
@@ -223,7 +223,7 @@ class PlanEnv(SlotStepper, Closing):
         """
 
     def sync_states(self, state: np.ndarray) -> None:
-        """Bring the env and all its rows to one saved `[S]` state."""
+        """Set the env and all its rows to one saved `[S]` state."""
         with self._one_caller:
             self.set_state(self._checked_state(state, "sync_states"))
 
@@ -232,7 +232,7 @@ class PlanEnv(SlotStepper, Closing):
         return f"<{type(self).__name__} {self.name} ({self.backend}{note})>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the notebook view."""
         rows = {
             "backend": self.backend,
             "why": self.backend_note or None,

@@ -1,4 +1,4 @@
-"""What batches come to: the list of their fields, and the named tuples that calls return.
+"""Result types of batch calls: the list of result fields and the named tuples.
 
 `RESULT_FIELDS` is the one list of the arrays of a batch's results. The memory of a batch, what
 `out` may name, and what travels from workers and actors follow from it.
@@ -39,7 +39,7 @@ class ResultField(NamedTuple):
 
     @property
     def dtypes(self) -> tuple[np.dtype[Any], ...]:
-        """What an array of `out` may hold; first what backends write."""
+        """The dtypes allowed in `out`; first the backends' own."""
         return np.dtype(self.code), *self.others
 
 
@@ -65,7 +65,7 @@ def shapes_by_axis(rows: tuple[int, ...], state_width: int) -> dict[str, tuple[i
 
 
 class RowResets(NamedTuple):
-    """What a step says of rows that it reset; arrays have B rows, and nothing in the others.
+    """Results of the resets within a step; arrays have B rows, unset for rows without a reset.
 
     Attributes:
         final_obs: what a row showed before it was reset, one array per leaf.

@@ -1,4 +1,4 @@
-"""The loop that every backend runs: restore a row, step it, store what came out."""
+"""RowLoop: restore, step and store each row of a batch on one env."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PutInfo = Callable[[int, dict[str, Any]], dict[str, Any] | None]
 
 
 class RowEnv(Protocol):
-    """What the loop needs of the env that it drives."""
+    """Protocol of the env that the loop drives."""
 
     gym_env: Any
     envelope: Envelope
@@ -129,7 +129,7 @@ class RowLoop:
             self._audit(first, starts[0])
 
     def _audit(self, row: int, start: int) -> None:
-        """Have the future of a row's state played again, with what was handed out of it."""
+        """Have the future of a row's state replayed and compared with its results."""
         env, batch = self.env, self.batch
         env.audit.open(self._source[start : start - HEADER + self._width])
         if env.frameskip == 1:  # a batch keeps the sums of several env steps

@@ -1,4 +1,4 @@
-"""What a batch call asks of a backend, checked: the rows to run and what to return of them."""
+"""RowRequest: the checked arguments of one batch call."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def checked_infos(infos: str, where: str) -> str:
 
 
 def checked_dt(dt: Any, num_rows: int | None, where: str) -> np.ndarray:
-    """Return `dt` as int32 of shape `()` or `[B]`; None rows stand for a single step."""
+    """Return `dt` as int32 of shape `()` or `[B]`; None means a single step."""
     # The one array for all such requests: `RowRequest.single` knows it by identity.
     if type(dt) is int and dt == 1:
         return ONE_STEP

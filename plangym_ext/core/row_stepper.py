@@ -1,4 +1,4 @@
-"""Stepping rows: what a batch call checks, remembers and returns on every backend."""
+"""RowStepper: `step_batch` and its relatives, common to all backends."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class RowStepper(ABC):
 
     @property
     def tells_masks(self) -> bool:
-        """Whether infos say which actions a state allows: `infos["action_mask"]`."""
+        """Whether infos have a mask of legal actions: `infos["action_mask"]`."""
         return any(column.key == "action_mask" for column in self.layout.info)
 
     @property
@@ -335,7 +335,7 @@ class RowStepper(ABC):
         return self._continued.states[:num_rows], reset_first
 
     def _end_abandoned(self) -> None:  # noqa: B027 - most backends have none
-        """Bring batches to their end whose results will not be asked for."""
+        """Complete batches whose results were abandoned."""
 
     def _remembered(self, pending: Pending[Any], *, moves_rows: bool) -> Pending[Any]:
         """Return the same batch; while it is open, nothing else may touch rows that it moves."""
@@ -356,7 +356,7 @@ class RowStepper(ABC):
     # Checks and the rows that continue -----------------------------------------
 
     def checked_states(self, states: Any, where: str) -> np.ndarray:
-        """Return the states as `[B, S]` uint8, if they are whole rows of this env.
+        """Return the states as `[B, S]` uint8 after a check that they are rows of this env.
 
         Args:
             states: `[B, S]` uint8, or a sequence of `[S]` rows, of which some may be
@@ -377,7 +377,7 @@ class RowStepper(ABC):
         return rows
 
     def _batch_states(self, states: Any, where: str) -> tuple[np.ndarray, str]:
-        """Return the same for a batch, and who is to be named if their content is yet unchecked."""
+        """Return a batch's states, and the method name for errors if workers check them."""
         # What was cut off a narrower row would be zeros where it runs.
         if not self.rows_are_checked_where_they_run or getattr(states, "shape", ())[1:] != (
             self.state_width,
@@ -398,7 +398,7 @@ class RowStepper(ABC):
         return check_actions(self.layout.action, actions, batch_shape, where)
 
     def set_row_states(self, states: np.ndarray) -> None:
-        """Continue rows 0 to B - 1 from `[B, S]` states; later rows stay where they are.
+        """Continue rows 0 to B - 1 from `[B, S]` states; later rows do not move.
 
         Raises:
             StateError: a state is damaged or belongs to another env.

@@ -1,4 +1,4 @@
-"""The memory of one batch: what goes to the env rows and what comes back.
+"""RowLayout and RowBatch: memory layout of the inputs and outputs of one batch.
 
 The same layout serves local and shared memory. Both sides of a process boundary
 compute it from the same numbers, so only the block itself has to travel.
@@ -192,14 +192,14 @@ class RowBatch:
             self.own_objects.clear()
 
     def keep_objects(self, rows: range) -> None:
-        """Gather what rows show that is no array, so that it can leave this process."""
+        """Collect the rows' results that are not arrays, for transfer to another process."""
         for row in rows:
             self.own_objects[row] = tuple(array[row] for array in self.objects)
 
     def take_own(
         self, infos: dict[int, dict[str, Any]], objects: dict[int, tuple[Any, ...]]
     ) -> None:
-        """Take in what rows that were run elsewhere have of their own."""
+        """Add the non-array results of rows that ran in another process."""
         self.own_infos.update(infos)
         self.own_objects.update(objects)
         for row, values in objects.items():

@@ -1,4 +1,4 @@
-"""What objects show of themselves in a line, and as a table in a notebook."""
+"""One-line `repr` texts and HTML tables of objects for notebooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stepping from slot to slot: states stay in a store, and callers name where they are."""
+"""SlotStepper: batch steps from slot to slot of a state store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SlotStepper(RowStepper):
 
     @property
     def states(self) -> StateStore:
-        """Slots for states that `step_slots` steps without copying them through here."""
+        """State slots of `step_slots`: states stay where they are stepped, without copies."""
         # At first use: most envs are never stepped by slots, and theirs may be shared memory.
         if self._store is None:
             self._store = StateStore(

@@ -1,4 +1,4 @@
-"""States to begin episodes from, with what is seen in them, in memory and on disk."""
+"""StateSet: stored start states with their observations, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plangym_ext.errors import DamagedState
 
 @dataclass(frozen=True, eq=False)
 class StateSet:
-    """N states of an env and what is seen in each, from which episodes may begin.
+    """N states of an env with their observations, from which episodes may begin.
 
     A state alone does not tell what is observed there: that came of the step before it.
 
@@ -96,7 +96,7 @@ class StateSet:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], env: RowStepper) -> Self:
-        """Read what `save` wrote.
+        """Read a file that `save` wrote.
 
         Args:
             path: of the file.

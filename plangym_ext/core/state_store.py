@@ -1,4 +1,4 @@
-"""Slots for states that stay where they are stepped: `env.states`.
+"""StateStore: numbered slots of states, kept where they are stepped (`env.states`).
 
 A planner keeps the states of its tree in slots and says "step from slot i into slot
 j" (`step_slots`). With worker processes the store lies in shared memory, so states
@@ -25,7 +25,7 @@ _FEWEST = 64  # slots that a store begins with
 
 
 class StateStore:
-    """A growing table of state rows, used slot by slot.
+    """A growing table of state rows, allocated and freed by slot number.
 
     Slots hold whole states: `store[slots]` may be saved, or given to any call that
     takes states.
@@ -63,17 +63,17 @@ class StateStore:
 
     @property
     def capacity(self) -> int:
-        """Slots that there is memory for; more are made when they are needed."""
+        """Number of slots with memory; more are allocated on demand."""
         return len(self._rows)
 
     @property
     def rows(self) -> np.ndarray:
-        """View `[capacity, S]` uint8 of the memory, until the store grows."""
+        """Memory of all slots, a view `[capacity, S]` uint8 that is valid until the store grows."""
         return self._rows
 
     @one_call
     def allocate(self, count: int) -> Slots:
-        """Take `count` slots; what they hold is undefined until it is written.
+        """Allocate `count` slots; their content is undefined until it is written.
 
         Returns:
             `[count]` int64, distinct.
@@ -94,7 +94,7 @@ class StateStore:
 
     @one_call
     def free(self, slots: Any) -> None:
-        """Give slots back; they will be handed out again.
+        """Free slots for later allocations.
 
         Raises:
             IndexError: a slot is not in use, or is named twice.
@@ -167,7 +167,7 @@ class StateStore:
         self._rows[rows] = as_wide(checked, self._rows.shape[1])
 
     def checked(self, slots: Any, where: str, *, distinct: bool = False) -> Slots:
-        """Return `[n]` int64 slots, all in use.
+        """Return slots as `[n]` int64 after a check that all are in use.
 
         Raises:
             IndexError: a slot is not in use, or `distinct` ones are wanted and one is

@@ -1,4 +1,4 @@
-"""Go-Explore: archives of cells, reached again by restoring exact states."""
+"""Go-Explore: archives of cells, revisited by restoring exact states."""
 
 from plangym_ext.explore.archive import Archive
 from plangym_ext.explore.cells import Cells, FrameCells, InfoCells, ObsCells, cells_named

@@ -1,4 +1,4 @@
-"""The archive: one trajectory to each cell, the best so far, with the exact state at its end."""
+"""Archive: the best trajectory per cell, with the exact state at its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPREAD = 4  # places for each cell that there is room for
 
 
 def check_counts(**counts: npt.NDArray[np.int64]) -> None:
-    """Refuse counts `[N]` that counting could not have come to.
+    """Refuse counts `[N]` that no exploration can produce.
 
     Raises:
         ValueError: one is below 0, or so large that the next ones would wrap.
@@ -29,7 +29,7 @@ def check_counts(**counts: npt.NDArray[np.int64]) -> None:
 
 
 class Archive:
-    """Cells by number, in the order in which they were found; entry 0 is where episodes begin.
+    """Cells by number, in the order of discovery; entry 0 is the start of episodes.
 
     A trajectory that ends an episode, and one that does not, are in cells of their own: nothing can
     begin where it is over, but it may be what was sought.
@@ -66,7 +66,7 @@ class Archive:
 
     @property
     def cells(self) -> npt.NDArray[Any]:
-        """The cells' numbers, `[N, K]`, fresh."""
+        """Keys of the cells, `[N, K]`, fresh."""
         keys = np.ascontiguousarray(self._entries.key[: len(self), :-1])
         return keys.view(self._dtype)
 
@@ -77,7 +77,7 @@ class Archive:
 
     @property
     def scores(self) -> npt.NDArray[np.float64]:
-        """What was earned on each trajectory, `[N]`, undiscounted: a view until the next round."""
+        """Undiscounted return of each trajectory, `[N]`: a view until the next round."""
         return self._entries.score[: len(self)]
 
     @property
@@ -87,7 +87,7 @@ class Archive:
 
     @property
     def seen(self) -> npt.NDArray[np.int64]:
-        """How many steps ended in each cell since it was reached by this trajectory, `[N]`.
+        """Number of visits of each cell since its present trajectory was found, `[N]`.
 
         A view until the next round.
         """
@@ -95,7 +95,7 @@ class Archive:
 
     @property
     def chosen(self) -> npt.NDArray[np.int64]:
-        """How often rows began in each cell since it was reached by this trajectory, `[N]`.
+        """Number of choices of each cell since its present trajectory was found, `[N]`.
 
         A view until the next round.
         """
@@ -108,7 +108,7 @@ class Archive:
 
     @property
     def best(self) -> int:
-        """The cell of the greatest score; of these, that of the shortest trajectory."""
+        """The cell with the greatest score; among equals, the one with the shortest trajectory."""
         # The last key counts first; of equals the first cell found comes first.
         return int(np.lexsort((self.steps, -self.scores))[0])
 
@@ -129,7 +129,7 @@ class Archive:
     # What changes it ---------------------------------------------------------------------
 
     def arrive(self, cells: npt.NDArray[Any], arrived: Arrived) -> tuple[Any, Any]:
-        """Take in L rows after a step.
+        """Update the archive with L rows after a step.
 
         Args:
             cells: `[L, K]` of the rows.
@@ -149,12 +149,12 @@ class Archive:
         return cell, improved
 
     def choose(self, cells: npt.NDArray[np.int64]) -> None:
-        """Count that rows begin in cells `[L]`."""
+        """Count the choice of cells `[L]` as starts of rows."""
         # Not `+=`, which counts a cell once however often it was drawn.
         np.add.at(self.chosen, cells, 1)
 
     def places(self, cells: npt.NDArray[np.int64]) -> Places:
-        """Return where the trajectories to cells `[L]` end, for rows to go on from; copies."""
+        """Return copies of the trajectory ends of cells `[L]`, as starts of rows."""
         entries = self._entries
         return Places(
             states=entries.state[cells],
@@ -167,7 +167,7 @@ class Archive:
         )
 
     def name_segments(self, numbers: npt.NDArray[np.int64]) -> None:
-        """Write the numbers that the segments of a round got; see `Rows.store`."""
+        """Replace a round's provisional segment numbers by final ones; see `Rows.store`."""
         segment = self._entries.segment[: len(self)]
         segment[:] = named(segment, numbers)
 
@@ -192,13 +192,13 @@ class Archive:
     # To a file and back ------------------------------------------------------------------
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all but the states by name: views."""
+        """Return all arrays but the states by name, as views."""
         kept = ("key", "score", "steps", "seen", "chosen", "ended", "segment", "taken")
         found = {name: getattr(self._entries, name)[: len(self)] for name in kept}
         return {**found, **self.paths.arrays()}
 
     def load(self, states: npt.NDArray[np.uint8], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Take over what `arrays` returned, into an archive without cells.
+        """Fill an empty archive from the arrays that `arrays` returned.
 
         Raises:
             ValueError: the arrays do not go together.

@@ -1,4 +1,4 @@
-"""Cell functions: which observations or infos count as the same place.
+"""Cell functions of Go-Explore: from observations or infos to cell keys.
 
 A cell function takes a batch, `obs` nested `[B, *obs]` and `infos` with columns `[B]`, and
 returns `[B, K]` whole numbers. Rows are in the same cell if all K numbers are equal.
@@ -29,7 +29,7 @@ _GREY = 8  # bits that the weights add
 
 @dataclass(frozen=True)
 class InfoCells:
-    """Cells by fields of the infos, such as the room and what is carried.
+    """Cells by fields of the infos, such as room and inventory.
 
     Args:
         fields: names of numeric fields, each with the width of its intervals; 1 for whole
@@ -40,7 +40,7 @@ class InfoCells:
 
     @classmethod
     def of(cls, *names: str, **widths: float) -> InfoCells:
-        """Return cells of fields as they are, and of others in intervals of some width."""
+        """Return cells of exact fields, and of other fields in intervals of some width."""
         return cls((*((name, 1.0) for name in names), *widths.items()))
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class InfoCells:
 
 @dataclass(frozen=True)
 class FrameCells:
-    """Cells by screens made small and coarse.
+    """Cells by screens reduced to few pixels and grey levels.
 
     Args:
         height: rows of the small screen.
@@ -113,7 +113,7 @@ class FrameCells:
 
 @dataclass(frozen=True)
 class ObsCells:
-    """Cells by all numbers in an observation; texts are left out.
+    """Cells by all numbers of an observation; texts are left out.
 
     Args:
         resolution: width of the intervals into which numbers are put.
@@ -147,7 +147,7 @@ class ObsCells:
 
 
 def cells_named(text: str) -> Cells:
-    """Return the cell function that a text names.
+    """Return the cell function of a name.
 
     Args:
         text: "frames" or "frames:HEIGHTxWIDTHxLEVELS"; "obs" or "obs:RESOLUTION";

@@ -1,4 +1,4 @@
-"""Random actions, and which cells or particles rows go on from."""
+"""Random choices of Go-Explore: actions, cells by weight, resampled particles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.errors import InvalidAnswer, InvalidOption
 
 
 def check_actions(space: Any) -> None:
-    """Refuse a space from which `random_actions` does not draw.
+    """Refuse an action space that `random_actions` does not support.
 
     Raises:
         InvalidOption: it is none of Discrete, MultiDiscrete, MultiBinary and bounded Box.
@@ -65,7 +65,7 @@ def _drawn(space: Any, rng: np.random.Generator, size: tuple[int, int]) -> npt.N
 
 
 def seen_weights(seen: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return `[N]` how likely cells are chosen, next to each other: 1 / sqrt(seen + 1).
+    """Return relative weights of cells `[N]`: 1 / sqrt(seen + 1).
 
     Args:
         seen: `[N]` how many steps ended in each.
@@ -76,7 +76,7 @@ def seen_weights(seen: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 
 def checked_weights(weights: Any, count: int) -> npt.NDArray[np.float64]:
-    """Return the weights `[N]` that a function has given to so many cells.
+    """Return the weights `[N]` of a user's function after a check.
 
     Raises:
         InvalidAnswer: they are other than `[N]` finite numbers, not negative and not all 0.
@@ -93,7 +93,7 @@ def checked_weights(weights: Any, count: int) -> npt.NDArray[np.float64]:
 def drawn_by(
     weights: npt.NDArray[np.float64], count: int, rng: np.random.Generator
 ) -> npt.NDArray[np.int64]:
-    """Return `[count]` indices, each drawn by the weights `[N]`, which are not all 0."""
+    """Return `[count]` indices, sampled by the weights `[N]`, which are not all 0."""
     table = np.cumsum(weights)
     found = np.searchsorted(table, rng.random(count) * table[-1], side="right")
     # Rounding may reach the last sum itself, past the last entry that has a weight.
@@ -101,7 +101,7 @@ def drawn_by(
 
 
 def resampled(weights: npt.NDArray[np.float64], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return `[B]` which of B particles each goes on from, by weights that are not all 0.
+    """Return indices `[B]` of particles, resampled by weights that are not all 0.
 
     Systematic: particle i has floor or ceil of B * weight / sum followers.
 

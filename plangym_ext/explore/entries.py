@@ -1,4 +1,4 @@
-"""The table of an archive in compiled code: which cell a row is in, and who holds it."""
+"""Hash table of archive entries in compiled code: lookup and update of cells."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_LOOKED = 64
 
 
 class Entries(NamedTuple):
-    """What is known of up to C cells; those from `known[0]` on are not used yet.
+    """Table of up to C cells; entries from `known[0]` on are unused.
 
     An entry is the best trajectory to a cell so far: of greatest score, and of these the shortest.
     """
@@ -38,7 +38,7 @@ class Entries(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """Where L rows are after a step."""
+    """The L rows after a step: cell keys, states, scores, segments."""
 
     key: npt.NDArray[np.uint8]  # [L, W]
     state: npt.NDArray[np.uint8]  # [L, S]
@@ -83,7 +83,7 @@ def place_of(entries: Entries, key: Any) -> Any:
 
 @kernel
 def visit(entries: Entries, arrived: Arrived, cell: Any, improved: Any) -> None:
-    """Count the cells in which rows have arrived, and keep trajectories that are new or better.
+    """Count the visits of cells, and keep trajectories that are new or better.
 
     Rows are taken in order: of two in one cell, the later one has to be better than the former.
     When an entry is replaced its counts begin anew, since more may be reached from there now.

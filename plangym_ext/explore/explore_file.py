@@ -1,4 +1,4 @@
-"""An exploration on disk: one `.npz` without pickles, of which nothing is lost.
+"""Saving and loading a Go-Explore run as one `.npz` file.
 
 It is a state file (see `core/files/state_file.py`) of the cells' states, with the archive, the
 paths and the particles beside them, and the settings and the generator as JSON text. So
@@ -137,7 +137,7 @@ def _particles(found: Mapping[str, Any], explorer: Any) -> Places | None:
 
 
 def _described(cell: Any) -> dict[str, Any]:
-    """Return what is written of a cell function: all of one of the library's, else its name."""
+    """Return a cell function's saved form: complete for the library's own, else its name."""
     kind = type(cell).__name__
     if _CELLS.get(kind) is type(cell):
         return {"kind": kind, "options": vars(cell)}

@@ -1,4 +1,4 @@
-"""Go-Explore: return to a cell by restoring its state, and explore from there."""
+"""GoExplore: return to a cell by restoring its state, then explore from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Weights = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]]
 
 
 class Progress(NamedTuple):
-    """How far an exploration is, after a round."""
+    """The progress of an exploration after a round."""
 
     steps: int  # control steps taken in all
     rounds: int
@@ -45,7 +45,7 @@ class Progress(NamedTuple):
 
 
 class GoExplore:
-    """Fills an archive with cells, round by round.
+    """Go-Explore: fills an archive with cells, round by round.
 
     In a round B rows are restored, each to a state of its own, and play H random actions; every
     step of every row is looked up in the archive. A row whose episode ends goes on from another
@@ -132,7 +132,7 @@ class GoExplore:
         max_seconds: float | None = None,
         callback: Callable[[Progress], bool | None] | None = None,
     ) -> Archive:
-        """Play rounds until so many control steps were taken in all; return the archive.
+        """Explore until so many control steps were taken in total; return the archive.
 
         After an error within a round the exploration cannot go on: load what was saved before.
 
@@ -161,7 +161,7 @@ class GoExplore:
         return self.archive
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all of it to one file; see `explore_file`."""
+        """Write the exploration to one file; see `explore_file`."""
         save(path, self)
 
     @classmethod
@@ -172,7 +172,7 @@ class GoExplore:
         cell: Cells | None = None,
         weights: Weights = seen_weights,
     ) -> Self:
-        """Return an exploration that goes on where the one that was saved stopped.
+        """Load a saved exploration, to be continued.
 
         Args:
             path: of the file.
@@ -195,7 +195,7 @@ class GoExplore:
         return self._cells(batch, {k: np.asarray(v)[None] for k, v in info.items()}, 1)[0]
 
     def empty_archive(self) -> Archive:
-        """Return an archive without cells; the env is reset to see what a cell looks like."""
+        """Return an archive without cells; resets the env to learn the form of a cell."""
         return self._reset()[0]
 
     # A round -----------------------------------------------------------------------------

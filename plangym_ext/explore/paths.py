@@ -1,4 +1,4 @@
-"""How cells were reached: segments of actions, each linked to the one that it went on from."""
+"""Paths: action segments that link each cell to the cell it was reached from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROOM = 1024  # actions that there is room for at first
 
 
 class Paths:
-    """Segments that are never changed, so that trajectories through them hold for ever.
+    """Immutable segments of actions, so that trajectories through them never change.
 
     A cell's entry may be replaced by a better trajectory, while others began on the former one. So
     a segment is linked to a place on another segment and not to a cell.

@@ -1,4 +1,4 @@
-"""Playing a trajectory again from the reset: to prove it, to show it, and to learn from it."""
+"""Replay of a trajectory from the reset: verification and demonstration states."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def steps_again(env: PlanEnv, seed: int, actions: npt.NDArray[Any]) -> Iterator[
 
 
 def verify(explorer: GoExplore, cell: int) -> None:
-    """Play a trajectory from a reset and compare what it comes to, bit for bit.
+    """Play a trajectory from a reset and compare its end with the archive, bit for bit.
 
     Args:
         explorer: whose env is reset and stepped, one step at a time.
@@ -80,7 +80,7 @@ def verify(explorer: GoExplore, cell: int) -> None:
 
 
 def demonstration(explorer: GoExplore, cell: int | None = None, *, every: int = 1) -> StateSet:
-    """Return the states along a trajectory, in order: what `BackwardStarts` begins episodes from.
+    """Return the states along a trajectory in order, for `BackwardStarts`.
 
     Args:
         explorer: whose env is reset and stepped.

@@ -1,4 +1,4 @@
-"""The rows of a round: where each is, and the segments that they have played."""
+"""Rows of one exploration round: current cells and the action segments played."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def named(segments: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> np
 
 @dataclass
 class Places:
-    """L places on trajectories: what rows go on from."""
+    """L places on trajectories, from which rows continue."""
 
     states: npt.NDArray[np.uint8]  # [L, S]
     scores: npt.NDArray[np.float64]  # [L] earned so far
@@ -114,7 +114,7 @@ class Rows:
         )
 
     def note(self, improved: npt.NDArray[np.bool_]) -> None:
-        """Keep the segments that rows `[B]` bool have improved the archive on."""
+        """Record the segments of rows `[B]` bool that improved the archive."""
         self._kept[self._segment[improved]] = True
 
     def store(
@@ -142,7 +142,7 @@ class Rows:
         return numbers
 
     def places(self, numbers: npt.NDArray[np.int64] | None = None) -> Places:
-        """Return where the rows are; their segments by the numbers that `store` gave."""
+        """Return the rows' places, with the segment numbers of `store`."""
         segment = LATEST - self._segment
         return Places(
             self.states,

@@ -1,4 +1,4 @@
-"""Learning: networks, agents and samplers, and what learns from plans and is asked by planners.
+"""Learning (public names): networks, agents, samplers, and the algorithms that train them.
 
 Names are loaded when they are first used: torch, and numba, only by those that need them.
 """

@@ -1,4 +1,4 @@
-"""Checks that dataclasses of settings share. Needs nothing but Python."""
+"""CheckedConfig: base class of configurations with field checks. Needs no package."""
 
 from __future__ import annotations
 

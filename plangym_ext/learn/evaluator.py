@@ -1,4 +1,4 @@
-"""A network as the function that planners ask."""
+"""NetworkEvaluator: a network as the evaluator function of planners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.float32]]
 
 
 class NetworkEvaluator:
-    """Asks a network about all leaves of a wave in one call.
+    """Evaluates all leaves of a search wave in one call of a network.
 
     It is a planner's `evaluator`: `obs [L, *obs] -> (prior [L, A] or None, value [L])`.
     Observations are read where they are, and the answers are views of the network's
@@ -114,11 +114,11 @@ class NetworkEvaluator:
 
     @property
     def has_prior(self) -> bool:
-        """Whether it can rate actions: they are Discrete, and `outputs` has the policy or Q."""
+        """Whether there is a prior: actions are Discrete, and `outputs` has policy or Q."""
         return self._discrete and self.outputs != "value"
 
     def policy(self, obs: Any) -> npt.NDArray[np.float32]:
-        """Return the prior `[L, A]` alone, such as a planner's `rollout_policy` says it.
+        """Return the prior `[L, A]` only, for a planner's `rollout_policy`.
 
         Raises:
             InvalidOption: the answers have no prior.
@@ -132,7 +132,7 @@ class NetworkEvaluator:
         return prior
 
     def actions(self, obs: Any) -> Any:
-        """Return `[L, *act]`, what the policy plays at its best, for a planner's `policy`.
+        """Return the policy's greedy actions `[L, *act]`, for a planner's `policy`.
 
         Raises:
             InvalidOption: the network has no policy head.
@@ -147,13 +147,13 @@ class NetworkEvaluator:
         return network.distribution.greedy(params)
 
     def ask(self, obs: Any) -> NetworkOutput:
-        """Return all heads as numpy arrays; None where the network has no such head."""
+        """Return the outputs of all heads as numpy arrays; None for missing heads."""
         with torch.inference_mode():
             out = self._run(obs)
             return NetworkOutput(*(None if t is None else t.cpu().numpy() for t in out))
 
     def load(self, state: Mapping[str, Any], version: int) -> None:
-        """Take over the weights of a `state_dict`, and their version.
+        """Load the weights of a `state_dict`, and their version.
 
         Raises:
             ForeignNetwork: they are another network's; nothing was changed.
@@ -162,7 +162,7 @@ class NetworkEvaluator:
         self.version = version
 
     def check_space(self, space: Any) -> None:
-        """Refuse an observation space that the network cannot take; planners ask first.
+        """Refuse an observation space that the network cannot take; planners call this first.
 
         Raises:
             InvalidOption: it holds texts, graphs or sequences, or the network was made for
@@ -194,7 +194,7 @@ class NetworkEvaluator:
         return out
 
     def _forward(self) -> Any:
-        """Return what evaluates tensors as the network does, and as fast as it is known."""
+        """Return the fastest known function that evaluates tensors as the network does."""
         if self._compiled is not None:
             return self._compiled
         network: Any = self.network
@@ -231,7 +231,7 @@ class NetworkEvaluator:
         return logits, None if self._kind == "policy" else out.value
 
     def _checked_kind(self, out: NetworkOutput) -> str:
-        """Return what `outputs` comes to with the heads that the network has."""
+        """Return the value of `outputs` for the network's heads."""
         there = {"policy": out.policy_logits, "value": out.value, "q": out.q}
         there = {name: part for name, part in there.items() if part is not None}
         wanted = self.outputs

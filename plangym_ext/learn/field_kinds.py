@@ -1,4 +1,4 @@
-"""Fields of settings as their annotations say. Needs numpy alone."""
+"""Type checks of configuration fields by their annotations. Imports no torch."""
 
 from __future__ import annotations
 

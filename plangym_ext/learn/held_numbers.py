@@ -1,4 +1,4 @@
-"""The numbers that an object holds, wherever it holds them: what a copy must have to be alike.
+"""Recursive search of an object for arrays, tensors, numbers and random generators.
 
 Needs numpy alone; torch is looked at where something has brought it.
 """
@@ -26,7 +26,7 @@ _OTHERS = frozenset({"plangym_ext", "torch", "numpy", "gymnasium", "numba", "clo
 
 
 def held_numbers(value: Any) -> dict[str, Any]:
-    """Return arrays, tensors, plain values and generators by where they are, such as ".net[0]".
+    """Return arrays, tensors, plain values and generators by their path, such as ".net[0]".
 
     Containers, attributes, slots, closures and arguments of partial functions are gone through,
     and of a function that pickles carry whole the globals that it names. An object that is met
@@ -39,12 +39,12 @@ def held_numbers(value: Any) -> dict[str, Any]:
 
 
 def generators_of(value: Any) -> dict[str, Any]:
-    """Return the generators of random numbers that a value holds, by where they are."""
+    """Return the random generators that a value holds, by their path."""
     return {where: one for where, one in _walk(value) if isinstance(one, _GENERATORS)}
 
 
 def objects_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Go through all that a value holds, itself first: where it is, and the object."""
+    """Yield all objects that a value holds, itself first, with their paths."""
     return _walk(value)
 
 
@@ -63,7 +63,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def same_number(one: Any, other: Any) -> bool:
-    """Return whether two of `held_numbers` are alike, NaN like itself."""
+    """Return whether two of `held_numbers` are equal, with NaN equal to itself."""
     if isinstance(one, _GENERATORS):
         return isinstance(other, type(one))
     if isinstance(one, _PLAIN) or isinstance(other, _PLAIN):
@@ -112,7 +112,7 @@ def is_own(value: Any) -> bool:
 
 
 def named_globals(function: types.FunctionType) -> dict[str, Any]:
-    """Return the globals that a function names, and what it names of modules among them."""
+    """Return the globals that a function names, and the attributes of modules among them."""
     names = _names_in(function.__code__)
     found = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for module in [one for one in found.values() if isinstance(one, types.ModuleType)]:

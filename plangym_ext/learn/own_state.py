@@ -1,4 +1,4 @@
-"""What a part of the user's class holds besides what its `state_dict` returns, as plain data.
+"""Saving of attributes of a user's class that its `state_dict` leaves out.
 
 Two parts are compared: one that has learned, and one made anew that has loaded the state of the
 first. By what they differ is saved besides, so that a run that goes on has all of it.
@@ -45,7 +45,7 @@ Change = list[Any]
 
 
 def own_state(part: Any, other: Any, where: str) -> dict[str, Change]:
-    """Return by attribute what another part lacks to be like this one.
+    """Return the differences from another part, by attribute.
 
     Args:
         part: of a class of the user's; of one of the library's nothing is looked at.
@@ -71,7 +71,7 @@ def own_state(part: Any, other: Any, where: str) -> dict[str, Change]:
 
 
 def load_own_state(part: Any, saved: Mapping[str, Change]) -> None:
-    """Give a part what `own_state` has returned.
+    """Set a part's attributes from a result of `own_state`.
 
     Raises:
         ValueError: it names what is no attribute of such an object.

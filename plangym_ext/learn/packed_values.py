@@ -1,4 +1,4 @@
-"""Nested values as dicts, lists, tensors and plain values, which a file can hold without pickles.
+"""Serialisation of nested Python values for files without pickles.
 
 What `packed` takes, `unpacked` returns: nothing is written that cannot be read again.
 """
@@ -32,7 +32,7 @@ _PATHS = (pathlib.PurePosixPath, pathlib.PureWindowsPath)
 
 
 def packed(value: Any, where: str = "", depth: int = 0) -> Any:
-    """Return nested values as a file can hold them.
+    """Return nested values in the form that files can hold.
 
     Args:
         value: dicts, lists, sets, deques, ranges, arrays, tensors, numbers, texts, paths, dates and
@@ -56,7 +56,7 @@ def packed(value: Any, where: str = "", depth: int = 0) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """Return what `packed` was given.
+    """Return the value that `packed` was given.
 
     Raises:
         Exception: it was made by something else.

@@ -1,4 +1,4 @@
-"""Played episodes, as learners see them. Needs numpy alone."""
+"""EpisodeRecord: arrays of one played episode as training data. Imports no torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_STATE = np.zeros(0, np.uint8)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpisodeRecord:
-    """One episode of T steps with what was known at each.
+    """The recorded data of one episode of T steps.
 
     Attributes:
         seed: what it was played with.
@@ -61,7 +61,7 @@ class EpisodeRecord:
 
     @property
     def length(self) -> int:
-        """T, how many steps were taken."""
+        """T, the number of steps taken."""
         return len(self.rewards)
 
     @property
@@ -72,7 +72,7 @@ class EpisodeRecord:
 
 
 class EpisodeRecorder:
-    """Takes one episode in, step by step.
+    """Records one episode, step by step.
 
     Args:
         seed: what it is played with.
@@ -113,7 +113,7 @@ class EpisodeRecorder:
         truncated: bool,
         legal: Any = None,
     ) -> None:
-        """Take in a step.
+        """Record a step.
 
         Args:
             plan: why its action was played.
@@ -126,7 +126,7 @@ class EpisodeRecorder:
         self.take(plan, Step(_NO_STATE, obs, float(reward), terminated, truncated, legal))
 
     def take(self, plan: Plan, step: Step) -> None:
-        """Take in a step of a game; see `add`."""
+        """Record a step of a game; see `add`."""
         self._plans.append(plan)
         self._observations.append(copy.deepcopy(step.obs))
         self._legal.append(step.legal)

@@ -1,4 +1,4 @@
-"""torch's own randomness, threads and kernels: what is fixed for a run to be repeated."""
+"""Reproducible torch: seeds, thread counts, deterministic kernels; reuse of freed memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE = 600.0
 
 
 class _Chance:
-    """Who may draw from torch's generators, of which a process has one for each device.
+    """Ownership of torch's random generators, of which a process has one for each device.
 
     One thread at a time, or several that learn together: these wait for each other, so none of
     them can be kept from its turn until another one is through.
@@ -92,7 +92,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 class Threads:
-    """How many threads torch has while runs want so many; put back when none does any more.
+    """torch's thread count during runs, restored after the last one.
 
     Sums are added in an order that depends on their number, so runs at once want the same.
     """
@@ -103,7 +103,7 @@ class Threads:
         self._before = 0
 
     def hold(self, count: int) -> None:
-        """Have so many until `release`.
+        """Set the thread count until `release`.
 
         Raises:
             ConcurrentUse: a run in another thread wants another number.
@@ -123,7 +123,7 @@ class Threads:
             fix_threads(count)
 
     def release(self, count: int) -> None:
-        """Want them no more: the runs around this one have theirs again."""
+        """Restore the thread count of the surrounding runs."""
         with self._lock:
             at = max(i for i, (_, number) in enumerate(self._wanted) if number == count)
             del self._wanted[at]
@@ -135,7 +135,7 @@ THREADS = Threads()
 
 
 def fix_threads(count: int) -> int:
-    """Let torch use so many threads; returns how many it used before.
+    """Set torch's thread count; return the previous one.
 
     Sums are added in an order that depends on their number.
     """
@@ -146,7 +146,7 @@ def fix_threads(count: int) -> int:
 
 @contextmanager
 def fixed_kernels() -> Iterator[None]:
-    """Have convolutions on GPUs add in one order until the block ends."""
+    """Make convolutions on GPUs deterministic until the block ends."""
     cudnn = torch.backends.cudnn
     before = cudnn.deterministic, cudnn.benchmark
     # `benchmark` chooses among orders by the clock.
@@ -199,7 +199,7 @@ class TorchRandom:
         return torch.cat(self._states).numpy()
 
     def load_state_dict(self, state: Any) -> None:
-        """Go on from a state; a generator that it has nothing of stays as it is."""
+        """Continue from a state; generators without a saved state stay."""
         whole = torch.from_numpy(np.array(state, np.uint8))
         for i, own in enumerate(self._states):
             part, whole = whole[: len(own)], whole[len(own) :]
@@ -220,7 +220,7 @@ _SET_OUTSIDE = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNAB
 
 
 def keep_freed_memory() -> bool:
-    """Have memory that is freed used again by this process, for as long as it lives.
+    """Set the C allocator to keep freed memory for reuse, for the life of this process.
 
     A learner frees the same tensors after every batch. The GNU C library hands those of
     megabytes back to the system, which fills all their pages with zeros before it lends them

@@ -1,4 +1,4 @@
-"""Numbers that change with the number of updates. Needs nothing but Python."""
+"""Schedules: numbers that change with the update count. Needs the standard library only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHAPES = ("linear", "cosine", "rsqrt")
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A line from `start` to `end`, over so many updates; `end` from then on.
+    """A linear change from `start` to `end` over a number of updates; `end` afterwards.
 
     Args:
         start: before the first update.
@@ -71,7 +71,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class OwnSchedule:
-    """What a function of your own returns for the number of updates.
+    """A user's function from the number of updates to a value.
 
     Args:
         name: "module:function"; the function takes an int and returns a finite number.
@@ -110,11 +110,11 @@ class OwnSchedule:
         return float(found)
 
     def held_to(self, option: str, low: float, high: float) -> OwnSchedule:
-        """Return the same schedule, whose numbers must also be in the range of an option."""
+        """Return the same schedule with a check of its values against an option's range."""
         return replace(self, option=option, low=max(low, self.low), high=min(high, self.high))
 
     def to_settings(self) -> str:
-        """Return the name, as settings have it."""
+        """Return the function's name for the settings."""
         return self.name
 
     def __str__(self) -> str:

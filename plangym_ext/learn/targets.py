@@ -1,4 +1,4 @@
-"""What networks are taught, computed from records. Needs numpy alone.
+"""Training targets (value, policy, Q) computed from episode records. Imports no torch.
 
 Named as in Alpacka, where it has a name. Truncation is not termination: what would
 follow a cut is the record's `final_value` or, where that is unknown, what the last
@@ -32,7 +32,7 @@ def solved(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # n
 
 
 def undiscounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """Return `[T]` float64, fresh: what was earned from each step on, undiscounted."""
+    """Return the undiscounted return from each step on, `[T]` float64, fresh."""
     return discounted_return(record, 1.0, n_steps)
 
 
@@ -115,7 +115,7 @@ QUALITIES = "qualities"
 
 
 def value_after_last(record: EpisodeRecord, discount: float) -> float:
-    """Return what would have followed the last step; 0 after a termination."""
+    """Return the value after the last step; 0 after a termination."""
     if record.terminated:
         return 0.0
     if record.final_value is not None:
@@ -132,7 +132,7 @@ def value_after_last(record: EpisodeRecord, discount: float) -> float:
 
 
 def check_target(where: str, name: str | None, known: Mapping[str, Any] | tuple[str, ...]) -> None:
-    """Refuse the name of a target that there is not."""
+    """Refuse an unknown name of a target."""
     if name is not None and name not in known:
         raise UnknownName(
             f"{where} must be one of {', '.join(known)}, or None; "

@@ -1,4 +1,4 @@
-"""Nested values in a file that `torch.load(..., weights_only=True)` reads.
+"""Checkpoint files of tensors and plain values, readable with `torch.load(weights_only=True)`.
 
 No pickled object is ever read: a file from elsewhere can be wrong, but it runs nothing.
 

@@ -1,4 +1,4 @@
-"""torch, or one clear error that says how to install it.
+"""Import of torch, or an error that says how to install it; checks of torch devices.
 
 Every module that needs torch takes it from here.
 """
@@ -33,7 +33,7 @@ def is_missing_gpu(device: str) -> bool:
 
 
 def check_device(device: str, where: str) -> None:
-    """Refuse a device that torch does not have here.
+    """Refuse a device that torch does not support on this machine.
 
     Args:
         device: as torch names it, such as "cuda:0".

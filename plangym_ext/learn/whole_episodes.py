@@ -1,4 +1,4 @@
-"""Fragments of a sampler joined to whole episodes, as their targets need them."""
+"""WholeEpisodes: fragments joined into complete episodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLACE = ("step", "row", "start", "return", "discounted_return", "length", "term
 
 
 class WholeEpisodes:
-    """Keeps the steps of episodes in progress, and gives out those that have ended.
+    """Stores the steps of running episodes, and returns episodes that have ended.
 
     Args:
         observation_space: of one row; None: observations are single arrays, and so are actions.
@@ -35,7 +35,7 @@ class WholeEpisodes:
         self._begun: list[dict[str, Any] | None] = []
 
     def take(self, collected: Collected) -> list[EpisodeRecord]:
-        """Take a fragment in; return the episodes that ended in it, in the order of (step, row).
+        """Add a fragment; return the episodes that ended in it, in the order of (step, row).
 
         Args:
             collected: of a sampler whose agent says what plans said; see `PlannerAgent`. Its
@@ -101,16 +101,16 @@ class WholeEpisodes:
         return rows if space is None else SpaceLayout(space).join(tuple(leaves(rows)))
 
     def state_dict(self) -> list[dict[str, Any] | None]:
-        """Return the episodes in progress, not copied."""
+        """Return the running episodes, not copied."""
         return list(self._begun)
 
     def load_state_dict(self, state: Sequence[Mapping[str, Any] | None]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a `state_dict`."""
         self._begun = [None if begun is None else dict(begun) for begun in state]
 
 
 def _columns(tree: ArrayDict) -> dict[str, Any]:
-    """Return what is kept of steps, views `[T, B, ...]` by name."""
+    """Return the stored columns of steps, views `[T, B, ...]` by name."""
     num_steps = tree["reward"].shape[0]
     names = ("obs", "action", "reward", "terminated", "truncated", "final_obs")
     found = {name: steps_of(tree[name], num_steps) for name in names}

@@ -1,1 +1,1 @@
-"""Backends that run rows in native code: compiled kernels and MuJoCo's batches."""
+"""Native backends: env rows run in compiled kernels or on MuJoCo's threads."""

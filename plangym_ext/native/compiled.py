@@ -1,4 +1,4 @@
-"""Plain Python functions that are compiled when a batch first needs them.
+"""Deferred numba compilation: plain kernel functions, compiled at their first use in a batch.
 
 Kernels are written as plain functions, so importing them brings no numba in and a
 debugger can step through them. What they call is marked with `compiled`. `build`

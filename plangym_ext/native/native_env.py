@@ -1,4 +1,4 @@
-"""Backends that run rows in this process, and whose inputs compiled code looks at first."""
+"""NativeEnv: base class of the in-process native backends, with compiled input checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plangym_ext.states.envelope import HEADER, as_wide
 
 
 class NativeEnv(LocalStepper, LiveStepper):
-    """A `LiveStepper` whose batches are so fast that numpy's checks of them would show."""
+    """A `LiveStepper` for backends so fast that numpy's input checks would be noticeable."""
 
     #: Compiled check that accepts usual inputs; None before it is compiled.
     _checks: RowChecks | None = None
@@ -80,7 +80,7 @@ class NativeEnv(LocalStepper, LiveStepper):
     def seeded_rows(
         self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]
     ) -> np.ndarray | None:
-        """Return rows that a native reset resets as seeds say; see `LiveStepper`."""
+        """Return rows after a native reset by seeds; see `LiveStepper`."""
         if self._seeded is None:
             self._seeded = SeededResets(self)
         return self._seeded.begun(states, fresh, seeds)
@@ -93,7 +93,7 @@ class NativeEnv(LocalStepper, LiveStepper):
 
 
 def state_of(env: GymEnv) -> Any:
-    """Return `[1, S]` uint8 of where the gymnasium env is, whether or not it may be asked."""
+    """Return the gymnasium env's state, `[1, S]` uint8, even where `get_state` refuses."""
     row = np.zeros((1, env.state_width), np.uint8)
     end = env.codec.capture(row[0].data, HEADER)
     env.envelope.seal(row, end - HEADER)

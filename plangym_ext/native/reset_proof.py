@@ -1,4 +1,4 @@
-"""Does a backend reset rows as the env does? Resets on both, compared byte for byte."""
+"""Self-test of a backend's resets against the env's own, byte for byte."""
 
 from __future__ import annotations
 

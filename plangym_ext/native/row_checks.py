@@ -1,4 +1,4 @@
-"""Compiled looks at what callers hand in: whole states of this env, actions in range.
+"""Compiled checks of caller inputs: intact states, actions in range.
 
 They only ever say yes: what they have doubts about is looked at again by `core`, which
 accepts what is merely unusual and refuses the rest in the words of every backend.

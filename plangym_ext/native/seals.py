@@ -1,4 +1,4 @@
-"""Headers and checksums of whole batches of states, written by compiled code."""
+"""Compiled headers and checksums for batches of state rows."""
 
 from __future__ import annotations
 

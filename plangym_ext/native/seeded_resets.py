@@ -1,4 +1,4 @@
-"""Resets by seed of many rows in one native call, where they are what the env's own are."""
+"""Batched resets by seed on a native backend, with numpy's seeding in compiled code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 2**64 - 1
 
 
 class SeededResets:
-    """Has rows begin their resets with the generators of seeds.
+    """Sets the generators of rows by seeds before their resets.
 
     A seeded reset is one without a seed after the generator was replaced, if nothing else of the
     env depends on the seed: that is tried, once, and compared byte for byte.
@@ -36,7 +36,7 @@ class SeededResets:
     def begun(
         self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]
     ) -> np.ndarray | None:
-        """Return `[k, S]` uint8, fresh: rows that a native reset resets as the seeds say.
+        """Return rows after a native reset by seeds, `[k, S]` uint8, fresh.
 
         Args:
             states: `[k, S]` uint8 of rows.
@@ -204,6 +204,6 @@ def streams_of(seeds: Sequence[int]) -> np.ndarray:
 
 
 def put_streams(states: np.ndarray, at: int, seeds: Sequence[int]) -> None:
-    """Have state rows `[B, S]` uint8 draw what their seeds say, `[B]` int of at most 64 bits."""
+    """Set the generators in state rows `[B, S]` uint8 by seeds `[B]` of at most 64 bits."""
     streams = streams_of(seeds).view(np.uint8)
     states[:, at : at + RNG_BYTES] = streams.reshape(-1, RNG_BYTES)

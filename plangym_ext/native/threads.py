@@ -1,4 +1,4 @@
-"""Threads of a native backend: how many, and those that share the work of compiled code."""
+"""Worker threads of a native backend: their number, and a pool for compiled code."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SharingThreads:
     def run(
         self, function: Callable[..., Result], shares: Sequence[tuple[Any, ...]]
     ) -> list[Result]:
-        """Return what a function returns for each share of arguments, best at most `most` of them.
+        """Return a function's results for each share of arguments, on at most `most` threads.
 
         Returns when all of them have ended. Raises what one of them has raised.
         """

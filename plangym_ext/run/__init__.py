@@ -1,4 +1,4 @@
-"""The command line and what it runs; training runs in Python.
+"""Command line and training runs (public names).
 
 Names are loaded when they are first used: `Runner` and `Trained` bring torch with them.
 """

@@ -1,4 +1,4 @@
-"""What commands share of their arguments and exit statuses."""
+"""Helpers for command-line arguments: bounded ints, paths as typed, exit statuses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INTERRUPTED = 130
 
 
 def at_least(low: int) -> Callable[[str], int]:
-    """Return a parser of an int that is no smaller than `low`."""
+    """Return a parser of an int >= `low`."""
 
     def parse(text: str) -> int:
         try:
@@ -45,13 +45,13 @@ def keep_paths(options: argparse.Namespace) -> None:
 
 
 def as_typed(path: Path) -> Path:
-    """Return a path as it is said to those who typed it: below their folder without it."""
+    """Return a path in the user's form: relative to the folder of the command."""
     below = _typed_in is not None and path.is_relative_to(_typed_in)
     return path.relative_to(_typed_in) if below else path  # type: ignore[arg-type]
 
 
 def error_as_typed(error: Exception | str) -> str:
-    """Return the text of an error with the paths in it as they were typed."""
+    """Return the text of an error, with paths in the user's form."""
     text = str(error)
     # Not of the root, which would take every slash.
     long = _typed_in is not None and len(_typed_in.parts) > 1

@@ -1,4 +1,4 @@
-"""How sure a mean is, and a difference of two."""
+"""Bootstrap confidence intervals of means and of differences of means."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def mean_interval(
 
 
 def known_interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Return the mean and the ends of its interval, None of a single value: it says of no spread.
+    """Return the mean and its interval; the ends are None for a single value.
 
     Args:
         values: at least one.
@@ -100,7 +100,7 @@ def unpaired_interval(
 
 
 def episodes_for(values: Sequence[float], width: float, *, level: float = 0.95) -> int:
-    """Return how many values like these give an interval of their mean that is so wide.
+    """Return the number of values for an interval of the mean with a given width.
 
     Args:
         values: at least two, such as the differences of pairs.

@@ -1,4 +1,4 @@
-"""The command line `plangym-ext`."""
+"""Entry point and argument parser of the command line `plangym-ext`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plangym_ext.run.progress import ProgressLine
 
 
 def closest_option(typed: str, options: Iterable[str]) -> str | None:
-    """Return the option that is most like what was typed; None if none is.
+    """Return the option most similar to the typed one; None if none is similar.
 
     Sections need not be typed (`--learning-rate` for `--algorithm.learning_rate`), nor more
     than a word's initial (`--lr`, `--algorithm.lr`).
@@ -76,7 +76,7 @@ def _last(name: str) -> str:
 
 
 class _Line(logging.Handler):
-    """A line that is wiped when what it tells of is over."""
+    """A temporary status line, wiped at its end."""
 
     def __init__(self, line: ProgressLine) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class _Line(logging.Handler):
         self._line, self._before = line, compile_seconds()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show what is being compiled and how long this thread has been at it."""
+        """Show the function being compiled and the time so far."""
         what: str = getattr(record, "compiling", "")
         if not what:
             self._line.wipe()
@@ -97,7 +97,7 @@ class _Line(logging.Handler):
 
 @contextlib.contextmanager
 def compiling_shown(line: ProgressLine | None = None) -> Iterator[None]:
-    """Show what is compiled meanwhile; nothing appears where all of it is loaded from disk.
+    """Show compilation progress in a block; nothing appears for cached code.
 
     Args:
         line: where; None: a line of its own on standard error.
@@ -129,7 +129,7 @@ _STDOUT = 1
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Names defaults, but not None, which the help explains, or that a flag is off."""
+    """Help formatter with defaults, except None and off flags."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         is_flag = action.const is True
@@ -141,7 +141,7 @@ _NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, with the closest match."""
+    """Argument parser with one-line errors and the closest match."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs.setdefault("formatter_class", _Help)

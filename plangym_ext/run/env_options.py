@@ -1,4 +1,4 @@
-"""Options about the env of a command: its constructor's arguments, and modules to import."""
+"""Command-line options of the env: constructor arguments (`--env.KEY`) and `--import`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_env_options(parser: argparse.ArgumentParser, given: Sequence[str]) -> No
 
 
 def env_arguments(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what was typed for the env's constructor, numbers and flags as such."""
+    """Return the typed constructor arguments of the env, with numbers and flags parsed."""
     from plangym_ext.run.settings.settings import Text, free
 
     typed = {
@@ -59,7 +59,7 @@ def env_arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def made_env(options: argparse.Namespace, line: ProgressLine, *, draws: bool) -> Any:
-    """Return the env of a command, and say on its line what there is to know of the backend.
+    """Return the env of a command, and print the remark on its backend.
 
     Args:
         options: of the command: `env`, `frameskip`, `n_workers` and the env's own.
@@ -81,7 +81,7 @@ def made_env(options: argparse.Namespace, line: ProgressLine, *, draws: bool) ->
 
 
 def import_modules(options: argparse.Namespace, ids: Iterable[str] = ()) -> None:
-    """Import what `--import` names; let it, and the modules of ids, lie in the current folder.
+    """Import the modules of `--import`, and let modules lie in the current folder.
 
     Args:
         options: of the command.

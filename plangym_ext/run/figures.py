@@ -1,4 +1,4 @@
-"""Figures as files: matplotlib, if it is there."""
+"""Matplotlib figures: style, sizes, saving to files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def load_pyplot(asked_by: str) -> Any:
 
 @contextlib.contextmanager
 def styled(width: str = "screen") -> Iterator[None]:
-    """Draw what is drawn in here in one style, with letters that fit a key of `WIDTHS`."""
+    """Draw in one style within a block, with font sizes for a key of `WIDTHS`."""
     pyplot = load_pyplot("a figure")
     cycle = pyplot.cycler(color=_COLORS)
     small = {} if WIDTHS[width] is None else _SMALL
@@ -67,7 +67,7 @@ def styled(width: str = "screen") -> Iterator[None]:
 
 
 def save(figure: Any, target: Path) -> None:
-    """Write a figure in the format of the file's ending, and let go of it."""
+    """Write a figure in the format of the file's ending, and close it."""
     figure.tight_layout()
     with replacing(target, "wb") as file:
         # An open file has no ending by which matplotlib would know.

@@ -1,4 +1,4 @@
-"""Result files: whole or not there."""
+"""Output folders and result files: creation, vacancy checks, atomic JSON writes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def made_folders(path: Path) -> list[Path]:
 
 
 def remove_empty(folders: Sequence[Path]) -> None:
-    """Remove the folders, the innermost first, in which nothing lies."""
+    """Remove some folders, the innermost first, up to one that is not empty."""
     with contextlib.suppress(OSError):
         for folder in folders:
             folder.rmdir()
@@ -64,7 +64,7 @@ def check_kind(folder: Path, own: str) -> None:
 
 
 def check_vacant(folder: Path, own: str, *, overwrite: bool) -> None:
-    """Refuse a folder with results that are to be kept.
+    """Refuse a folder with results that must not be overwritten.
 
     Nothing is removed here: old results stay until there are new ones in their place.
 
@@ -85,7 +85,7 @@ def check_vacant(folder: Path, own: str, *, overwrite: bool) -> None:
 
 
 def remove_stale(folder: Path, names: Sequence[str]) -> None:
-    """Remove what is beside results that were just replaced, and is of the old ones."""
+    """Remove files of old results beside results that were just replaced."""
     for name in names:
         # A run that failed may have left one of them and no more.
         (folder / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A folder in which one process at a time writes."""
+"""FolderLock: exclusive lock of an output folder for one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRIES = 100
 
 
 class FolderLock(Closing):
-    """Makes a folder for results, and holds it until it is closed or the process ends.
+    """Makes an output folder, and locks it until it is closed or the process ends.
 
     To be taken before anything is looked up in the folder: of two commands that begin at once in
     one folder, even in a new one, the second is refused. The lock is on the folder itself, so it
@@ -66,7 +66,7 @@ class FolderLock(Closing):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
 
     def close(self) -> None:
-        """Let go of the folder; safe to call twice."""
+        """Release the folder; safe to call twice."""
         # While it is held: another one that waits for it would find it gone.
         if self._lock.is_there():
             remove_empty(self._made)

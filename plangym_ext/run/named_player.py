@@ -1,4 +1,4 @@
-"""Players as commands name them: planners with options, classes and functions of the user's own.
+"""NamedPlayer: planners and agents named on the command line, such as `mcts:c-puct=1.4`.
 
 `mcts`, `mcts:c-puct=1.4`, `module:Class`, `module:Class:depth=5`, and `module:function`, which
 takes the env and returns a planner or an agent.
@@ -16,7 +16,7 @@ from plangym_ext.planners.registry import PLANNERS
 
 
 class NamedPlayer:
-    """What one text names. A planner is made at once, a function is called with each env.
+    """A player named by a text: a planner, or a function that is called with each env.
 
     Args:
         text: see above.
@@ -58,7 +58,7 @@ class NamedPlayer:
 
 
 def split_player(text: str) -> tuple[str, str]:
-    """Return the name of a player and its options, as `name:option=value,option=value` says."""
+    """Return the name and the options of a player text, `name:option=value,option=value`."""
     name, _, rest = text.partition(":")
     own, _, options = rest.partition(":")
     if name in PLANNERS or not own.isidentifier():
@@ -67,7 +67,7 @@ def split_player(text: str) -> tuple[str, str]:
 
 
 def is_function(name: str, option: str = "--planner") -> bool:
-    """Return whether a name is of a function of the user's, or of a class that is no planner."""
+    """Return whether a name is a user's function, or a class other than a planner."""
     from plangym_ext.planners.base import Planner
 
     if ":" not in name:
@@ -126,7 +126,7 @@ def _made_planner(name: str, options: str, limits: Mapping[str, Any]) -> Any:
 
 
 def value_parser(kind: type, optional: bool) -> Callable[[str], Any]:
-    """Return a parser of one value; `none` is one where the option may be None."""
+    """Return a parser of one value; `none` is valid if the option may be None."""
 
     def parse(text: str) -> Any:
         if optional and text.lower() == "none":

@@ -1,4 +1,4 @@
-"""The files that a command will write, held before its work begins."""
+"""OutputFiles: locks on a command's output files before its work begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.run.files import made_folders, remove_empty
 
 
 class OutputFiles(Closing):
-    """Single files beside what others may write in the same folder.
+    """Locks of single output files in folders that others may use.
 
     A command that has a folder to itself takes a `FolderLock`. Folders that were made here, and
     have nothing in them at the end, are removed.
@@ -68,5 +68,5 @@ class OutputFiles(Closing):
         stack.enter_context(HeldFile(path))
 
     def close(self) -> None:
-        """Give up what was not written; safe to call twice."""
+        """Release files that were not written; safe to call twice."""
         self._stack.close()

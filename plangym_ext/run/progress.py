@@ -1,4 +1,4 @@
-"""One line that shows how far a long run is."""
+"""ProgressLine: one-line progress display in terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class ProgressLine:
 
     @property
     def is_due(self) -> bool:
-        """Whether an update would be shown: the last one was not a moment ago."""
+        """Whether an update would be shown now; updates are rate-limited."""
         return time.monotonic() >= self._next
 
     def update(self, text: str, *, force: bool = False) -> None:
-        """Show `text`, unless the last update was a moment ago."""
+        """Show `text`, at a limited rate."""
         now = time.monotonic()
         if now < self._next and not force:
             return
@@ -50,7 +50,7 @@ class ProgressLine:
 
     @contextlib.contextmanager
     def passing(self, text: str) -> Iterator[None]:
-        """Show `text` while a block runs, on a terminal alone: nothing remains of it."""
+        """Show `text` during a block, on terminals only; it is wiped at the end."""
         if self._live:
             self.update(text, force=True)
         try:
@@ -59,7 +59,7 @@ class ProgressLine:
             self.wipe()
 
     def above(self, text: str) -> None:
-        """Print a line that stays; the one that is rewritten goes on below it."""
+        """Print a permanent line above the progress line."""
         if self._live:
             # Over the line that is rewritten, whose rest is blanked. That line is then shown again
             # below.
@@ -69,19 +69,19 @@ class ProgressLine:
         self._stream.flush()
 
     def end(self, text: str) -> None:
-        """Show a last text and leave the line."""
+        """Show a last text and end the line."""
         self.update(text, force=True)
         self.leave()
 
     def wipe(self) -> None:
-        """Blank a line that is rewritten; what was printed elsewhere stays."""
+        """Wipe the progress line; other output stays."""
         if self._live and self._width:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
             self._width, self._text = 0, ""
 
     def leave(self) -> None:
-        """Go on to the next line of a terminal, if there is anything on this one."""
+        """Move to the next line of a terminal, if this one is not empty."""
         if self._live and self._width:
             self._stream.write("\n")
             self._stream.flush()

@@ -1,4 +1,4 @@
-"""The settings of a training run as options of a command: `--algorithm.learning_rate 1e-3`."""
+"""Command-line options for training settings, such as `--algorithm.learning_rate 1e-3`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("planner.name", "agent.name", "algorithm.name")
 def add_setting_options(
     parser: argparse.ArgumentParser, given: Sequence[str], sources: Sequence[Any]
 ) -> None:
-    """Add an option per setting, with the defaults that hold after `sources`.
+    """Add one option per setting, with the defaults of `sources`.
 
     Args:
         parser: of the command.
@@ -85,7 +85,7 @@ def _let_pass(parser: argparse.ArgumentParser, typed: Mapping[str, str]) -> None
 
 
 def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what was typed, as nested sections."""
+    """Return the typed settings as nested sections."""
     found = vars(options).items()
     # Known by their type: other options of a command are never `Text`, and None was not typed.
     settings = {key: value for key, value in found if isinstance(value, Text)}

@@ -1,4 +1,4 @@
-"""SIGTERM that lets what is open be closed."""
+"""SIGTERM handling: open resources are closed before the process ends."""
 
 from __future__ import annotations
 

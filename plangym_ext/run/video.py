@@ -1,4 +1,4 @@
-"""Writing frames to an .mp4 that ordinary players play."""
+"""MP4 video writer (ffmpeg) and filming of episodes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class VideoWriter:
             raise self._stopped(self._process.wait()) from error
 
     def finish(self) -> None:
-        """Write the file to its end, beside its place; what is there stays until `close`.
+        """Complete the file beside its place; `close` then replaces the old one.
 
         Raises:
             PlangymExtError: it could not be written.
@@ -114,7 +114,7 @@ class VideoWriter:
             self._partial.replace(self._path)
 
     def discard(self) -> None:
-        """Drop what was written."""
+        """Delete the unfinished file."""
         if self._process is not None:
             # What it was sent may end within a frame, of which it would complain.
             self._process.kill()
@@ -169,7 +169,7 @@ def first_frame(env: Any, seed: int) -> Any:
 
 
 class EnvFilm:
-    """Takes a picture after each env step that `env.step` plays, or each frame of an emulator.
+    """Takes a picture after each env step, or after each frame of an emulator.
 
     Then a film of `fps` frames a second lasts as long as what it shows.
 
@@ -211,7 +211,7 @@ class EnvFilm:
                 self._frames(self._simulator, None)
 
     def after_step(self) -> None:
-        """Take a picture, if the simulator says of no frames within the step."""
+        """Take a picture, unless the simulator reports frames within the step."""
         if not self._within:
             self._take()
 
@@ -225,7 +225,7 @@ class EnvFilm:
 
 @contextlib.contextmanager
 def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | None]:
-    """Film an episode: its beginning, and all that `env.step` plays until the block ends.
+    """Film an episode: its first frame, and all steps of `env.step` in a block.
 
     Args:
         path: the .mp4 to write; None: nothing is, and there is no writer.

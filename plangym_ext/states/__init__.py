@@ -1,1 +1,1 @@
-"""How an env's state becomes a row of bytes, and how a row becomes that state again."""
+"""Exact env states: capture as rows of bytes, and restoring."""

@@ -1,4 +1,4 @@
-"""Pickles of attributes, in which the layers of an env and their spaces are named, not written."""
+"""Pickles of env attributes, with references for the env's own layers and spaces."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_sets(attributes: Any) -> None:
 
 
 def size(attribute: Any, names: dict[int, Name]) -> int:
-    """Return the bytes of the pickle of an attribute, or of as much of it as can be written."""
+    """Return the pickle size of an attribute, or of its writable part."""
     file = io.BytesIO()
     with contextlib.suppress(Exception):  # of its own reduction
         _Pickler(file, names).dump(attribute)
@@ -81,7 +81,7 @@ def size(attribute: Any, names: dict[int, Name]) -> int:
 
 
 def loads(data: bytes, named: Callable[[int, str], Any]) -> Any:
-    """Return what `dumps` pickled.
+    """Return the value that `dumps` pickled.
 
     Args:
         data: a pickle that may be opened; it can run any code.

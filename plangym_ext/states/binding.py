@@ -1,4 +1,4 @@
-"""How the states of equal envs are captured, and how that was proved: plain data."""
+"""Binding: the capture method proved for an env, as plain data for equal envs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Exactness:
-    """How far it was proved that restored states lead to the same future.
+    """Extent of the proof that restored states lead to the same future.
 
     Attributes:
         method: how the simulator's state is captured: "codec", "own", "snapshot", "replay", or
@@ -61,7 +61,7 @@ class Exactness:
 
 @dataclass(frozen=True)
 class Binding:
-    """What binds codecs to envs that equal the one that was tried.
+    """Proved capture method of an env, applicable to equal envs.
 
     Attributes:
         method: as of `Exactness`.

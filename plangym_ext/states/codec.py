@@ -1,4 +1,4 @@
-"""How the state of one env instance becomes bytes: a ladder of ways, layer by layer.
+"""StateCodec: conversion between one env's state and bytes, layer by layer.
 
 An env is a stack: wrappers around a simulator. The simulator's state is captured by
 the first way that applies and passes the round trip:
@@ -112,7 +112,7 @@ class StateCodec:
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; "" if they do not."""
+        """Reason why equal states may differ in their bytes; "" if they do not."""
         for part, name in self._found:
             if not part.canonical:
                 why = getattr(part, "pickled_for", "") or f"the state of {name} is no plain data"
@@ -138,7 +138,7 @@ class StateCodec:
         return offset
 
     def restore(self, buffer: memoryview, offset: int) -> None:
-        """Bring the env to the state that `capture` wrote at `offset`.
+        """Set the env to the state that `capture` wrote at `offset`.
 
         Raises:
             StateError: a part cannot be what the bytes say.
@@ -166,7 +166,7 @@ class StateCodec:
         return any(part.may_refuse for part in self.parts)
 
     def learned(self, before: Mapping[str, bytes]) -> tuple[Any, ...]:
-        """Return what each part learned, see `StatePart.learned`, and the fields that are fixed."""
+        """Return each part's learned data, see `StatePart.learned`, and the fixed fields."""
         return (*(part.learned(before) for part in self.parts), self.fixed.first)
 
     def adopt(self, learned: tuple[Any, ...], before: Mapping[str, bytes]) -> None:
@@ -191,7 +191,7 @@ class StateCodec:
         return list(self._found)
 
     def identity(self) -> dict[str, Any]:
-        """Return what the parts' states depend on, for the envelope's fingerprint."""
+        """Return the parts' identities, for the envelope's fingerprint."""
         return {
             f"{name}: {type(part).__name__} {part.method}": part.identity()
             for part, name in self._found
@@ -214,7 +214,7 @@ def candidate_methods(env: gym.Env[Any, Any]) -> Iterator[str]:
 
 
 def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
-    """Return the same env with the recorder right on its simulator that a method needs, if any.
+    """Return the env with the recorder that a method needs, directly around the simulator.
 
     A new recorder knows nothing yet: reset the env then.
     """

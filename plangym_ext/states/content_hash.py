@@ -1,4 +1,4 @@
-"""Digests of what envs are made with: arrays, frames of data, objects, functions, by content.
+"""Content digests of constructor arguments, arrays, objects and functions.
 
 Two values have one digest if and only if they hold the same, whatever their `repr` shows of
 it, and in every process. What cannot be taken apart has a digest of its own in this process,
@@ -71,7 +71,7 @@ def content_digest(value: Any) -> str:
 
 
 def remember_constructor(env: gym.Env[Any, Any], make: Any) -> None:
-    """Keep digests of what a callable that has made an env had enclosed; see `enclosed_by`."""
+    """Store digests of a constructor's closure; see `enclosed_by_constructor`."""
     digests = _Digests()
     spec = env.spec
     # Of an env with a spec, numbers and texts are among the arguments that it tells.
@@ -81,12 +81,12 @@ def remember_constructor(env: gym.Env[Any, Any], make: Any) -> None:
 
 
 def enclosed_by_constructor(env: gym.Env[Any, Any]) -> list[str]:
-    """Return the digests that `remember_constructor` kept of an env; none if it was not asked."""
+    """Return the stored digests of an env's constructor; none without a call."""
     return _enclosed.get(env.unwrapped, [])
 
 
 class _Digests:
-    """Takes values apart; what it has seen is a reference when it comes again."""
+    """Digests values recursively; a repeated object becomes a reference."""
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What states of an env cost: bytes and seconds, of a whole state and of each attribute."""
+"""Cost report of an env's states: bytes and seconds, in total and per attribute."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDE = 1 << 20
 
 
 class AttributeCost(NamedTuple):
-    """What one attribute adds to each state.
+    """Bytes and seconds that one attribute adds to each state.
 
     Attributes:
         name: of the layer and the attribute.
@@ -31,7 +31,7 @@ class AttributeCost(NamedTuple):
 
 
 def cost_of(codec: Any) -> tuple[int, float]:
-    """Return what capturing and restoring the present state takes.
+    """Return the time of capturing and restoring the present state.
 
     Args:
         codec: a `StateCodec`, of an env that was reset. The env comes back to where it is.
@@ -53,14 +53,14 @@ def cost_of(codec: Any) -> tuple[int, float]:
 
 
 def attribute_costs(codec: Any) -> list[AttributeCost]:
-    """Return what each attribute takes that a snapshot holds, that which takes most first."""
+    """Return the cost of each attribute in a snapshot, the largest first."""
     parts = [part for part in codec.parts if hasattr(part, "attribute_costs")]
     found: list[AttributeCost] = [cost for part in parts for cost in part.attribute_costs()]
     return sorted(found, key=lambda cost: (cost.seconds, cost.bytes), reverse=True)
 
 
 def cost_note(codec: Any) -> str:
-    """Return a line on states that are pickled or wide; "" if they are not.
+    """Return a line about pickled or wide states; "" for others.
 
     Nothing is captured or restored for it.
     """
@@ -77,7 +77,7 @@ def cost_note(codec: Any) -> str:
 
 
 def least(function: Callable[[], object]) -> float:
-    """Return the seconds of a call, the least of some."""
+    """Return the least seconds of several calls."""
     found = float("inf")
     for _ in range(_REPEATS):
         began = time.perf_counter()

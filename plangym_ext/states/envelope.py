@@ -1,4 +1,4 @@
-"""The envelope around every state row: who captured it, how long it is, is it whole.
+"""Envelope: header, checksum and fingerprint around every state row.
 
 A state row is `uint8`, as wide for every row of an env. Where states vary in size an
 env may widen its rows later; narrower ones stay good, and zeros may follow them.
@@ -56,7 +56,7 @@ def fingerprint(identity: dict[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON lacks, in a form that is the same in every process."""
+    """Return a value that JSON lacks, in a form equal in every process."""
     return ["content", content_digest(value)]
 
 
@@ -206,7 +206,7 @@ class Envelope:
         ].tobytes() and heads.tobytes() == self._own_bytes * len(rows)
 
     def _refuse(self, rows: np.ndarray, where: str) -> None:
-        """Say what is wrong with the first row that is not good, if there is one."""
+        """Raise for the first bad row, if there is one."""
         width = rows.shape[1]
         words = rows.view(_U8)
         weights = self._weights if width == self.width else _weights(width // _WORD)
@@ -239,7 +239,7 @@ class Envelope:
         )
 
     def _differing(self, row: np.ndarray) -> str:
-        """Say in what the env of a foreign row differs from this one."""
+        """Return the difference between a foreign row's env and this one."""
         theirs = _identities.get(row[_FINGERPRINT].tobytes())
         if theirs is None:
             told = {k: v for k, v in self.identity.items() if k in ("id", "arguments", OF_TEXTS)}
@@ -286,7 +286,7 @@ def stacked(rows: Sequence[Any], where: str) -> np.ndarray:
 
 
 def as_wide(rows: np.ndarray, width: int) -> np.ndarray:
-    """Return `[B, S]` rows as `[B, width]`, with zeros after what is narrower.
+    """Return `[B, S]` rows as `[B, width]`, padded with zeros.
 
     The result is the same array if it is that wide already, or wider; else it is fresh.
     """
@@ -310,7 +310,7 @@ def stacked_rows(states: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
 
 
 def state_content(row: np.ndarray) -> bytes:
-    """Return what tells the state of a `[S]` row from others, however wide its row is.
+    """Return the identifying content of a `[S]` row, independent of its width.
 
     That is all but the zeros at the end and the width at which it was captured, which the
     checksum counts too. A row that no envelope was put around is taken whole.
@@ -331,7 +331,7 @@ def telling(row: np.ndarray) -> np.ndarray:
 
 
 def is_sealed(row: np.ndarray) -> bool:
-    """Return whether a row begins as those that an envelope was put around."""
+    """Return whether a row begins with the bytes of an envelope."""
     return row[: len(MAGIC)].tobytes() == MAGIC
 
 

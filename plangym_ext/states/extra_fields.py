@@ -1,4 +1,4 @@
-"""What a user's subclass of a known simulator adds to its state: attributes.
+"""ExtraFieldsPart: state of attributes that a user's subclass adds to a known simulator.
 
 A codec captures what the class it was written for needs. A counter, a goal or a
 history that a subclass keeps beside it would silently be lost.
@@ -39,7 +39,7 @@ def plain_fields(simulator: Any) -> dict[str, bytes]:
 
 
 class ExtraFieldsPart(StatePart):
-    """Changed attributes of a simulator that its codec does not cover, as plain data.
+    """Changed attributes of a simulator outside its codec, as plain data.
 
     Args:
         layer: the simulator, after a reset.
@@ -114,7 +114,7 @@ class ExtraFieldsPart(StatePart):
         return put_block(buffer, offset, end, plain.encode((changed, gone)))
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set the attributes that were changed, and take back what has changed since."""
+        """Set the changed attributes, and undo later changes."""
         data, offset = get_block(buffer, offset)
         wanted = self._wanted(*plain.decode(data))
         fields = self._fields()

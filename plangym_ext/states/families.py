@@ -1,4 +1,4 @@
-"""Which simulators the library knows, and where each one's codec is.
+"""Registry of simulator families, with the location of each one's state codec.
 
 A family is named by the module of the simulator's class, so that it is found
 whatever id, wrapper or factory the env came from. The table holds names, not
@@ -21,7 +21,7 @@ from plangym_ext.errors import IncompleteState, MissingExtra, UnknownName, insta
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of simulator.
+    """One simulator family: names and locations of its hooks.
 
     Attributes:
         name: short name for reports, such as "atari".
@@ -96,19 +96,19 @@ class Family:
         return load_named(codec)
 
     def load_playback(self) -> Callable[[Any], Any] | None:
-        """Return the class of the family's `Playback`, or None if any env's will do."""
+        """Return the family's `Playback` class, or None for the general one."""
         return None if self.playback is None else load_named(self.playback)
 
     def load_frames(self) -> Callable[[Any, Callable[[], None] | None], tuple[float, bool]] | None:
-        """Return what has a function called after every frame, or None if env steps are frames."""
+        """Return the hook that is called after every emulator frame, or None."""
         return None if self.frames is None else load_named(self.frames)
 
     def load_wrap(self) -> Callable[..., Any] | None:
-        """Return what `make` passes every env of the family through, or None."""
+        """Return the wrapper function that `make` applies to the family's envs, or None."""
         return None if self.wrap is None else load_named(self.wrap)
 
     def load_prepare(self) -> Callable[[Any], object] | None:
-        """Return what is done to a simulator before its first reset, or None."""
+        """Return the function that prepares a simulator before its first reset, or None."""
         return None if self.prepare is None else load_named(self.prepare)
 
     def build_context(self) -> AbstractContextManager[Any]:
@@ -120,7 +120,7 @@ class Family:
         return self.native is not None and self.native[0] == backend
 
     def load_native(self, backend: str) -> Callable[[Any], Any] | None:
-        """Return what finds that which a native backend runs of an env, or None."""
+        """Return the function that finds an env's native task or kernel, or None."""
         if self.native is None or self.native[0] != backend:
             return None
         return load_named(self.native[1])
@@ -137,7 +137,7 @@ class Family:
 
 
 def load_named(what: Any) -> Any:
-    """Return what "module:name" names, which is imported now; anything else as it is."""
+    """Return the object of a "module:name" text, importing it; other values unchanged."""
     if not isinstance(what, str):
         return what
     module, _, name = what.partition(":")
@@ -212,7 +212,7 @@ def register_family(family: Family, *, builtin: bool = False) -> None:
 
 
 def custom_families() -> tuple[Family, ...]:
-    """Return families that did not come with the library; they have to be sent to workers."""
+    """Return families registered by users, which have to be sent to workers."""
     return tuple(_custom)
 
 
@@ -263,7 +263,7 @@ def register_all_ids() -> None:
 
 
 def is_own_class(base: Any) -> bool:
-    """Return whether a family names the very class of `base`, not just one that it derives from."""
+    """Return whether a family names exactly the class of `base`."""
     return _find(type(base).__module__) is not None
 
 

@@ -1,4 +1,4 @@
-"""Numbers of a known simulator that its own code never changes, so that its codec leaves them out.
+"""FixedFields: constants of a known simulator, checked in case a wrapper changes them.
 
 A wrapper may change them all the same: gravity from the tenth step on, say, or a time step.
 """
@@ -17,7 +17,7 @@ _NUMBERS = (bool, int, float)
 
 
 class FixedFields:
-    """The numbers among a simulator's attributes that its codec does not cover.
+    """Numeric attributes of a simulator outside its codec, which must not change.
 
     Args:
         simulator: of the very class that the codec was written for, after a reset.
@@ -92,7 +92,7 @@ class FixedFields:
             )
 
     def put_back(self) -> None:
-        """Make them what they were when a state was captured."""
+        """Set the fields to their values at the capture of a state."""
         if not self._is_as_held():
             vars(self._simulator).update(self.first)
 

@@ -1,4 +1,4 @@
-"""Attributes of one layer of an env: which of them are state."""
+"""LayerAttributes: classification of an env layer's attributes as state or not."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _constant_names(layer: Any, ignored: Iterable[str]) -> set[str]:
 
 
 class AttributePlan:
-    """Which attributes are state, of those that have certain names and types.
+    """Classification of attributes with certain names and types as state or not.
 
     Attributes:
         names: of those that are.
@@ -229,7 +229,7 @@ class LayerAttributes:
                     self._code[name] = imported(*found)
 
     def check(self, attributes: Any) -> None:
-        """Refuse attributes that `state` could not have returned.
+        """Refuse attributes that `state` cannot return.
 
         Raises:
             DamagedState: they hold something that is no state, such as a space.
@@ -251,7 +251,7 @@ class LayerAttributes:
             self._checked.add(key)
 
     def assign(self, attributes: dict[str, Any]) -> None:
-        """Make the state exactly `attributes`; what it has gained since is dropped."""
+        """Make the state exactly `attributes`; other attributes are dropped."""
         found = vars(self.layer)
         plan = self.plan(found)
         if plan is None or plan.names != tuple(attributes):
@@ -259,7 +259,7 @@ class LayerAttributes:
         found.update(attributes)
 
     def take_back(self, names: Iterable[str]) -> None:
-        """Make attributes what they are where a state does not name them."""
+        """Restore attributes that a state does not name."""
         found = vars(self.layer)
         for name in names:
             if name in self._code:

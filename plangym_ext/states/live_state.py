@@ -1,4 +1,4 @@
-"""States of one env: captured where it stands, restored where it stands.
+"""LiveState: capture and restore of the state of one live env.
 
 The only way in which states are captured: of the env that batches run on (`GymEnv`), and of
 every sub-env of a vector env. What the env and its wrappers refer to is never copied.
@@ -63,7 +63,7 @@ class LiveState:
 
     @property
     def codec(self) -> StateCodec:
-        """The codec, bound to the env now if it was not; the env must have been reset."""
+        """The codec, bound to the env on first use; the env must have been reset."""
         if self._codec is None:
             codec = StateCodec(self.env, self.binding.method, trusted=self._trusted)
             codec.adopt(self.binding.learned, self._before)
@@ -116,7 +116,7 @@ class LiveState:
             return row[0]
 
     def restore(self, state: np.ndarray, where: str) -> None:
-        """Bring the env, which must have been reset, to a state.
+        """Set the env, which must have been reset, to a state.
 
         Args:
             state: `[S]` uint8; it may be used again after the call.
@@ -132,7 +132,7 @@ class LiveState:
         self.bring(row)
 
     def bring(self, row: np.ndarray, *, is_reset: bool = True) -> None:
-        """Bring the env to a state that was checked, or leave it where it is if that is refused.
+        """Set the env to a checked state, or leave it unchanged if that is refused.
 
         Args:
             row: `[S]` uint8.
@@ -157,7 +157,7 @@ class LiveState:
 def state_identity(
     env: gym.Env[Any, Any], binding: Binding, parts: dict[str, Any], name: str
 ) -> dict[str, Any]:
-    """Return what the states of an env belong to, for their fingerprint.
+    """Return the identity of an env's states, for their fingerprint.
 
     Args:
         env: whose states.

@@ -1,4 +1,4 @@
-"""What an untrusted state may name: what the env's own snapshot could have named.
+"""Allow-list of classes and functions that an untrusted state may refer to.
 
 A snapshot names classes, whose instances a reader builds, and things that attributes
 hold: classes, functions, enumerations. A row can come from anywhere, so a name in it is
@@ -57,7 +57,7 @@ _MOST_REMEMBERED = 4096
 
 @functools.cache
 def hook_of(cls: Any) -> str:
-    """Name of the first special method of a class that could run unasked; "" if none."""
+    """Return the first special method of a class that could run implicitly; "" if none."""
     # Without `object`, which has most of these methods.
     for above in cls.__mro__[:-1]:
         found = vars(above)
@@ -111,7 +111,7 @@ def defined(module: str, name: str) -> type | None:
 
 
 class Nameable:
-    """What states of one env may name without anyone's word for it.
+    """Classes and functions that an untrusted state of one env may refer to.
 
     Args:
         stack: all layers of the env.
@@ -191,11 +191,11 @@ class Nameable:
             raise _untrusted(f"{kind.__qualname__}.{wrong}")
 
     def learned(self) -> tuple[frozenset[tuple[str, str]], ...]:
-        """Return the names of what is `known`, and of what is `referable`; for `adopt`."""
+        """Return the names of `known` and `referable` objects, for `adopt`."""
         return frozenset(self.known), frozenset(self.referable)
 
     def adopt(self, learned: tuple[frozenset[tuple[str, str]], ...]) -> None:
-        """Know what an equal env has learned, whose first state may have held other objects."""
+        """Add the names of an equal env, whose first state may have held other objects."""
         known, referable = learned
         for name in self.known.keys() - known:
             del self.known[name]
@@ -211,7 +211,7 @@ class Nameable:
 
     @functools.cached_property
     def modules(self) -> frozenset[str]:
-        """Modules whose classes a later state may bring: the env's own and what they name."""
+        """Modules whose classes a later state may use: the env's own and those they name."""
         known = {module for module, _ in self.known if self._is_own(module)}
         named = {
             _module(value)
@@ -264,7 +264,7 @@ class Nameable:
 
 
 class AnyThing:
-    """Finds whatever a state names: for those that this session or the caller vouches for.
+    """Resolves every name of a trusted state.
 
     Args:
         known: as of `Nameable`.
@@ -276,11 +276,11 @@ class AnyThing:
         self._known = known
 
     def built(self, row: tuple[str, ...]) -> Any:
-        """Return it as `Nameable` does; import what is not loaded."""
+        """Return the class as `Nameable` does; import it if necessary."""
         return self.referred(row[0], row[1])
 
     def referred(self, module: str, name: str) -> Any:
-        """Return it as `Nameable` does; import what is not loaded.
+        """Return the object as `Nameable` does; import it if necessary.
 
         Raises:
             DamagedState: there is no such thing.
@@ -304,7 +304,7 @@ def is_method(function: types.FunctionType, owner: Any) -> bool:
 
 
 def check_key(key: Any) -> None:
-    """Refuse a key of a dict that is more than data.
+    """Refuse a dict key that is more than data.
 
     That is one for which code of a class would run to hash it, or `__x__`: an env may well make
     attributes of a dict.

@@ -1,4 +1,4 @@
-"""What an env refers to and does not own: no state of it, and never copied.
+"""Detection of process resources (files, sockets, locks) that no state contains.
 
 A logger, an open file, a socket, a thread or a lock belongs to the process. An env that is
 restored goes on with the one that it has.
@@ -41,7 +41,7 @@ _DATA = (("_io", "BytesIO"), ("_io", "StringIO"))
 
 
 def module_of(kind: Any) -> str:
-    """Return the module of a class or function; "" if it tells none, as classes of SWIG may."""
+    """Return the module of a class or function; "" if unknown, as for some SWIG classes."""
     return str(getattr(kind, "__module__", "") or "")
 
 

@@ -1,4 +1,4 @@
-"""State of a layer that offers one itself: `get_state` and `set_state`, or ALE's names."""
+"""OwnStatePart: state through the env's own `get_state` and `set_state`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def offers_state(layer: Any) -> tuple[str, str] | None:
 
 
 class OwnStatePart(StatePart):
-    """Whatever `get_state` returns, if it is plain data; it covers all layers below.
+    """State through `get_state`, for plain data; it covers all inner layers.
 
     Raises:
         IncompleteState: the state holds something that is not plain data.

@@ -1,4 +1,4 @@
-"""One layer's share of an env's state: what every way of capturing one implements."""
+"""StatePart: interface of every capture method, for one layer of an env."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StateTooWide(PlangymExtError):
 
 
 class StatePart(ABC):
-    """Captures and restores what the next step reads from one layer of an env.
+    """Captures and restores the state of one layer of an env.
 
     Attributes:
         width: bytes that a capture is expected to take at most. A part whose states
@@ -65,7 +65,7 @@ class StatePart(ABC):
         return name == "_np_random"
 
     def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - for overrides
-        """Return what the part took from the moment at which it was made, as plain data.
+        """Return the data that the part recorded when it was made, as plain data.
 
         Args:
             before: plain fields that the simulator had before its first reset.
@@ -75,7 +75,7 @@ class StatePart(ABC):
     def adopt(  # noqa: B027 - most parts learn nothing
         self, learned: Any, before: Mapping[str, bytes]
     ) -> None:
-        """Write states as the part of an equal env does, which was made at another moment.
+        """Take over `learned` data of an equal env, so that both write the same bytes.
 
         Args:
             learned: what that part returned from `learned`.
@@ -83,7 +83,7 @@ class StatePart(ABC):
         """
 
     def identity(self) -> dict[str, Any]:
-        """Return what, beside the env's id and arguments, a state of this layer depends on."""
+        """Return further data that a state of this layer depends on, beside id and arguments."""
         return {}
 
 
@@ -102,7 +102,7 @@ def put_block(buffer: memoryview, offset: int, end: int, data: bytes) -> int:
 
 
 def get_block(buffer: memoryview, offset: int) -> tuple[bytes, int]:
-    """Return what `put_block` wrote at `offset`, and the offset after it."""
+    """Return the block that `put_block` wrote at `offset`, and the offset after it."""
     start = offset + 4
     stop = start + int.from_bytes(buffer[offset:start], "little")
     return bytes(buffer[start:stop]), stop

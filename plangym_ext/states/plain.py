@@ -1,4 +1,4 @@
-"""Plain values as bytes and back, without pickle.
+"""Serialisation of plain Python and numpy values to bytes, without pickle.
 
 Plain are None, bool, int, float, str, bytes, numpy scalars and arrays (no objects),
 numpy Generators, and tuples, lists, dicts, sets and deques of plain values. Decoding
@@ -66,7 +66,7 @@ def encode(value: Any, where: str = "value") -> bytes:
 
 
 def decode(data: bytes | memoryview) -> Any:
-    """Return what `encode` encoded; arrays are fresh.
+    """Return the encoded value; arrays are fresh.
 
     Raises:
         DamagedState: the bytes are not what `encode` wrote.

@@ -1,4 +1,4 @@
-"""How an episode of a simulator is begun and played again."""
+"""Playback: hooks for replaying the episodes of a simulator that cannot be copied."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gymnasium as gym
 
 
 class Playback:
-    """What replaying has to know about a simulator; this one serves most of them.
+    """Replay rules of a simulator; this one serves most simulators.
 
     A family derives from it when resetting a used simulator is not like resetting a
     new one, or when steps that are not observed can be had for less (`Family.playback`).
@@ -35,7 +35,7 @@ class Playback:
         return None
 
     def prepare(self, carried: Any) -> None:
-        """Prepare for a reset, live or replayed, so that both begin alike.
+        """Prepare a reset, live or replayed, so that both begin equally.
 
         Args:
             carried: what `carried` returned before the live reset.
@@ -57,10 +57,10 @@ class Playback:
         return obs
 
     def show(self) -> None:
-        """Show where a replay has led to, if the env is displayed."""
+        """Render the end of a replay, if the env is displayed."""
 
     def identity(self) -> dict[str, Any]:
-        """Return what the outcome of an action depends on, beside the env's arguments."""
+        """Return the data, beside the env's arguments, on which replayed outcomes depend."""
         package = type(self._env).__module__.partition(".")[0]
         version = getattr(sys.modules.get(package), "__version__", None)
         return {} if version is None else {package: version}

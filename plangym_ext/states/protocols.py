@@ -1,4 +1,4 @@
-"""Names under which data may not become an attribute.
+"""Attribute names forbidden in restored data, such as `__array_interface__`.
 
 Libraries ask any object for attributes of certain names and believe what they find: numpy
 takes `__array_interface__` of an instance for an address, ctypes `_as_parameter_`. And what
@@ -20,12 +20,12 @@ _MARKS = (b'"__', *(f'"{name}"'.encode() for name in sorted(_NAMES)))
 
 
 def is_protocol(name: str) -> bool:
-    """Return whether libraries may look a name up on any object."""
+    """Return whether libraries may look up a name on any object."""
     return (name[:2] == "__" and name[-2:] == "__") or name in _NAMES
 
 
 def are_written(table: bytes) -> bool:
-    """Return whether the table of a graph that was written here may hold such a name."""
+    """Return whether the table of a graph written here may hold such a name."""
     # A text may be no name at all, which costs a digest.
     return any(mark in table for mark in _MARKS)
 

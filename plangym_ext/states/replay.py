@@ -1,4 +1,4 @@
-"""State of a simulator that cannot be copied: how it got there.
+"""ReplayPart: state as the reset and the actions since, for simulators that cannot be copied.
 
 A state is the reset that began the episode and the actions since. Restoring one
 plays them again, which is exact for any deterministic simulator and costs about as
@@ -52,7 +52,7 @@ def _checksum(obs: Any) -> int:
 
 
 class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
-    """Sits right on a simulator and writes down how its episodes begin.
+    """Records the resets of a simulator, directly around it.
 
     Args:
         env: the simulator.
@@ -115,7 +115,7 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
             self.shown = _checksum(obs)
 
     def begin(self, origin: bytes) -> None:
-        """Begin an episode as `origin` says."""
+        """Begin an episode from `origin`."""
         kind, start, options, carried = self._origin_of(origin)
         self.origin = b""
         self.playback.prepare(carried)
@@ -158,7 +158,7 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
 
 @dataclass
 class ReplayCount:
-    """What restoring has cost so far.
+    """Cost of replays so far.
 
     Attributes:
         restores: states that were restored.
@@ -173,7 +173,7 @@ class ReplayCount:
 
 
 class Recorder(ResetRecorder):
-    """Writes down the whole episode: its origin and actions.
+    """Records the whole episode: its origin and actions.
 
     Attributes:
         history: the actions, `item` bytes each.
@@ -216,7 +216,7 @@ class Recorder(ResetRecorder):
         return result
 
     def become(self, origin: bytes, history: bytes, shown: int = 0) -> None:
-        """Bring the simulator to the end of the given episode.
+        """Set the simulator to the end of the given episode.
 
         Args:
             origin: as the attribute.
@@ -329,7 +329,7 @@ class ReplayPart(StatePart):
         return len(self._recorder.history) // self._recorder.item
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write origin, actions, and a checksum of what they have led to."""
+        """Write origin, actions, and a checksum of the result."""
         offset = put_block(buffer, offset, end, self._recorder.known_origin())
         offset = put_block(buffer, offset, end, bytes(self._recorder.history))
         if not self._checks:
@@ -340,7 +340,7 @@ class ReplayPart(StatePart):
         return offset + 4
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Play the episode, or what is missing of it."""
+        """Play the episode, or its missing part."""
         origin, offset = get_block(buffer, offset)
         history, offset = get_block(buffer, offset)
         if not self._checks:
@@ -351,6 +351,6 @@ class ReplayPart(StatePart):
         return offset + 4
 
     def identity(self) -> dict[str, Any]:
-        """Return what the outcome of the actions depends on."""
+        """Return the data on which the outcome of the actions depends."""
         found = self._recorder.playback.identity()
         return {**found, "checks": "observation"} if self._checks else found

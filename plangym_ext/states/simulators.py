@@ -1,4 +1,4 @@
-"""Simulators that envs hold, found by the class of what they hold, not of the env.
+"""Registry of simulator classes, and the interface that captures their memory.
 
 The table holds names, as that of the families does: `envs` fills it, and what captures a
 simulator is imported when one is first met.
@@ -18,7 +18,7 @@ _memories: dict[tuple[str, str], str] = {}
 
 
 class SimulatorMemory(ABC):
-    """What the next step reads from one simulator object, as bytes.
+    """State of one simulator object as bytes.
 
     Args:
         simulator: the object, as a constructor made it.
@@ -37,11 +37,11 @@ class SimulatorMemory(ABC):
 
     @abstractmethod
     def read(self) -> bytes:
-        """Return how the simulator differs from what the constructor made, b"" if it does not."""
+        """Return the differences from the constructor's simulator, b"" without any."""
 
     @abstractmethod
     def write(self, data: bytes) -> None:
-        """Bring the simulator to what `read` returned.
+        """Set the simulator to a result of `read`.
 
         Raises:
             DamagedState: the bytes are not of it.
@@ -60,7 +60,7 @@ class SimulatorMemory(ABC):
         """Capture another object from now on; return False, and do not, if its sizes differ."""
 
     def identity(self) -> Any:
-        """Return what states depend on, for the fingerprint."""
+        """Return data on which states depend, for the fingerprint."""
         return None
 
 

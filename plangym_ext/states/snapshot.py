@@ -1,4 +1,4 @@
-"""State of a layer that the library does not know: its attributes.
+"""SnapshotPart: state of an unknown layer as an object graph of its attributes.
 
 Attributes are written as an object graph: plain data, and the Python objects on a
 grid or a road with theirs, all layers that need it together, so that what they share
@@ -175,7 +175,7 @@ class SnapshotPart(StatePart):
         )
 
     def attribute_costs(self) -> list[AttributeCost]:
-        """Return what each attribute takes by itself."""
+        """Return the cost of each attribute separately."""
         return [
             self._cost(f"{layer.name}.{name}", value)
             for layer in self._layers

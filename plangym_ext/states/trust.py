@@ -1,4 +1,4 @@
-"""Which pickles may be opened: those that this process or its own workers made.
+"""Trust in pickles: keyed digests that mark those of this session.
 
 A state that holds a pickle carries a keyed digest of it. The key is drawn when the
 process starts and handed to its workers, so a row from a file, a network or another

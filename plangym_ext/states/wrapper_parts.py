@@ -1,4 +1,4 @@
-"""Codecs for gymnasium's wrappers: those whose state is a few numbers or frames.
+"""State codecs of gymnasium's wrappers: TimeLimit, frame stack, AtariPreprocessing.
 
 A wrapper of the library or the user's own may bring its codec along: a method
 `state_part()` that returns a `StatePart`. Other wrappers are captured as a snapshot of
@@ -92,7 +92,7 @@ class FrameStackPart(StatePart):
         return stop
 
     def identity(self) -> dict[str, Any]:
-        """Return how many frames, and what a reset pads them with."""
+        """Return the number of frames, and the padding of a reset."""
         return {"size": self._layer.stack_size, "padding": self._layer.padding_type}
 
     @staticmethod

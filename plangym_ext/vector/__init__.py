@@ -1,1 +1,1 @@
-"""The gymnasium vector env over any backend, its checker and its framework adapters."""
+"""Gymnasium vector env on any backend, its checker, its framework adapters."""

@@ -1,4 +1,4 @@
-"""What callers of a vector env pass, checked."""
+"""Argument checks of a vector env's methods: seeds, masks, actions, states."""
 
 from __future__ import annotations
 

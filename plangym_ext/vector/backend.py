@@ -1,4 +1,4 @@
-"""What moves the rows of a vector env, wherever they are: the protocol of its backends."""
+"""VectorBackend: the protocol of the backends that step a vector env's rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plangym_ext.vector.shown import ObsBuffer
 
 @dataclass(frozen=True)
 class RowsDescription:
-    """What a vector env has to know of its rows.
+    """Spaces, metadata and backend facts of a vector env's rows.
 
     Attributes:
         name: of the first row's env.
@@ -84,7 +84,7 @@ class VectorBackend(ABC):
     @property
     @abstractmethod
     def lost(self) -> bool:
-        """Whether a call has failed and rows are not where they were: all have to be reset."""
+        """Whether a failed call could not be rolled back: all rows need a reset."""
 
     @property
     @abstractmethod
@@ -93,14 +93,14 @@ class VectorBackend(ABC):
 
     @abstractmethod
     def keep(self, note: Any) -> None:
-        """Accept what came of the last call that moved rows, or may have: it has happened.
+        """Commit the last call that moved rows, or may have.
 
-        What is not kept, because a later check has failed or an interrupt has come first, has
-        not happened: rows are where they were. An assignment decides it, and nothing after that
-        calls a function: an interrupt is heeded after calls.
+        Until then any error or Ctrl-C rolls the call back: rows are in their states before it. The
+        commit is one assignment, and nothing after it calls a function, since CPython delivers
+        signals only around calls.
 
         Args:
-            note: kept with it, as one: the caller's own account of where rows are.
+            note: committed with it: the caller's record of the rows' episodes.
         """
 
     #: Descriptors of which one is readable when a worker has something to say.
@@ -114,7 +114,7 @@ class VectorBackend(ABC):
     @property
     @abstractmethod
     def backend_note(self) -> str:
-        """Why something that the backend could do cannot be had; "" if all can."""
+        """Reason why a feature of the backend is unavailable; "" if all are available."""
 
     @property
     @abstractmethod
@@ -146,7 +146,7 @@ class VectorBackend(ABC):
 
     @abstractmethod
     def finish_rows(self, call: Any, timeout: float | None) -> StepResults:
-        """Wait for a step or a reset, and return what came of it, which is in `out` too.
+        """Wait for a step or a reset, and return its results, which are in `out` too.
 
         Args:
             call: what began it.
@@ -164,7 +164,7 @@ class VectorBackend(ABC):
 
     @abstractmethod
     def finish_call(self, call: Any, timeout: float | None) -> list[Any]:
-        """Wait for what `begin_call` began, as `finish_rows` does; return what each env gave."""
+        """Wait for a call begun by `begin_call`; return each env's result."""
 
     @abstractmethod
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
@@ -178,7 +178,7 @@ class VectorBackend(ABC):
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
-        """Bring rows to states; see `EnvRows.set_states`."""
+        """Set rows to states; see `EnvRows.set_states`."""
 
     def kill(self) -> None:  # noqa: B027 - in this process there is none
         """End workers under a call of another thread, which fails; `close` follows."""
@@ -189,7 +189,7 @@ class VectorBackend(ABC):
 
 
 def no_envs(backend: str) -> AttributeError:
-    """Return the error for `VectorBackend.envs` where the envs are out of reach."""
+    """Return the error of `VectorBackend.envs` for envs outside this process."""
     return AttributeError(
         f"envs: the sub-envs of the {backend} backend cannot be reached from this process. Use "
         "call, get_attr and set_attr, or backend='serial'."

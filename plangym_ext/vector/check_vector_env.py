@@ -1,4 +1,4 @@
-"""`check_vector_env`: does a vector env keep gymnasium's contract?"""
+"""`check_vector_env`: test of a vector env against gymnasium's contract."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
         name: what is promised.
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class VectorEnvReport:
-    """What `check_vector_env` found; `str` of it is made to be read."""
+    """Report of `check_vector_env`; `str` gives a readable text."""
 
     subject: str
     findings: tuple[Finding, ...]
@@ -43,7 +43,7 @@ class VectorEnvReport:
 
     @property
     def ok(self) -> bool:
-        """Whether none is."""
+        """Whether no promise is broken."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -56,15 +56,15 @@ class VectorEnvReport:
 
 
 class _Broken(Exception):
-    """A promise is broken; the message says how."""
+    """A violated promise; the message says how."""
 
 
 class _Skipped(Exception):
-    """A promise cannot be checked; the message says why."""
+    """A promise that cannot be checked; the message says why."""
 
 
 def check_vector_env(venv: VectorEnv, *, max_steps: int = 2000, seed: int = 0) -> VectorEnvReport:
-    """Check a vector env, ours or another's, against gymnasium's contract.
+    """Check any vector env against gymnasium's contract.
 
     It is reset and stepped, and must be deterministic for what compares two plays. It is
     left open, somewhere in an episode; reset it before you go on.

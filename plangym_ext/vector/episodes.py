@@ -1,4 +1,4 @@
-"""Where each sub-env of a vector env is in its episode, and what a step may do with it."""
+"""Episodes: autoreset bookkeeping per sub-env (running, ended, to be reset)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Episodes(NamedTuple):
     none: np.ndarray
 
     def begun(self, rows: Sequence[int] | np.ndarray, ended: np.ndarray | bool = False) -> Episodes:
-        """Return the episodes once `rows` were reset, or set to states of which some have ended."""
+        """Return the episodes after `rows` were reset, or set to states."""
         over = self.ended.copy()
         over[rows] = ended
         return Episodes(over, self.none)
@@ -52,7 +52,7 @@ class Episodes(NamedTuple):
         return self.ended if isinstance(rows, range) else self.ended[rows]
 
     def stepped(self, rows: Sequence[int], ended: np.ndarray, mode: AutoresetMode) -> Episodes:
-        """Return the episodes once `rows` were stepped; `ended`, `[k]` bool, is kept."""
+        """Return the episodes after `rows` were stepped; `ended`, `[k]` bool, is kept."""
         if mode is _SAME_STEP:  # they have been reset
             if self.ended is self.none:
                 return self

@@ -1,4 +1,4 @@
-"""Errors that are the library's and gymnasium's at once: either one's handlers catch them."""
+"""Vector-env exceptions that derive from the library's and gymnasium's classes."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ class VectorPending(BatchPending, gym.error.AlreadyPendingCallError):
 
 
 class VectorTimeout(WorkerTimeout, multiprocessing.TimeoutError):
-    """Sub-envs did not answer in time; they were stopped and all are where they were."""
+    """Sub-envs did not answer in time; they were stopped, and the call was rolled back."""

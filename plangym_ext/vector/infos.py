@@ -1,4 +1,4 @@
-"""The infos of many envs that come as columns, of the fields that their results have."""
+"""GroupedInfos: infos as columns per group of rows, converted to gymnasium's format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class InfoGroup(NamedTuple):
 
 
 class GroupedInfos:
-    """The infos of k rows, put together in whichever form is wanted.
+    """The infos of k rows, converted to any of three forms.
 
     Args:
         groups: of the rows; no row is in two of them.
@@ -55,7 +55,7 @@ class GroupedInfos:
         return GroupedInfos(found)
 
     def batched(self, num_envs: int, rows: Sequence[int]) -> dict[str, Any]:
-        """Return what gymnasium's `VectorEnv._add_info` makes of the infos, one after another.
+        """Return the infos in the form of gymnasium's `VectorEnv._add_info`.
 
         Args:
             num_envs: n.
@@ -147,7 +147,7 @@ def _value(column: InfoColumn, value: Any) -> Any:
 
 
 def only_infos(results: StepResults, wanted: frozenset[str]) -> StepResults:
-    """Return results whose infos have only these names, and endings without observations."""
+    """Return results with these infos only, and endings without observations."""
     infos = results.infos
     if isinstance(infos, GroupedInfos):
         return results._replace(infos=infos.only(wanted))
@@ -159,7 +159,7 @@ def only_infos(results: StepResults, wanted: frozenset[str]) -> StepResults:
 
 
 def only_named(info: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
-    """Return the fields of an info that have these names."""
+    """Return the named fields of an info."""
     return {name: value for name, value in info.items() if name in wanted}
 
 

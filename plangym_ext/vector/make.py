@@ -1,4 +1,4 @@
-"""Which backend moves a vector env, and whose envs it holds."""
+"""Choice and construction of a vector env's backend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def vector_env(
     invalid: str = "off",
     **options: Any,
 ) -> PlanVectorEnv:
-    """Return the vector env that `make_vec` describes.
+    """Make the vector env described by `make_vec`'s arguments.
 
     Args:
         make: constructor of every env, or of each.

@@ -1,4 +1,4 @@
-"""Whether what an env takes or shows is nested as its space says."""
+"""Check that a value is nested as its Dict or Tuple space says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gymnasium import spaces
 def is_nested(
     space: spaces.Space[Any], value: Any, is_leaf: Callable[[spaces.Space[Any], Any], bool]
 ) -> bool:
-    """Return whether a value is dicts and tuples of leaves, exactly as the space says.
+    """Return whether a value has exactly the nesting of a space.
 
     Args:
         space: nested or not.

@@ -1,4 +1,4 @@
-"""Infos as an env gave them, kept apart from what the env may write to next."""
+"""Copies of an env's infos that later steps of the env do not change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plangym_ext.errors import InvalidObservation
 
 
 def own_info(info: dict[str, Any]) -> dict[str, Any]:
-    """Return an info that stays as it is, whatever its env, or another one, writes to later.
+    """Return a copy of an info that later writes of any env do not change.
 
     Envs give away a dict or an array that they fill anew in each step, and sub-envs may share it.
     Values that cannot be written to cost nothing; objects of other classes are the same ones.

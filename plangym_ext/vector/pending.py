@@ -1,4 +1,4 @@
-"""What was begun of a vector env and is to be waited for: one call, or steps of other sub-envs."""
+"""PendingCalls: asynchronous calls of a vector env that are not collected yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BEGUN_BY_ASYNC = ("reset", "step", "call")
 
 
 class Begun(NamedTuple):
-    """A call that was begun.
+    """A pending call.
 
     Attributes:
         name: of it.
@@ -32,7 +32,7 @@ class Begun(NamedTuple):
 
 
 class PendingCalls:
-    """What `reset_async`, `step_async` and `call_async` begin, until it is waited for.
+    """Calls begun by `reset_async`, `step_async` and `call_async`, until their wait.
 
     There is one of them, or steps of which no two have a sub-env in common: they are waited for
     in the order in which they were begun.
@@ -53,7 +53,7 @@ class PendingCalls:
             raise VectorClosed(f"{where}: this vector env is closed. Make a new one.")
 
     def check_not_closed_under(self, error: BaseException) -> None:
-        """Tell of a call that failed for `error` that its workers were ended by another thread."""
+        """Explain a call's `error` if another thread has ended its workers."""
         ended = isinstance(error, WorkerDied | EnvClosed) and not isinstance(error, VectorClosed)
         if self._closed and ended:
             raise VectorClosed(
@@ -96,7 +96,7 @@ class PendingCalls:
         self._begun = (*self._begun, begun)
 
     def take(self, name: str, rows: Sequence[int] | None = None) -> Begun:
-        """Return what `name`_async began first, which is pending no more.
+        """Return the first pending `name`_async call, which is pending no longer.
 
         Args:
             name: of the call.

@@ -1,4 +1,4 @@
-"""What comes of a call of some rows of a vector env, and the memory that they write it to."""
+"""StepResults: the results of one call for some rows of a vector env."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IN_MEMORY = ...
 
 
 class StepResults(NamedTuple):
-    """What comes of stepping or resetting k rows; row numbers count from 0 to k - 1.
+    """Results of a step or reset of k rows; row numbers count from 0 to k - 1.
 
     Attributes:
         rewards: `[k]` float64, fresh.
@@ -33,7 +33,7 @@ class StepResults(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a call of k rows of one process returns, beside what is in shared memory.
+    """A process's reply for k rows, beside the shared memory.
 
     Attributes:
         infos, finals: as of `StepResults`; of a step or a reset. `IN_MEMORY` stands for a final

@@ -1,4 +1,4 @@
-"""Observations and rewards of a vector env's rows, looked at after each step."""
+"""RowValues: check of the rows' observations and rewards for invalid numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.vector.shown import ObsBuffer, layout_of
 
 
 class RowValues:
-    """Refuses or marks what is no number, infinite, or out of bounds, as a policy says.
+    """Refuses or marks NaN, infinite or out-of-bounds values, by a policy.
 
     Args:
         policy: one of `POLICIES`.
@@ -32,7 +32,7 @@ class RowValues:
         self._checks = [(check, shown[check.index]) for check in checks]
 
     def checked(self, results: StepResults, rows: Sequence[int]) -> StepResults:
-        """Return what came of a step or a reset, with marks if they are wanted.
+        """Return the results of a step or a reset, with marks if requested.
 
         Args:
             results: of k rows, whose observations are in the buffer.
@@ -79,7 +79,7 @@ class RowValues:
         return results._replace(infos=infos)
 
     def _invalid_leaf(self, obs: Any) -> str | None:
-        """Return what is invalid in one observation, in words."""
+        """Return a description of the invalid value in one observation."""
         if self._layout is None:
             return None
         parts = self._layout.split(obs)

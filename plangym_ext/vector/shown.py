@@ -1,4 +1,4 @@
-"""What many envs show and say, kept by row, and put together as gymnasium's vector envs do.
+"""ObsBuffer and infos: observations of all sub-envs, batched as in gymnasium.
 
 Observations lie in one buffer that steps write to and that batches are copied from; infos become
 one dict of arrays with masks.
@@ -142,7 +142,7 @@ class ObsBuffer:
         return _is_array(obs, leaf.shape, leaf.dtype)
 
     def put_batch(self, rows: Any, obs: Any) -> None:
-        """Keep a batch of observations, nested as the space: what `rows` show, an index."""
+        """Store a batch of observations, nested as the space, for `rows`, an index."""
         if self.layout is None:
             raise TypeError(f"put_batch: {self.space} has no array form")
         if self.layout.is_flat:
@@ -178,7 +178,7 @@ class ObsBuffer:
         return concatenate(self.space, values, out)
 
     def taken(self, rows: range) -> tuple[Any, ...]:
-        """Return what adjoining rows show, for `give`; nothing that later steps change."""
+        """Return a copy of adjoining rows' observations, for `give`."""
         if self.layout is None:
             return tuple(self._values[rows.start : rows.stop])
         if len(rows) == self.num_rows:  # without views, which cost as much as small copies
@@ -186,7 +186,7 @@ class ObsBuffer:
         return tuple([leaf[rows.start : rows.stop].copy() for leaf in self._leaves])
 
     def give(self, rows: range, shown: tuple[Any, ...]) -> None:
-        """Have rows show again what they showed when it was `taken`."""
+        """Restore observations returned by `taken`."""
         if self.layout is None:
             self._values[rows.start : rows.stop] = shown
             return
@@ -194,7 +194,7 @@ class ObsBuffer:
             leaf[rows.start : rows.stop] = part
 
     def leaves(self, rows: Any) -> tuple[np.ndarray, ...]:
-        """Return `[k, ...]` arrays of what `rows` show, an index: this memory itself for a slice.
+        """Return `[k, ...]` arrays of the observations of `rows`, an index; views for a slice.
 
         There are none where observations have no array form.
         """
@@ -232,7 +232,7 @@ def _views(layout: SpaceLayout, num_rows: int, memory: Any) -> tuple[np.ndarray,
 def infos_of(
     rows: Sequence[int], results: StepResults, num_envs: int, add_info: AddInfo
 ) -> dict[str, Any]:
-    """Return infos as `{key: [n, ...] array, "_key": [n] bool}`.
+    """Return infos in gymnasium's form, `{key: [n, ...] array, "_key": [n] bool}`.
 
     Args:
         rows: `[k]`, the number of each row of the results among the n.
@@ -344,7 +344,7 @@ def _own(value: Any) -> Any:
 
 
 def listed_infos(num_rows: int, results: StepResults) -> list[dict[str, Any]]:
-    """Return infos as one dict for each row, as its env gave it.
+    """Return infos as one dict per row, unchanged.
 
     A row that was reset in the same step has `final_obs` and `final_info` beside its own.
     """

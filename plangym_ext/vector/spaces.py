@@ -1,4 +1,4 @@
-"""Spaces of a vector env, from those of its sub-envs."""
+"""Batched spaces of a vector env from the spaces of its sub-envs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def observation_spaces(
 
 
 class UnknownSpace(gym.Space[Any]):
-    """Holds everything; equal to any other one."""
+    """A space that contains everything and equals any other one."""
 
     def __init__(self) -> None:
         super().__init__(None, None)

@@ -1,4 +1,4 @@
-"""A `gymnasium.vector.VectorEnv` whose sub-envs can be saved, restored and branched."""
+"""PlanVectorEnv: a `gymnasium.vector.VectorEnv` with states to save, restore and branch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ StepResult = tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
 # skrl asks for the names of the direct bases, so there is nothing in between.
 class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
-    """n envs stepped at once, as gymnasium's own vector envs step them, and from any state.
+    """A vector env of n sub-envs with gymnasium's step interface and restorable states.
 
     What `reset` and `step` return equals what `gymnasium.vector.SyncVectorEnv` returns, bit
     for bit and for any number of workers. Arrays are fresh and belong to the caller.
@@ -113,10 +113,10 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._pending = PendingCalls()
 
     def _as_one(self, moving: Callable[[], tuple[_Found, Episodes]]) -> _Found:
-        """Return what a call returns that moves sub-envs, which has then happened.
+        """Run a state-changing call as a transaction: commit it, or leave it undone if it raises.
 
         Args:
-            moving: makes it; it returns where sub-envs are in their episodes by then, too.
+            moving: makes the call; returns its result, and the sub-envs' episodes after it.
         """
         guard = self._one_caller
         guard.__enter__()
@@ -161,7 +161,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         options: dict[str, Any] | None = None,
         out: Any = None,
     ) -> None:
-        """Begin `reset`; `reset_wait` gives what it returns."""
+        """Begin `reset`; `reset_wait` returns its result."""
         with self._one_caller:
             self._pending.begin(self._begin_reset(seed, options, out))
 
@@ -241,7 +241,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._as_one(moving)
 
     def observations(self) -> Any:
-        """Return observations `[n, *obs]`: what every sub-env shows now."""
+        """Return the current observations of all sub-envs, `[n, *obs]`."""
         self._pending.check_open("observations")
         return self._backend.obs.batch(copy=self.copy)
 
@@ -289,7 +289,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._as_one(moving)
 
     def step_async(self, actions: Any, env_ids: EnvIds = None, *, out: Any = None) -> None:
-        """Begin `step`; `step_wait` gives what it returns.
+        """Begin `step`; `step_wait` returns its result.
 
         Steps of other sub-envs may be begun before it is waited for: workers begin with them
         when they have answered the first one; in this process they run when they are waited for.
@@ -404,7 +404,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         *,
         ended: np.ndarray | None = None,
     ) -> None:
-        """Bring sub-envs to saved states; nothing is reset.
+        """Set sub-envs to saved states; nothing is reset.
 
         The observation of a state is that of the step before it, so a reset by mask shows
         the old one until a sub-env has been stepped.
@@ -438,7 +438,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._as_one(moving)
 
     def fork(self, row: int, rows: int | Sequence[int] | np.ndarray) -> None:
-        """Branch a sub-env: others go on from where it is, with its random generator.
+        """Copy the state of one sub-env to others, its random generator included.
 
         They show its observation and have its future: given the same actions, they do the
         same for ever.
@@ -470,7 +470,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return one_line(f"{type(self).__name__} {self._name}", shown)
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the notebook view."""
         rows = {
             "num_envs": self.num_envs,
             "backend": self.backend,
@@ -483,17 +483,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     @property
     def backend(self) -> str:
-        """What moves the sub-envs: "serial", "process", "kernel" or "mujoco"."""
+        """Name of the backend: "serial", "process", "kernel" or "mujoco"."""
         return self._backend.backend
 
     @property
     def backend_note(self) -> str:
-        """Why workers were chosen unasked, and which sub-envs have no states; "" for neither."""
+        """Reason for workers chosen by "auto", and the sub-envs without states; "" for neither."""
         return "\n".join(filter(None, [self.choice_note, self._backend.backend_note]))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory that sub-envs write to; not what envs themselves take.
+        """Bytes of the memory for results; without the envs' own memory.
 
         It holds what they show and showed last, rewards and endings, actions, and infos of
         numbers; the states, where sub-envs are rows of states.
@@ -511,12 +511,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the workers now; none if the sub-envs live in this process."""
+        """Process ids of the present workers; empty if the sub-envs live in this process."""
         return self._backend.worker_pids
 
     @property
     def signs(self) -> Sequence[int]:
-        """Descriptors of which one is readable when a call that was begun may have come to its end.
+        """Descriptors to wait on: one is readable when a pending call may be complete.
 
         None where the sub-envs live in this process: such a call is done when it was begun.
         """
@@ -525,7 +525,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
     # The sub-envs' own --------------------------------------------------------------
 
     def call(self, name: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return an attribute of every sub-env, or what its method returns.
+        """Read an attribute of every sub-env, or call its method.
 
         Args:
             name: of the attribute or method; or a function of a sub-env, which travels to
@@ -537,7 +537,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         return self._as_one(lambda: self._called(self._begin_call(rows, name, args, kwargs), None))
 
     def call_async(self, name: Any, *args: Any, **kwargs: Any) -> None:
-        """Begin `call`; `call_wait` gives what it returns."""
+        """Begin `call`; `call_wait` returns its result."""
         with self._one_caller:
             rows = range(self.num_envs)
             call = self._begin_call(rows, name, args, kwargs)

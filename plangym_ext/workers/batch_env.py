@@ -1,4 +1,4 @@
-"""Several worker processes stepped as one batch."""
+"""BatchEnv: several worker processes stepped as one batch."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class BatchEnv(Closing, WorkerStepper):
 
     @one_call
     def sync_states(self, state: np.ndarray, blocking: bool = True) -> None:
-        """Continue every row, and the env in every process, from one `[S]` state.
+        """Set every process's env and every row to one `[S]` state.
 
         Args:
             state: from `get_state` of an equal env.
@@ -132,7 +132,7 @@ class BatchEnv(Closing, WorkerStepper):
     def reset(
         self, indices: Sequence[int] | None = None, return_states: bool = True, **kwargs: Any
     ) -> Any:
-        """Reset some envs; their rows begin there.
+        """Reset some envs; their rows begin at the new episodes' first states.
 
         Args:
             indices: which; all if None.
@@ -177,7 +177,7 @@ class BatchEnv(Closing, WorkerStepper):
         return self._waiting.get(row)
 
     def _begin_rows(self, states: dict[int, np.ndarray]) -> None:
-        """Have rows begin at these `[S]` states; one after a row without a state waits for it."""
+        """Start rows from these `[S]` states; later rows wait for those without a state."""
         self._waiting |= states
         count = len(self._continued.states)
         while count in self._waiting:
@@ -233,7 +233,7 @@ class BatchEnv(Closing, WorkerStepper):
         warn_of(errors)
 
     def _kill(self) -> None:
-        """Have a call that another thread is in the middle of fail."""
+        """Fail a call that another thread is in the middle of."""
         self._closed = True
         for env in self._envs:
             env.kill()

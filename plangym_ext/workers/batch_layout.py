@@ -1,4 +1,4 @@
-"""Where the arrays of a batch lie in shared memory, as parent and workers both see it."""
+"""BatchLayout: places of a batch's arrays in shared memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class BatchLayout(NamedTuple):
-    """Where the arrays of a batch lie. Those with equal `content` describe the same memory.
+    """Places of a batch's arrays. Equal `content` means the same memory.
 
     Attributes:
         page: number of the block that holds the batch's arrays.
@@ -73,7 +73,7 @@ class BatchLayout(NamedTuple):
 
 
 def worker_lines(page: np.ndarray, num_workers: int) -> np.ndarray:
-    """Return `[W, 8]` int64 at the end of a page: what workers 0 to W - 1 say of themselves.
+    """Return the workers' status lines `[W, 8]` int64 at the end of a page.
 
     The last line is worker 0's: a worker need not know how many there are. It is a view, which
     lives as long as the page.

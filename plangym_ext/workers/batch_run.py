@@ -1,4 +1,4 @@
-"""One batch, told once: lay out, cut, offer, wait, results.
+"""BatchRun: one batch on worker processes, from layout to results.
 
 parent                              workers
 load rows into a page
@@ -124,7 +124,7 @@ class BatchRun:
             raise
 
     def offer(self, ranges: Ranges) -> None:
-        """Have workers run ranges; none is running any."""
+        """Offer ranges to the workers; none is running any."""
         pool, queue, memory = self.pool, self.queue, self.memory
         self.round.renew()
         able: list[WorkerHandle] = []
@@ -188,13 +188,13 @@ class BatchRun:
             self._recovery.run_wider(self, self.outcome)
 
     def finish(self) -> None:
-        """Bring the batch to its end; its outcome is kept."""
+        """Complete the batch and store its outcome."""
         self.poll(math.inf)
         if self.memory.writes_elsewhere:
             self.quiesce()
 
     def quiesce(self) -> None:
-        """Wait until no worker runs rows any more, and release what the batch uses."""
+        """Wait until no worker runs rows, and release the batch's resources."""
         while self.round.waiting():
             self._advance(math.inf)
         self.reap()
@@ -252,7 +252,7 @@ class BatchRun:
         self.abandoned = True
 
     def land(self, outcome: RowResults | BaseException) -> None:
-        """Keep the outcome; what the batch uses is given back when no worker runs its rows."""
+        """Store the outcome; resources are released when no worker runs rows."""
         if self.outcome is None:
             self.outcome = outcome
         if isinstance(outcome, BaseException):

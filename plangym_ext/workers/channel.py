@@ -1,4 +1,4 @@
-"""Framed messages between a parent and its worker, over one Unix socket.
+"""Channel: framed messages and file descriptors over a Unix socket.
 
 A frame is `[mark: uint32][descriptors: uint32][length: uint64][content]`; the descriptors
 travel with its first byte. The content is a pickle, or bytes as they are, with a mark of
@@ -36,7 +36,7 @@ Message = tuple[Any, list[int]]
 
 
 class Plain(NamedTuple):
-    """A message of bytes that both ends know how to read: it is not pickled.
+    """A message of bytes with a format known to both ends: it is not pickled.
 
     Attributes:
         request: number of the request that it makes or answers.
@@ -52,7 +52,7 @@ class ChannelClosed(ConnectionError):
 
 
 class ChannelDamaged(ChannelClosed):
-    """Something came that is no message; the channel was closed."""
+    """Invalid data arrived; the channel was closed."""
 
 
 class ChannelFull(TimeoutError):
@@ -75,7 +75,7 @@ def wait_readable(fds: Iterable[int], timeout: float | None) -> list[int]:
 
 
 def spin(poller: select.poll, seconds: float) -> list[tuple[int, int]]:
-    """Return what a poller has, after waiting up to some seconds without going to sleep.
+    """Return a poller's events, after spinning for at most some seconds.
 
     To be woken costs tens of microseconds, and on a busy machine the system may run the
     woken end in place of the one that wakes it. Others that want the processor get it in
@@ -185,7 +185,7 @@ class Channel:
         return bool(self._poller.poll(0))
 
     def receive(self) -> list[Message]:
-        """Return all whole messages that have come, at least one, which is waited for.
+        """Wait for at least one message; return all complete ones.
 
         Each comes with its descriptors, owned by the caller.
 

@@ -1,4 +1,4 @@
-"""Errors of envs while they are closed: warnings, given once everything is closed."""
+"""Warning about envs' errors at their close, and the time limits of workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def warn_of(errors: Iterable[BaseException | None]) -> None:
-    """Warn of what envs have raised while they were closed.
+    """Warn about errors of envs at their close.
 
     Args:
         errors: in the order of the envs; None for one that raised nothing.
@@ -44,14 +44,14 @@ _TIMES_SLOWEST = 3
 
 
 def start_limit(timeout: float | None) -> float | None:
-    """Return how many seconds a worker may take to build an env that may take so many for a row."""
+    """Return the time limit of a worker's start, from the limit of a row."""
     return None if timeout is None else max(START_TIMEOUT, timeout)
 
 
 def row_limit(
     timeout: float | None, *, first: bool, slowest: float = 0.0, steps: int = 1
 ) -> float | None:
-    """Return how many seconds a row may take before its worker counts as hung.
+    """Return the time limit of a row, after which its worker counts as hung.
 
     A limit below the default is taken at its word. Else the first rows, in which envs compile and
     load, may take as long as to build an env, and an env that is known to be slow more than others.

@@ -1,4 +1,4 @@
-"""One env in a worker process of its own."""
+"""ExternalProcess: one env in its own worker process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
 class ExternalProcess(WorkerHandle):
-    """Step an env in a separate process, which `build` or the first call starts.
+    """One env in a separate process, which `build` or the first call starts.
 
     Methods that take `blocking` return their result, or with `blocking=False` a
     promise: a callable that waits for the result and returns it. What the constructor of
@@ -53,7 +53,7 @@ class ExternalProcess(WorkerHandle):
         return _now(self.call("reset", return_state=return_states, **kwargs), blocking)
 
     def set_state(self, state: np.ndarray, blocking: bool = True) -> Any:
-        """Bring the env to a saved state, `[S]` uint8, of which the worker keeps a copy."""
+        """Set the env to a saved state, `[S]` uint8, of which the worker keeps a copy."""
         return _now(self.call("set_state", state), blocking)
 
     def step(

@@ -1,4 +1,4 @@
-"""Shared memory for batches, which the results that callers hold are views of.
+"""Pages: pool of shared-memory blocks whose results callers view without a copy.
 
 A batch runs on a page. Its results are not copied out: the caller gets arrays that
 look at the page, and the page serves another batch when the last of them is gone.
@@ -28,7 +28,7 @@ _MAX_SHAPES = 64
 
 @dataclass(slots=True)
 class PageViews:
-    """What is kept for batches of one shape on one page.
+    """Cached views for batches of one shape on one page.
 
     Attributes:
         batch: views of the page.
@@ -119,7 +119,7 @@ class Pages:
         return min(fit, key=lambda one: one.nbytes)
 
     def drop(self, page: Page) -> None:
-        """Let go of a page that something may still be writing to."""
+        """Release a page to which a worker may still write."""
         if page in self._pages:
             self._pages.remove(page)
             page.block.close()
@@ -129,7 +129,7 @@ class Pages:
         return nbytes >= _SMALL and sum(page.leased for page in self._pages) < MAX_LEASES
 
     def close(self) -> None:
-        """Let go of all pages; results that callers hold stay valid."""
+        """Release all pages; results that callers hold stay valid."""
         for page in self._pages:
             page.block.close()
         self._pages.clear()

@@ -1,4 +1,4 @@
-"""The process backend: one env here to play, its copies in workers to plan with."""
+"""ParallelEnv: the process backend, one local env with copies in worker processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plangym_ext.workers.processors import default_n_workers
 
 
 class ParallelEnv(WorkerStepper, BackendEnv):
-    """Step any env in parallel whenever `step_batch` is called.
+    """The process backend: batches run on worker processes.
 
     A local env does everything but the batches; its copies run in worker processes
     that write into shared memory.
@@ -123,7 +123,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     @classmethod
     def around(cls, env: GymEnv, n_workers: int, *, timeout: float | None = ROW_TIMEOUT) -> Self:
-        """Return a parallel env that plays `env`, and starts workers for its first batch.
+        """Return a parallel env around `env`; workers start with the first batch.
 
         Args:
             env: the local env; it belongs to the result.
@@ -175,7 +175,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored futures equal the real ones; see `PlanEnv.exact`."""
+        """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         if self._plan_env is None:  # `repr` is no reason to build anything
             if self._arguments["state"] == "approximate":
                 return False
@@ -184,7 +184,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     @property
     def incomparable(self) -> str:
-        """Why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
+        """Reason why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
         return self.plan_env.incomparable
 
     @property
@@ -261,7 +261,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
 
 def check_equal(where: str, here: dict[str, Any], there: dict[str, Any]) -> None:
-    """Make sure that states made here can be read in the workers, and the other way round."""
+    """Check that states of this env and of the workers are interchangeable."""
     if fingerprint(here) != fingerprint(there):
         # One by one as the whole: arguments may be arrays, which have no plain equality.
         keys = (here | there).keys()

@@ -1,4 +1,4 @@
-"""How many processors there are to use, and when worker processes are worth having."""
+"""Choice of the number of workers, by processors and by the cost of a step."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _limit(group: Path) -> float:
 
 
 def workers_pay(row_seconds: float, rows: int, n_workers: int) -> bool:
-    """Return whether workers are done with batches clearly sooner than this process.
+    """Return whether workers finish batches clearly sooner than this process.
 
     Args:
         row_seconds: of one row, here.
@@ -89,7 +89,7 @@ def workers_pay(row_seconds: float, rows: int, n_workers: int) -> bool:
 
 
 def is_subprocess() -> bool:
-    """Return whether this is a worker process, whose siblings have the processors."""
+    """Return whether this is a worker process, whose siblings use the processors."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return multiprocessing.parent_process() is not None or getattr(spec, "name", "") in _WORKERS
 
@@ -97,7 +97,7 @@ def is_subprocess() -> bool:
 def chosen_workers(
     seconds: float | None, render_mode: str | None, target: Any, rows: int
 ) -> tuple[int | None, str]:
-    """Choose between workers and this process by what a step costs.
+    """Choose between workers and this process by the cost of a step.
 
     Results are the same either way, so that it is no matter if two runs choose differently.
 
@@ -122,13 +122,13 @@ def chosen_workers(
 
 
 def proved_seconds(env: Any) -> float | None:
-    """Return what a step of a serial env costs, if its states were proved to be exact."""
+    """Return a serial env's step time, if its states were proved exact."""
     seconds: float | None = env.step_seconds
     return seconds if env.exact else None
 
 
 def _refusal(seconds: float | None, render_mode: str | None, target: Any) -> str:
-    """Say why the env has to stay in this process; "" if it need not."""
+    """Return why the env has to stay in this process; "" if it may run in workers."""
     if is_subprocess():
         return "no worker processes, as this is one itself"
     if default_n_workers() == 1:

@@ -1,4 +1,4 @@
-"""What parent and worker say to each other: messages and replies.
+"""Message types between parent and worker: requests and replies.
 
 Batches are not among the messages. They come through row queues (`row_queue`), which wake a
 worker as a message does; what was said before a batch was offered counts for it. A worker
@@ -45,7 +45,7 @@ class Fork(NamedTuple):
 
 
 class ExitStatus(NamedTuple):
-    """Tell how a worker ended, once it has, and let go of it."""
+    """Report a worker's exit status once it has ended, and reap it."""
 
     pid: int
     wait: bool
@@ -55,7 +55,7 @@ class ExitStatus(NamedTuple):
 
 
 class Start(NamedTuple):
-    """The first message: what a worker needs to build its env, which replies to `READY`.
+    """The first message: everything to build the env; the worker replies to `READY`.
 
     Attributes:
         path: module path of the parent.
@@ -108,13 +108,13 @@ class KnowArrays(NamedTuple):
 
 
 class ForgetBlock(NamedTuple):
-    """Let go of shared memory."""
+    """Unmap shared memory."""
 
     number: int
 
 
 class ForgetLayout(NamedTuple):
-    """Let go of a layout, or of arrays."""
+    """Drop a layout, or arrays."""
 
     number: int
 
@@ -127,7 +127,7 @@ class Finish(NamedTuple):
 
 
 class Call(NamedTuple):
-    """Call a method of the env with `(args, kwargs)`, which are pickled; reply what it returns."""
+    """Call a method of the env with `(args, kwargs)`, which are pickled; reply its result."""
 
     request: int
     name: str
@@ -200,7 +200,7 @@ class Service:
 
 
 class Value(NamedTuple):
-    """What a request returns.
+    """The result of a request.
 
     It is pickled once more, so that one which cannot be read is an error of its request alone.
     """
@@ -210,14 +210,14 @@ class Value(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """What a request, or a row of a batch, has raised."""
+    """The exception of a request, or of a row of a batch."""
 
     request: int
     report: ErrorReport
 
 
 class TooWide(NamedTuple):
-    """A state of a batch outgrew its row by so many bytes."""
+    """A state of a batch outgrew its row, by a number of bytes."""
 
     request: int
     excess: int

@@ -1,4 +1,4 @@
-"""What a batch does after a death, a hang, an error, or states that outgrow their rows.
+"""Recovery: reruns of a batch's rows after worker deaths, hangs, errors or wider states.
 
 A worker that dies is replaced at once, and the rows that are not done are run again, one by
 one, from the caller's states. A row that kills workers, or one that does not end, is named.
@@ -36,7 +36,7 @@ Deaths = dict[WorkerHandle, WorkerDied]
 
 
 class RecoverableRun(Run, Protocol):
-    """A batch that recovery works on; attributes as of `BatchRun`."""
+    """Protocol of a batch under recovery; attributes as of `BatchRun`."""
 
     owner: BatchOwner
     pool: WorkerPool
@@ -48,14 +48,14 @@ class RecoverableRun(Run, Protocol):
     abandoned: bool
 
     def quiesce(self) -> None:
-        """Wait until no worker runs rows any more, and release what the batch uses."""
+        """Wait until no worker runs rows, and release the batch's resources."""
 
     def start(self) -> None:
         """Run the request from its beginning."""
 
 
 class Recovery:
-    """What has gone wrong with one batch, and what to do about it.
+    """Faults of one batch, and the reaction to them.
 
     It is given the run by every call: the two in a cycle would keep the batch's memory until
     the garbage collector comes by.
@@ -77,7 +77,7 @@ class Recovery:
     # Errors ---------------------------------------------------------------------
 
     def hear_replies(self, run: RecoverableRun) -> Deaths:
-        """Take what workers had to say beside their reports; return those that died instead.
+        """Read the workers' replies; return the workers that died instead.
 
         Raises:
             StateTooWide, Exception: what they say.
@@ -107,7 +107,7 @@ class Recovery:
         return deaths
 
     def run_wider(self, run: RecoverableRun, outcome: BaseException) -> None:
-        """Start the batch again in wider rows if its states have outgrown them; else raise."""
+        """Restart the batch with wider rows if its states have outgrown them; else raise."""
         owner = run.owner
         request = run.request
         if not isinstance(outcome, StateTooWide):
@@ -129,7 +129,7 @@ class Recovery:
     # Deaths ---------------------------------------------------------------------
 
     def look(self, run: RecoverableRun, *, came: bool) -> None:
-        """Replace workers that have died or hang; have all finish if that is called for.
+        """Replace dead or hung workers; request completion of the round if necessary.
 
         Args:
             run: the batch.
@@ -165,7 +165,7 @@ class Recovery:
         return any(worker.process.stopped for worker in silent)
 
     def ranges_left(self, run: RecoverableRun, deaths: Deaths) -> Ranges:
-        """Return what has to be run again from the caller's states.
+        """Return the rows to run again from the caller's states.
 
         Args:
             run: the batch.
@@ -220,7 +220,7 @@ class Recovery:
     # Hangs ----------------------------------------------------------------------
 
     def _look_for_hung(self, run: RecoverableRun) -> None:
-        """Have workers that have been at the same for too long stopped."""
+        """Stop workers without progress for too long."""
         limit = self.limit(run)
         # One that has nothing to run answers at once, and is not held to hang.
         run.round.ask_to_finish()
@@ -239,13 +239,13 @@ class Recovery:
         )
 
     def note_end(self, pool: WorkerPool) -> None:
-        """Note how long the rows have taken that were looked at last, now that all are done."""
+        """Record the times of the last checked rows, now that all are done."""
         if self._seen:
             began = min(since for _, since in self._seen.values())
             pool.slowest = max(pool.slowest, time.monotonic() - began)
 
     def _still(self, run: RecoverableRun, worker: WorkerHandle, process: WorkerProcess) -> float:
-        """Return for how many seconds a worker has been at what it is at."""
+        """Return the seconds since a worker's last progress."""
         now, sign = time.monotonic(), run.pool.progress_of(worker)
         before, since = self._seen.get(process, (None, now))
         if before != sign:

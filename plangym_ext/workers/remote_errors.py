@@ -1,4 +1,4 @@
-"""Values and exceptions that cross a process boundary.
+"""Transfer of exceptions and their tracebacks from a worker to its parent.
 
 The text is made first: whatever fails to pickle or unpickle, the caller still
 learns the type, the message and the worker's traceback.
@@ -27,7 +27,7 @@ class RemoteTraceback(Exception):
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """What a worker says about an exception.
+    """A worker's report of an exception.
 
     Attributes:
         type_name: qualified name of the exception's type; the call if it was `sys.exit`.

@@ -1,4 +1,4 @@
-"""One round of a batch: the workers that may run the ranges on offer, until they are through.
+"""Round: the workers that take part in one offer of row ranges.
 
 A worker that has claimed nothing has nothing to report. Only if something goes wrong or takes
 long is each asked to finish: once all have replied or died, none runs rows of the round.
@@ -17,14 +17,14 @@ from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 
 class Lost:
-    """Stands for a reply that was announced and never came."""
+    """Placeholder for a reply that was announced and never came."""
 
 
 LOST = Lost()
 
 
 class Round:
-    """Workers that may be running rows of one offer.
+    """Workers that may run rows of one offer.
 
     Args:
         queue: where the ranges are offered.
@@ -68,7 +68,7 @@ class Round:
         ]
 
     def ask_to_finish(self) -> None:
-        """Have every worker say when it has run what it has claimed; once a round."""
+        """Ask every worker for a reply after its last claimed row; once a round."""
         if self._finish is None:
             self._finish = next_request()
             for worker, process in self.asked.items():
@@ -79,7 +79,7 @@ class Round:
     def end(
         self, workers: list[WorkerHandle]
     ) -> list[tuple[WorkerHandle, WorkerProcess, Reply | Lost | None]]:
-        """End a round that is over, and return what its workers said beside their reports.
+        """End a completed round, and return the workers' replies.
 
         Args:
             workers: of the pool, by number.

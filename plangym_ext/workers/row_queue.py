@@ -1,4 +1,4 @@
-"""Who runs which rows: a queue of row ranges that idle workers take from.
+"""RowQueue: queue of row ranges that idle workers claim.
 
 parent                                 workers
 offer ranges      ==== claims ====>    each reads one range at a time
@@ -41,7 +41,7 @@ Claim = tuple[int, int, int, int, int]
 
 
 class Report(NamedTuple):
-    """What a worker says when it finds nothing more to claim.
+    """A worker's report when no range is left to claim.
 
     Attributes:
         request: number of the round.
@@ -122,7 +122,7 @@ class RowQueue:
 
     @property
     def speakers(self) -> list[int]:
-        """Workers, by number, that have more to say of the round on their channels."""
+        """Numbers of workers with further messages of the round on their channels."""
         return [report.worker for report in self.heard if report.kind != DONE]
 
     @property
@@ -131,7 +131,7 @@ class RowQueue:
         return any(report.kind == FAILED for report in self.heard)
 
     def reports(self) -> list[Report]:
-        """Return what workers have reported since the last time, of any round."""
+        """Return new reports of the workers, of any round."""
         try:
             # Those that do not fit keep it readable.
             data = os.read(self.report_fd, _REPORT.size * _MAX_REPORTS)
@@ -150,7 +150,7 @@ class RowQueue:
 
 
 class Watched(Protocol):
-    """A worker, as the place that waits for it sees it."""
+    """Protocol of a worker in a pool's event loop."""
 
     #: A `WorkerProcess`.
     process: Any
@@ -163,11 +163,11 @@ class Watched(Protocol):
         """Note that it is gone."""
 
     def receive(self) -> None:
-        """Take what has come off its channel."""
+        """Read the worker's channel."""
 
 
 class Arrivals:
-    """The queues of a pool, and the one place that waits for what its workers say.
+    """The queues of a pool, and the event loop over its workers' messages.
 
     Args:
         workers: of the pool; their processes may be replaced.
@@ -192,7 +192,7 @@ class Arrivals:
         return queue
 
     def give_back(self, queue: RowQueue) -> None:
-        """Let another batch use a queue; no worker runs rows of the last one any more."""
+        """Release a queue for another batch, when no worker runs rows of the last one."""
         self._free.append(queue)
 
     def pump(self, timeout: float | None, spinning: float = 0.0) -> bool:
@@ -279,7 +279,7 @@ class QueueEnd:
         return request, layout, first, stop, usual
 
     def report(self, claims: Claims, request: int, kind: int, begun: int) -> None:
-        """Say how many rows of a batch were run here, now that none are left to claim.
+        """Report the number of rows run here, when none are left to claim.
 
         Args:
             claims: what was claimed of it.
@@ -292,7 +292,7 @@ class QueueEnd:
         os.write(self._report_fd, _REPORT.pack(*figures))
 
     def discard(self) -> None:
-        """Take what is left, so that no worker runs it."""
+        """Claim everything left, so that no worker runs it."""
         _drain(self.claim_fd)
 
 

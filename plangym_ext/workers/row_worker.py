@@ -1,4 +1,4 @@
-"""The worker's side: answers requests one at a time, and runs the rows that queues offer."""
+"""Worker: the worker's request loop, and the execution of rows from queues."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ class Worker:
         self._busy = False
 
     def description(self) -> dict[str, Any]:
-        """Return what the parent has to know of the env."""
+        """Return the env's description for the parent."""
         return self._env.description()
 
     def serve(self, messages: list[Message]) -> None:
-        """Answer requests, those that have come already first, until told to close."""
+        """Serve requests in the order of arrival, until the close."""
         self._inbox += messages
         while True:
             while self._inbox:
@@ -283,7 +283,7 @@ class WorkerEnv:
         self._blocks[number] = SharedBlock.attach(fd, nbytes)
 
     def close_block(self, number: int) -> None:
-        """Let go of shared memory, and of all views."""
+        """Unmap shared memory, with all views."""
         self._loops.clear()
         self._blocks.pop(number).close()
 
@@ -292,12 +292,12 @@ class WorkerEnv:
         self._layouts[message.layout.number] = message
 
     def forget(self, number: int) -> None:
-        """Let go of a layout, and of all views."""
+        """Drop a layout, with all views."""
         self._loops.clear()
         del self._layouts[number]
 
     def loop(self, number: int) -> RowLoop:
-        """Return what runs the rows of a batch with the layout of a number, in place.
+        """Return the row loop of a batch layout, by its number.
 
         Raises:
             StateTooWide: the env's states have outgrown that layout.

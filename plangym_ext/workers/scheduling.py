@@ -1,4 +1,4 @@
-"""How a batch is cut into ranges, and when to wait for it without going to sleep.
+"""Scheduler: sizes of row ranges and spin-waiting, from measured batch costs.
 
 What batches have cost decides both. Each number here was measured; see docs/architecture.md.
 """
@@ -42,7 +42,7 @@ _LEAST_UNEVEN, _MOST_UNEVEN = 9 / 8, 3.0
 
 
 class Schedule(NamedTuple):
-    """How a batch is run.
+    """Ranges and waiting time of one batch.
 
     Attributes:
         ranges: that its rows are cut into, `(first, stop)`; not to be written to.
@@ -56,7 +56,7 @@ class Schedule(NamedTuple):
 
 
 class Scheduler:
-    """What the batches of one pool have cost so far, and what follows for the next.
+    """Measured costs of a pool's batches, and the schedule of the next.
 
     Attributes:
         excess: by how much one range took longer than usual, as a part of the time that all
@@ -75,7 +75,7 @@ class Scheduler:
         return Schedule(ranges, seconds, self.spin(seconds * num_rows / num_workers))
 
     def note(self, reports: Sequence[Report], num_steps: int, noticed: int) -> None:
-        """Remember what a batch cost.
+        """Record the cost of a batch.
 
         Args:
             reports: of all workers that ran rows of it.
@@ -97,7 +97,7 @@ class Scheduler:
         self.excess = excess if self.excess is None else _slowly_less(self.excess, excess)
 
     def row_seconds(self, horizon: int) -> float:
-        """Return what a row of `horizon` actions is expected to cost a worker."""
+        """Return a worker's expected time for a row of `horizon` actions."""
         return horizon * (_USUAL_STEP if self._step_seconds is None else self._step_seconds)
 
     def spin(self, seconds: float) -> float:
@@ -110,7 +110,7 @@ class Scheduler:
 
 
 def _slowly_less(known: float, found: float) -> float:
-    """Return what is found, if it is more than what is known; one that is less says little."""
+    """Return a new estimate: a larger value at once, a smaller one slowly."""
     return found if found > known else known + _FORGOTTEN * (found - known)
 
 
@@ -133,7 +133,7 @@ class SpinWait:
         self._soon = True
 
     def wait(self, worked: float) -> list[tuple[int, int]]:
-        """Return what the poller has, at least one event.
+        """Return at least one event of the poller.
 
         Args:
             worked: seconds that were worked since the last wait.

@@ -1,4 +1,4 @@
-"""Where the arrays of one batch lie: in a page, or where the caller has or wants them."""
+"""SharedBatch: memory of one batch, in a page or in arrays of the caller."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class SharedBatch:
         )
 
     def _place(self, places: list[Place], name: str, array: np.ndarray) -> bool:
-        """Let workers use an array where it lies, if that is shared memory."""
+        """Give workers an array in place, if it is in shared memory."""
         found = SharedBlock.of(array)
         if found is None:
             return False
@@ -149,7 +149,7 @@ class SharedBatch:
         return True
 
     def results(self) -> RowResults:
-        """Return what came back: views of the page that the caller keeps, or copies."""
+        """Return the results: views of the page that the caller keeps, or copies."""
         slots = self._request.slots
         if self._commit_here:
             assert slots is not None
@@ -178,7 +178,7 @@ class SharedBatch:
         return state
 
     def release(self) -> None:
-        """Let another batch use the page, unless results look at it; `load` may have failed."""
+        """Release the page, unless results are views of it; `load` may have failed."""
         if self._page is not None:
             self._page.busy = False
         self.blocks.clear()

@@ -1,4 +1,4 @@
-"""One worker, which may be replaced, and the requests that it answers."""
+"""WorkerHandle: requests to one worker, which may be replaced after its death."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def next_request() -> int:
 
 
 class WorkerHandle(Closing):
-    """A worker as its parent sees it; `build`, or the first request, starts it.
+    """The parent's handle of a worker; `build`, or the first request, starts it.
 
     Args:
         constructor: callable that returns a gymnasium env, a `GymEnv` or what a `Service`
@@ -87,7 +87,7 @@ class WorkerHandle(Closing):
         self._forgotten: set[int] = set()
 
     def build(self) -> None:
-        """Start the worker, which begins to build what it serves; further calls do nothing.
+        """Start the worker, which begins to build its service; further calls do nothing.
 
         Raises:
             EnvClosed: `close` was called.
@@ -141,7 +141,7 @@ class WorkerHandle(Closing):
 
     @property
     def ready(self) -> bool:
-        """Whether the env is built, as far as answers have been received."""
+        """Whether the env is built, by the answers received so far."""
         return self._description is not None or READY in self._answers
 
     # Requests -------------------------------------------------------------------
@@ -178,7 +178,7 @@ class WorkerHandle(Closing):
             raise EnvClosed(f"worker {self.index}: this process is closed. Make a new one.")
 
     def receive(self) -> None:
-        """Take what has come off the channel, without waiting, and keep answers for `taken`.
+        """Read the channel without waiting, and keep answers for `taken`.
 
         If the worker is gone, it has `fallen` from then on.
         """
@@ -203,7 +203,7 @@ class WorkerHandle(Closing):
             self._forgotten.add(request)
 
     def taken(self, request: int) -> Reply | None:
-        """Answer to a request, if it has come; it is given once, but for what the worker is.
+        """Return a request's answer once, if it has arrived.
 
         That is kept for as long as the worker lives: it cannot be asked for again.
         """
@@ -216,13 +216,13 @@ class WorkerHandle(Closing):
         return request in self._answers
 
     def death(self) -> WorkerDied:
-        """Return the error that says how the worker, which is gone, ended."""
+        """Return the error with a dead worker's end."""
         if self.process.fallen is None:
             self.process.fallen = self.process.death(self.last_command)
         return self.process.fallen
 
     def damaged(self, error: ChannelDamaged) -> None:
-        """Note that what comes from the worker cannot be read, and end it."""
+        """Record invalid data from the worker, and kill it."""
         self._fall(
             f"{self.where} was stopped during {self.last_command!r}, for {error}: an env has "
             "written to a descriptor that is not its own."
@@ -237,7 +237,7 @@ class WorkerHandle(Closing):
     def result(
         self, request: int, timeout: float | None = None, process: WorkerProcess | None = None
     ) -> Any:
-        """Wait for the answer to a request and return or raise what it says.
+        """Wait for a request's answer; return or raise it.
 
         Args:
             request: its number.
@@ -281,7 +281,7 @@ class WorkerHandle(Closing):
             return True
 
     def look(self, ready: Container[int]) -> None:
-        """Take what has come, or note the end of the worker.
+        """Read the channel, or record the worker's end.
 
         `ready` are descriptors that are readable, of the process's `signs` and others.
         """
@@ -292,7 +292,7 @@ class WorkerHandle(Closing):
             self.death()
 
     def opened(self, answer: Reply) -> Any:
-        """Return or raise what an answer says."""
+        """Return or raise the content of an answer."""
         if isinstance(answer, Failure):
             raise answer.report.rebuild(self.where)
         if isinstance(answer, Plain):
@@ -343,7 +343,7 @@ class WorkerHandle(Closing):
             self.process.begin_stop()
 
     def close(self, grace: float = CLOSE_GRACE) -> None:
-        """Close the env and end its process; a warning says what the env raises.
+        """Close the env and end its process; a warning reports the env's exception.
 
         Further calls do nothing.
 

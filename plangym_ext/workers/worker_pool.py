@@ -1,4 +1,4 @@
-"""Workers that share out batches: who is alive, what each has been told, what they answer."""
+"""WorkerPool: equal workers, their shared memory, and the state of each."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _MAX_LAYOUTS = 256
 
 
 class Run(Protocol):
-    """What a pool has to know of a batch in flight."""
+    """Protocol of a batch in flight, for its pool."""
 
     @property
     def abandoned(self) -> bool:
         """Whether the results will not be asked for."""
 
     def finish(self) -> None:
-        """Bring it to its end."""
+        """Complete the batch."""
 
     def reap(self) -> None:
         """Release it, if its workers are through with it."""
@@ -57,7 +57,7 @@ class Run(Protocol):
 
 
 class WorkerPool:
-    """Equal workers, their shared memory, and what each of them knows.
+    """Equal workers with their shared memory, and what is known to each of them.
 
     Args:
         workers: with equal envs, all built.
@@ -91,7 +91,7 @@ class WorkerPool:
     # Batches --------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Bring every batch in flight to its end; each keeps its outcome."""
+        """Complete every batch in flight; each stores its outcome."""
         for run in list(self.runs):
             # What went wrong is raised where its results are asked for.
             with contextlib.suppress(Exception):
@@ -121,7 +121,7 @@ class WorkerPool:
         return None
 
     def progress_of(self, worker: WorkerHandle) -> tuple[int, ...]:
-        """Return what a worker is at, in all batches: as long as this changes, it lives."""
+        """Return a worker's progress counters in all batches; a change means that it is alive."""
         index = self.workers.index(worker)
         return tuple(run.progress_of(index) for run in self.runs)
 
@@ -156,7 +156,7 @@ class WorkerPool:
         blocks: Sequence[SharedBlock],
         layout: BatchLayout,
     ) -> bool:
-        """Tell workers of the queue, the memory and the layout of a batch, unless they know them.
+        """Send the queue, the memory and the layout of a batch to workers that lack them.
 
         Args:
             workers: who, from `ready_workers`; those that are gone are left out.
@@ -187,7 +187,7 @@ class WorkerPool:
         blocks: Sequence[SharedBlock],
         layout: BatchLayout,
     ) -> bool:
-        """Tell one worker what it does not know, and what expired; whether there was anything."""
+        """Send one worker its missing and expired data; return whether there was any."""
         worker.describe()
         process, index = worker.process, self.workers.index(worker)
         news = bool(process.expired)
@@ -258,7 +258,7 @@ class WorkerPool:
                 raise self.workers[0].hung(limit)
 
     def close(self, error: Exception) -> None:
-        """Let go of memory and queues, when all workers are closed.
+        """Release memory and queues, when all workers are closed.
 
         Args:
             error: the outcome of batches in flight.
@@ -270,7 +270,7 @@ class WorkerPool:
 
 
 class BatchOwner(Protocol):
-    """What a run has to know of the handle whose batch it is.
+    """Protocol of the handle that owns a batch.
 
     Attributes:
         pool: whose workers run it.

@@ -1,4 +1,4 @@
-"""Where workers that serve something run: processes of this machine, or a cluster."""
+"""Workplace: interface for starting workers on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from plangym_ext.workers.worker_handle import WorkerHandle
 
 
 class ServiceWorker(Protocol):
-    """A worker that serves something, as its parent sees it; see `WorkerHandle`."""
+    """Protocol of a worker with a service, for its parent; see `WorkerHandle`."""
 
     @property
     def fallen(self) -> WorkerDied | None:
         """How the worker ended, once that was seen; None again when it is restarted."""
 
     def build(self) -> None:
-        """Start the worker, which begins to build what it serves."""
+        """Start the worker, which begins to build its service."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what the served object says of itself; waits until it is built."""
+        """Return the service's description; waits until it is built."""
 
     def call(self, name: str, *args: Any) -> Pending[Any]:
         """Call a method of the served object."""
@@ -39,17 +39,17 @@ class ServiceWorker(Protocol):
         """Return the error for a worker that has not answered in time; ends it."""
 
     def death(self) -> WorkerDied:
-        """Return the error that says how the worker, which is gone, ended."""
+        """Return the error with a dead worker's end."""
 
     def begin_close(self) -> None:
         """Ask the worker to leave, without waiting for it."""
 
     def close(self) -> None:
-        """Close what it serves, and end it; safe to call twice."""
+        """Close the service and end the worker; safe to call twice."""
 
 
 class Workplace(Closing):
-    """Abstract; where the workers of a sampler run.
+    """Abstract; the machine or cluster on which a sampler's workers run.
 
     Attributes:
         storage: of arrays that both this process and the workers are to see: "shared", or
@@ -64,11 +64,11 @@ class Workplace(Closing):
 
     @abstractmethod
     def default_workers(self) -> int:
-        """Return how many workers there are to be if that is not said: one for each processor."""
+        """Return the default number of workers: one per processor."""
 
     @abstractmethod
     def placed(self, value: Any) -> Any:
-        """Return what to pass in calls in the place of a value that several workers get."""
+        """Return a reference to a value for calls to several workers."""
 
     @abstractmethod
     def steps_done(self, worker: Any, progress: Array) -> int:

@@ -1,1 +1,1 @@
-"""Whole simulations in compiled code, for envs that offer their rules."""
+"""Tree search in compiled code, for envs with compiled rules."""

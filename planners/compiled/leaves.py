@@ -1,4 +1,4 @@
-"""Stepping into new nodes and rating them, in compiled code.
+"""Compiled expansion and rating of tree nodes.
 
 What `Search.observe` does for a wave in batches is done here node by node, to the same
 bits: the same kernels, the same numbers drawn, the same order of adding.
@@ -26,7 +26,7 @@ from plangym_ext.planners.trees.tree import (
 
 
 class Job(NamedTuple):
-    """What compiled waves run with, and what they count, for B trees."""
+    """Settings and counters of compiled waves, for B trees."""
 
     wave_size: int
     num_simulations: int
@@ -53,7 +53,7 @@ class Job(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where states are, as the simulator's functions take them."""
+    """Positions of states, in the form of the simulator's functions."""
 
     context: Any
     nodes: Any  # row b * N + n is node n of tree b
@@ -198,7 +198,7 @@ def make_rollout(
 def make_value(
     functions: SimulatorFunctions, value: Callable[[Any], float] | None
 ) -> Callable[..., float]:
-    """Return `value_of(places, rows, row, lane) -> float`, of what is seen in a row."""
+    """Return `value_of(places, rows, row, lane) -> float`, from a row's observation."""
     observe = functions.observe
     if value is None:
         return _nothing

@@ -1,4 +1,4 @@
-"""Handing the waves of a search to compiled code, and taking back what it leaves."""
+"""CompiledSearch: runs the waves of a tree search in compiled code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def compiled_search(
     nodes: int = 1,
     new_own: Callable[[], Any] | None = None,
 ) -> CompiledSearch | None:
-    """Return what runs the waves of a search in compiled code, if that is possible.
+    """Return a runner of a search's waves in compiled code, or None.
 
     See `CompiledSearch` for the arguments.
     """
@@ -135,7 +135,7 @@ class CompiledSearch:
         return (search.tree, job, selection, halving, self._places, *where)
 
     def check(self, states: npt.NDArray[np.uint8]) -> None:
-        """Raise what the model raises at roots `[B, S]` that are damaged or foreign."""
+        """Raise the model's errors for damaged or foreign roots `[B, S]`."""
         if not self.search.states.checks:
             self._simulator.check(states, "step_batch")
 

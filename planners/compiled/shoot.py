@@ -1,4 +1,4 @@
-"""The wave of Shoot Tree Search in compiled code."""
+"""Compiled wave of Shoot Tree Search."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from plangym_ext.planners.trees.tree import Array, Tree
 
 
 class Shoot(NamedTuple):
-    """What waves of `STS` need besides, for trees of N nodes; each thread has one of its own."""
+    """Further data of `STS` waves, for trees of N nodes; one per thread."""
 
     num_expansions: int
     intermediate_backups: bool
@@ -39,7 +39,7 @@ class Shoot(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What else a wave changes in a tree of n nodes besides adding to it."""
+    """Copy of values of a tree of n nodes that a wave changes in place."""
 
     size: int  # n
     q_low: float
@@ -48,7 +48,7 @@ class Before(NamedTuple):
 
 
 def new_shoot(search: Search, num_expansions: int, intermediate_backups: bool) -> Shoot:
-    """Return what the waves of a search need; see `STS`."""
+    """Return the data for the waves of a search; see `STS`."""
     tree = search.tree
     descent = new_descent(search.settings.wave_size, tree.order.shape[1])
     visits, q = np.empty_like(tree.visits[0]), np.empty_like(tree.q[0])

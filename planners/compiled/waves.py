@@ -1,4 +1,4 @@
-"""Whole simulations in compiled code: loops over the waves of B trees."""
+"""Compiled loops over the simulation waves of B trees."""
 
 from __future__ import annotations
 

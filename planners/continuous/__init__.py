@@ -1,1 +1,1 @@
-"""Planners that sample sequences of continuous actions: CEM, iCEM, MPPI, ..."""
+"""Continuous planners: CEM, iCEM, MPPI and other sequence sampling."""

@@ -1,4 +1,4 @@
-"""What the planners share that sample sequences of continuous actions."""
+"""Shooting: base class of planners that sample sequences of continuous actions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FARTHEST = 10_000
 
 
 class Population(NamedTuple):
-    """n sequences that were tried, as knots in [-1, 1], and what they returned."""
+    """n sampled sequences, as knots in [-1, 1], with their returns."""
 
     knots: Floats  # [n, K, D]
     returns: Floats  # [n]
@@ -38,7 +38,7 @@ class Population(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round of a plan. With time left the rounds begin again, in another cycle."""
+    """One round of a plan. With time left, another cycle of rounds begins."""
 
     count: int  # sequences to try from every state
     first: bool  # of the plan
@@ -49,7 +49,7 @@ class Round:
 
 @dataclass(eq=False)
 class Row:
-    """What a planner knows about one of the states that it plans for.
+    """Planner data of one of the states in a batch.
 
     Attributes:
         rng: draws for this row.
@@ -90,7 +90,7 @@ class Row:
 
 @dataclass(eq=False, kw_only=True)
 class Shooting(Planner):
-    """Samples sequences of actions, plays them all in one `rollout_batch`, and learns.
+    """Abstract base: samples action sequences, plays them in one `rollout_batch`, and updates.
 
     For bounded continuous actions. A simulation is one sequence played from the
     state. Sequences live in units in which the action space is [-1, 1].
@@ -175,7 +175,7 @@ class Shooting(Planner):
         return horizon
 
     def _memory_options(self) -> tuple[Any, ...]:
-        """Return what the shape of the last plan depends on, from which the next one begins."""
+        """Return the options that determine the shape of the last plan."""
         return self.horizon, self.num_knots, self.action_repeat, self.spline
 
     # What a planner of this kind says -------------------------------------------
@@ -344,6 +344,6 @@ def _note_best(row: Row, tried: Population, values: Floats) -> None:
 
 
 def evenly(total: int, rounds: int) -> list[int]:
-    """Spread `total` over rounds that differ by one at most, the larger ones first."""
+    """Split `total` into rounds that differ by one at most, the larger ones first."""
     even, more = divmod(total, rounds)
     return [even + (i < more) for i in range(rounds)]

@@ -1,4 +1,4 @@
-"""The cross-entropy method: a normal distribution that closes in on the best sequences."""
+"""Cross-entropy planners CEM and iCEM, and random shooting."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.planners.continuous.spline import Floats
 
 @dataclass(eq=False, kw_only=True)
 class CEM(Shooting):
-    """Fits a normal distribution to the best sequences, again and again.
+    """Cross-entropy method: repeatedly fits a normal distribution to the best sequences.
 
     The mean of the last distribution is played; the last of the simulations tries it. A
     plan that time cuts short plays the best sequence instead. Bounded by seconds alone, the
@@ -103,7 +103,7 @@ def fit(row: Row, elites: Population, momentum: float) -> None:
 
 @dataclass(eq=False, kw_only=True)
 class RandomShooting(Shooting):
-    """Draws sequences uniformly from the action space and plays the best.
+    """Samples action sequences uniformly and plays the best.
 
     With `warm_start` the last plan, shifted, is one of the sequences.
 
@@ -136,7 +136,7 @@ class RandomShooting(Shooting):
 
 @dataclass(eq=False, kw_only=True)
 class ICEM(Shooting):
-    """The cross-entropy method with coloured noise, kept elites and shrinking rounds.
+    """Cross-entropy method with coloured noise, kept elites and shrinking rounds.
 
     Elites of a round stay candidates in the next one at no cost, since the model is
     deterministic; those of the last plan are shifted and tried again. The mean is

@@ -1,4 +1,4 @@
-"""MPPI: sequences averaged by the exponential of their returns."""
+"""MPPI and DIAL, return-weighted means of noisy sequences; predictive sampling."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def weighted_mean(tried: Population, temperature: float, *, scaled: bool) -> Flo
 
 @dataclass(eq=False, kw_only=True)
 class DIAL(Shooting):
-    """Diffusion-inspired annealing: a weighted mean of sequences, noisy at first and less so later.
+    """Diffusion-inspired annealing: a weighted mean of sequences with decreasing noise.
 
     Round i of N, from 0, draws knot k of K, from 0, with the standard deviation
     noise_std * exp(-i / (beta_rounds N) - (K - 1 - k) / (beta_horizon K)): the first rounds
@@ -158,7 +158,7 @@ class DIAL(Shooting):
 
 @dataclass(eq=False, kw_only=True)
 class PredictiveSampling(Shooting):
-    """Tries the last plan and noisy copies of it, and plays the best.
+    """Samples noisy copies of the last plan and plays the best of all.
 
     The nominal sequence is always among those tried. With a knot per step it is the last
     plan's, shifted, so that in an env that goes as planned no plan is worse than the rest

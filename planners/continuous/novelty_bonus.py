@@ -1,4 +1,4 @@
-"""A bonus for sequences that end where their episode has not been.
+"""Novelty bonus: distance of a sequence's end from the observations of its episode.
 
 Source: the distance to what an episode has shown, as in Savinov et al. 2018, "Episodic curiosity
 through reachability", with plain differences of observations in place of a learned measure.
@@ -17,7 +17,7 @@ REMEMBERED = 1000
 
 
 class Shown:
-    """What an episode has shown at its decisions, and how widely sequences from there end."""
+    """Observations at an episode's decisions, and the spread of the sequences' ends."""
 
     def __init__(self) -> None:
         self._seen: Floats = np.zeros((0, 0))
@@ -55,7 +55,7 @@ class Shown:
 
 @kernel
 def nearest(ends: Floats, seen: Floats, weights: Floats, squares: Floats) -> None:
-    """Write how far n observations are from the nearest of m.
+    """Write the distances of n observations to the nearest of m.
 
     Args:
         ends: `[n, F]`.

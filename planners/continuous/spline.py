@@ -1,4 +1,4 @@
-"""Sequences of actions drawn through a few points."""
+"""Action sequences interpolated between knots (Spline), or proposed by a policy (Proposal)."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ ActionPolicy = Callable[[Any], npt.ArrayLike]
 
 
 class Proposal(NamedTuple):
-    """What B states have come to."""
+    """A policy's action sequences from B states."""
 
     units: Floats  # [B, H, D], in which the space is [-1, 1]; 0 after an ending
     steps: npt.NDArray[np.int64]  # [B] that were taken
 
 
 def proposed(request: PlanRequest, box: Box, policy: ActionPolicy, horizon: int) -> Proposal:
-    """Play a policy in the model, from the states that are planned for.
+    """Play a policy in the model, from the requested states.
 
     Args:
         request: B states and their observations.

@@ -1,1 +1,1 @@
-"""Search in a graph of states, which knows a state again."""
+"""Graph search: search over states that are recognised when met again."""

@@ -1,4 +1,4 @@
-"""Best-first search by steps and a heuristic: A*, weighted A*, greedy, uniform cost."""
+"""Best-first searches: BestFirst (A*, greedy, uniform cost), LevinTS, PHS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plangym_ext.planners.request import PlanRequest
 
 @dataclass(eq=False, kw_only=True)
 class BestFirst(FrontierSearch):
-    """Best-first search: expands the state with the lowest steps and estimated steps to go.
+    """Best-first search: expands the state with the lowest path cost plus heuristic.
 
     With both weights 1 it is A*: with a heuristic that never says too much, and one node a
     wave, the way is the shortest. `heuristic_weight` above 1 is weighted A*, at most so many
@@ -52,7 +52,7 @@ class BestFirst(FrontierSearch):
 
 @dataclass(eq=False, kw_only=True)
 class LevinTS(FrontierSearch):
-    """Levin tree search: expands the state with the lowest steps / probability of its way.
+    """Levin tree search: expands the state with the lowest depth / path probability.
 
     A goal at depth d that the policy reaches with probability p is found within d / p
     expansions. A state that was reached on a likelier way is not expanded again.
@@ -87,7 +87,7 @@ class LevinTS(FrontierSearch):
 
 @dataclass(eq=False, kw_only=True)
 class PHS(LevinTS):
-    """Policy-guided heuristic search, PHS*: LevinTS for goals that are still far away.
+    """Policy-guided heuristic search (PHS*): LevinTS with a heuristic for distant goals.
 
     The probability of the way to a goal is estimated from that of the way so far: as likely a
     step, for all steps to go. The state with the lowest (g + h) / p**(1 + h / g) is expanded,

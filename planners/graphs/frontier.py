@@ -1,4 +1,4 @@
-"""Best-first search: the state with the best priority is expanded next, until a goal is found."""
+"""FrontierSearch: base class of best-first searches that expand states by priority."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _GOAL = b"goal"  # follows the key of a goal's state
 
 
 class Ahead(NamedTuple):
-    """The rest of a way to a goal: what comes after the state that was planned for."""
+    """The remaining path to a goal, after the state of the present plan."""
 
     # Contents of the states on it, the goal's left out: what is seen alike may have less time left.
     states: list[bytes]
@@ -45,7 +45,7 @@ class Ahead(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """L steps from expanded nodes to states that a search may go on from."""
+    """L steps from expanded nodes to states that can be expanded further."""
 
     rows: list[int]  # search of each
     parents: list[int]
@@ -64,7 +64,7 @@ class Steps(NamedTuple):
 
 
 class Rated(NamedTuple):
-    """What is said of L states."""
+    """Priors, heuristic values and costs of L states."""
 
     log_prior: Floats  # [L, A], of the legal actions; without a policy they are as likely
     to_go: Floats  # [L], >= 0; of goals 0
@@ -73,7 +73,7 @@ class Rated(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class FrontierSearch(Planner):
-    """Expands the states of the best priorities, and plays the way to the first goal it takes.
+    """Abstract base: expands states by priority, and plays the path to the first goal.
 
     For deterministic envs that are solved rather than explored. A goal is an ending with a
     reward; it is taken when nothing that waits has a better priority. What was found is
@@ -270,7 +270,7 @@ class FrontierSearch(Planner):
         return max(left, 0)
 
     def _add(self, searches: dict[int, OpenList], new: Steps) -> None:
-        """Have the states that L steps lead to wait, where these are the best ways to them."""
+        """Open the successors of L steps where these are the best paths to them."""
         steps, log_policy = self._ways(searches, new)
         # Before rating: no evaluator is asked about a way that is no better than a known one.
         cost = self._cost(steps, log_policy)
@@ -338,7 +338,7 @@ class FrontierSearch(Planner):
         return Rated(log_prior, to_go, rows)
 
     def _asked(self, obs: Any, legal: npt.NDArray[np.bool_]) -> tuple[Floats, Floats | None]:
-        """Return what the evaluator says of L states.
+        """Return the evaluator's results for L states.
 
         Returns:
             Logarithms of the probabilities of the actions `[L, A]`, over legal ones alone: what
@@ -358,7 +358,7 @@ class FrontierSearch(Planner):
 
 
 def _checked(said: npt.ArrayLike, count: int) -> Floats:
-    """Return what a heuristic has said of so many states, if it may say so."""
+    """Return a heuristic's values of a number of states, after a check."""
     found = as_floats("heuristic: what it returns", said, np.float64)
     if found.shape != (count,) or not (np.isfinite(found) & (found >= 0)).all():
         raise InvalidAnswer(
@@ -369,7 +369,7 @@ def _checked(said: npt.ArrayLike, count: int) -> Floats:
 
 
 def _rest(kept: Ahead | None, now: bytes, legal: npt.NDArray[np.bool_]) -> Ahead | None:
-    """Return what is left of a way if a state is its next one, and its next action is allowed.
+    """Return the rest of a path if a state is its next one and its next action is legal.
 
     Args:
         kept: the way; None: there is none.

@@ -1,4 +1,4 @@
-"""A search graph as arrays: a tree whose nodes may have several parents.
+"""Graph: array representation of a search graph, its kernels, and keys of equal states.
 
 A node is an index and stands for one state, however it was reached.
 Rewards sit on the edges, which belong to the parent. Statistics are float32 running
@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 
 
 class Graph(NamedTuple):
-    """At most N nodes with A actions; kernels write in place.
+    """A search graph of at most N nodes with A actions; kernels write in place.
 
     Only nodes that were expanded have edges: rows `[E, A]`, of which `edges` says which is whose.
     """
@@ -95,7 +95,7 @@ def best_action(graph: Graph, node: int, walk: int) -> int:
 def walk_on(
     graph: Graph, walk: int, avoid_loops: bool, nodes: Array, actions: Array, length: int
 ) -> tuple[int, int]:
-    """Walk greedily from `nodes[length]` until there is no known way on.
+    """Walk greedily from `nodes[length]` to a node without a known successor.
 
     Args:
         graph: the graph.
@@ -157,12 +157,12 @@ _KINDS = ["state", "obs"]
 
 
 def check_state_key(where: str, kind: str) -> None:
-    """Refuse a kind of key that there is not; `where` is how the message names the option."""
+    """Refuse an unknown kind of key; `where` is the option's name in messages."""
     check_name(where, kind, _KINDS)
 
 
 def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:
-    """Return what `[L, S]` states with `[L, *obs]` observations are known by.
+    """Return the keys of `[L, S]` states with `[L, *obs]` observations.
 
     Args:
         kind: the bytes of the "state", which do not depend on how wide its row is, or of the "obs".

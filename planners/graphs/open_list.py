@@ -1,4 +1,4 @@
-"""The states that one best-first search knows, and those of them that it has yet to expand."""
+"""OpenList: known states and the priority heap of a best-first search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROOT = 0
 
 
 class Node(NamedTuple):
-    """A state, on the cheapest way to it that is known."""
+    """A state, with the cheapest known path to it."""
 
     key: bytes
     state: States
@@ -34,7 +34,7 @@ class Node(NamedTuple):
 
 
 class OpenList:
-    """Nodes by the keys of their states, and a heap of those that wait for expansion.
+    """Known nodes by state key, and a heap of those not yet expanded.
 
     A state that is reached on a better way takes that, and waits again.
 
@@ -88,7 +88,7 @@ class OpenList:
         return index is not None and self._costs[index] <= cost
 
     def add(self, node: Node, priority: float, cost: float) -> bool:
-        """Have a node wait for expansion; return whether its state was not known.
+        """Add a node for expansion; return whether its state is new.
 
         Args:
             node: on this way; its state is not known on a way of no higher cost.
@@ -126,7 +126,7 @@ class OpenList:
         return found[::-1]
 
     def note_first(self, parent: int, action: int, *, ended: bool, reward: float) -> None:
-        """Remember what a step leads to, if it is one of the root's."""
+        """Record the successor of a step from the root."""
         if parent == _ROOT:
             self._first_steps[action] = ended, reward
 

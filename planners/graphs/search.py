@@ -1,4 +1,4 @@
-"""Graph search: greedy tree search that knows a state again, avoids loops, sees dead ends."""
+"""GraphSearch: greedy graph search with loop avoidance and dead-end detection."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TIMED_CAPACITY = 10_000
 
 @dataclass(eq=False, kw_only=True)
 class GraphSearch(Planner):
-    """Walks greedily through a graph of states, expanding one node or more a walk.
+    """Greedy graph search: each walk through the graph of states expands one or more nodes.
 
     For deterministic envs that are solved rather than explored, such as Sokoban. A
     state that is reached twice is one node, with one mean value. A walk takes the
@@ -108,7 +108,7 @@ class GraphSearch(Planner):
         return [one.plan(origin, seconds) for one in grown]
 
     def _start(self, request: PlanRequest, grown: list[GraphWalk]) -> None:
-        """Have every graph begin in its state."""
+        """Start every graph in its state."""
         keys = state_keys(self.state_key, request.states, request.obs)
         masks = request.masks()
         for b, one in enumerate(grown):
@@ -269,7 +269,7 @@ class GraphSearch(Planner):
 
 
 class _Children(NamedTuple):
-    """The states that one expansion has come to, in all graphs."""
+    """The states reached by one expansion, in all graphs."""
 
     rows: npt.NDArray[np.int64]  # [L] graph of each
     nodes: npt.NDArray[np.int64]  # [L] which node of it that is

@@ -1,4 +1,4 @@
-"""A search graph with the states of its nodes, and the walk that is being made in it."""
+"""GraphWalk: a search graph with its states, and the current walk from the root."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROOM = 16
 
 
 class GraphWalk:
-    """One graph, by the keys of its states, and the walk from its root."""
+    """One graph by the keys of its states, and the present walk from its root."""
 
     def __init__(self, capacity: int, num_actions: int) -> None:
         self.graph = new_graph(capacity, num_actions, _ROOM)
@@ -48,7 +48,7 @@ class GraphWalk:
         self.budget = Budget()
 
     def start(self, key: bytes, state: States, legal: npt.NDArray[np.bool_], rng: Rng) -> None:
-        """Make a state the root; known ones keep what is known.
+        """Set the root; known states keep their statistics.
 
         Known by what is seen, it may be another state, which has another limit ahead: then what
         was cut says nothing.
@@ -75,7 +75,7 @@ class GraphWalk:
         return len(self.states) + count <= len(self.graph.value)
 
     def make_room(self, count: int) -> None:
-        """Begin anew if `count` more nodes do not fit."""
+        """Start an empty graph if `count` more nodes do not fit."""
         if not self.has_room(count):
             self._clear()
 
@@ -86,7 +86,7 @@ class GraphWalk:
     def node_of(
         self, key: bytes, state: States, legal: npt.NDArray[np.bool_], ended: bool
     ) -> tuple[int, bool]:
-        """Return the node of a state that the model has come to, and whether it is new.
+        """Return the node of a state, and whether it is new.
 
         What the root allows is the caller's to say; see `start`.
         """
@@ -135,7 +135,7 @@ class GraphWalk:
             graph.child[graph.edges[node]] = NO_NODE
 
     def expand(self) -> None:
-        """Note that the edges of the node that the walk has come to are known now."""
+        """Mark the edges of the walk's present node as known."""
         graph, here = self.graph, self.here
         graph.expanded[here] = True
         if graph.edges[here] == NO_NODE:
@@ -153,7 +153,7 @@ class GraphWalk:
             self.legal[root] = legal
 
     def join(self, action: int, child: int, reward: float, discount: float, cut: bool) -> None:
-        """Make an edge from the node that the walk has come to; `cut`: it ends an episode."""
+        """Make an edge from the walk's present node; `cut`: it ends an episode."""
         graph, here = self.graph, self.here
         self._is_cut[here] |= cut
         edge = graph.edges[here], action
@@ -161,7 +161,7 @@ class GraphWalk:
 
     @property
     def here(self) -> int:
-        """The node that the walk has come to."""
+        """The walk's present node."""
         return int(self._nodes[self.length])
 
     @property

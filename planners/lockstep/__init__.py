@@ -1,1 +1,1 @@
-"""Searches: B trees that grow side by side, one call of the model per wave of leaves."""
+"""Batched tree search: B trees grown in lockstep, one model call per wave of leaves."""

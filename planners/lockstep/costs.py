@@ -1,4 +1,4 @@
-"""What the plans of B trees have cost so far."""
+"""Costs: model-step and evaluation counters of B trees."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 class Costs:
-    """Counters of what a budget is made of, one column per tree.
+    """Budget counters, one column per tree.
 
     Attributes:
         counts: `[4, B]` int64, model steps, expansions, evaluator rows and restores.
@@ -50,7 +50,7 @@ class Costs:
         tally_rating(self.counts, rows, *spent)
 
     def budgets(self, seconds: float) -> list[Budget]:
-        """Return what each of the B plans has cost; each has an equal share of `seconds`."""
+        """Return the budget of each of B plans; each has an equal share of `seconds`."""
         share = seconds / self.counts.shape[1]
         # Rows of `counts` are the first fields of a budget, in their order.
         batch = self.counts.shape[1]
@@ -97,7 +97,7 @@ def tally_steps(counters: Array, rows: Array) -> None:
 def tally_rating(
     counters: Array, rows: Array, model_steps: Array, evaluator_rows: Array, restores: Array
 ) -> None:
-    """Add what rating L leaves has cost to `counters` `[4, B]`, rows as fields of `Budget`."""
+    """Add the cost of rating L leaves to `counters` `[4, B]`, rows as fields of `Budget`."""
     for i in range(len(rows)):
         counters[0, rows[i]] += model_steps[i]
         counters[2, rows[i]] += evaluator_rows[i]

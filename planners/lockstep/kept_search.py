@@ -1,4 +1,4 @@
-"""The search of the last plan, kept for the next."""
+"""KeptSearch: reuse of the last plan's search and its memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Beside = TypeVar("Beside")
 
 
 class KeptSearch(Kept, Generic[Beside]):
-    """A search, whose memory is used again even if its trees are not, and what belongs to it.
+    """The last search, whose memory is reused even without its trees.
 
     Args:
         subset: returns what belongs to some rows `[n]` of the search.
@@ -32,7 +32,7 @@ class KeptSearch(Kept, Generic[Beside]):
         self.beside: Beside | None = None
 
     def take(self, request: PlanRequest) -> tuple[Search | None, Beside | None]:
-        """Take out what a plan can go on with, so that nothing goes on from one that failed."""
+        """Remove and return a reusable search, so that a failed plan leaves none."""
         search, beside = self.search, self.beside
         self.clear()
         return (search, beside) if search is not None and search.fits(request) else (None, None)
@@ -42,7 +42,7 @@ class KeptSearch(Kept, Generic[Beside]):
         self.search, self.beside = search, beside
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self.search = self.beside = None
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:

@@ -1,4 +1,4 @@
-"""Where the states of a search's nodes are kept, and how they are stepped."""
+"""NodeStates: storage of the nodes' env states, in an array or in the env's slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Index = npt.NDArray[np.integer[Any]]
 
 
 class NodeStates(ABC):
-    """The states of the nodes of B trees, N each."""
+    """Abstract storage of the states of the nodes of B trees, N each."""
 
     #: Whether `put` refuses what the model would refuse.
     checks: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class NodeStates(ABC):
     def begin(
         self, actions: npt.NDArray[Any], trees: Index, parents: Index, nodes: Index
     ) -> Callable[[], Any]:
-        """Begin `step`; calling what it returns ends it."""
+        """Begin `step`; return a function that completes it."""
 
     @abstractmethod
     def keep(self, b: int, nodes: Index) -> None:
@@ -125,7 +125,7 @@ class ArrayStates(NodeStates):
 
 
 class SlotStates(NodeStates):
-    """States in slots of the model, which steps them where they are.
+    """States in slots of the model, which steps them in place.
 
     The slots are given back when this object is collected.
     """

@@ -1,4 +1,4 @@
-"""Going on with the part of a tree below the state that a move has led to."""
+"""Subtree reuse: re-rooting a tree at the state after a move."""
 
 from __future__ import annotations
 

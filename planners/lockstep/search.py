@@ -1,4 +1,4 @@
-"""One search: B trees grown in lockstep over one model."""
+"""Search: B trees grown in lockstep over one model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Index = npt.NDArray[np.int32]
 
 
 class SelectedWave(NamedTuple):
-    """A wave in flight: the model has been asked to step into its new nodes."""
+    """A wave in flight: the model is stepping into its new nodes."""
 
     wave: Wave
     sizes: tuple[int, int]  # leaves, and those of them that are new
@@ -118,11 +118,11 @@ class Search:
         return found or ArrayStates(model, batch, nodes, width)
 
     def fits(self, request: PlanRequest) -> bool:
-        """Return whether what is asked for can be grown in the memory of this search."""
+        """Return whether this search's memory suffices for a request."""
         return self.model is request.env and len(self.done) == request.batch
 
     def start(self, request: PlanRequest) -> None:
-        """Put B states at the roots, keeping what is known about them.
+        """Set the roots to B states, keeping known subtrees.
 
         Args:
             request: whose states are copied, and whose generators are used until the
@@ -166,7 +166,7 @@ class Search:
                 restrict_prior(self.tree, b, ROOT)
 
     def _reuse(self, request: PlanRequest) -> npt.NDArray[np.intp]:
-        """Go on with the subtrees of the states; return the rows `[n]` that have none."""
+        """Re-root at the states' subtrees; return the rows `[n]` without one."""
         legal = [None] * request.batch if request.legal is None else request.legal
         pairs = enumerate(zip(request.states, legal, strict=True))
         self.kept = [reuse(self.tree, self.states, b, *pair) for b, pair in pairs]
@@ -247,7 +247,7 @@ class Search:
             self._select(0)
 
     def answered(self, rows: Index, nodes: Index, out: Transitions) -> NewNodes:
-        """Return what the model says of L new nodes; they are not rated."""
+        """Return the model's results for L new nodes, without ratings."""
         rewards = check_finite(f"{self._planner}: rewards", out.rewards)
         over = np.ascontiguousarray(out.terminateds, np.bool_)
         cut = np.ascontiguousarray(out.truncateds, np.bool_)
@@ -262,7 +262,7 @@ class Search:
     def with_rating(
         self, new: NewNodes, out: Transitions, some: npt.NDArray[np.intp] | None = None
     ) -> NewNodes:
-        """Rate those of L new nodes that go on.
+        """Rate those of L new nodes that have not ended.
 
         Args:
             new: what the model says of them.
@@ -286,13 +286,13 @@ class Search:
         return new._replace(value=value, prior=prior)
 
     def rate(self, leaves: Leaves) -> Rating:
-        """Have the leaves rated, and what it cost counted."""
+        """Rate leaves, and count the cost."""
         rating = self.rater.rate(self.model, leaves, self.rngs)
         self.costs.add_rating(leaves.rows, rating)
         return rating
 
     def observe(self, rows: Index, nodes: Index) -> Transitions:
-        """Step into L pending nodes, rate those that go on, and fill them in.
+        """Step into L pending nodes, rate those that have not ended, and fill them in.
 
         Args:
             rows: `[L]` int32, the tree of each, ascending.
@@ -363,7 +363,7 @@ class Search:
         return Limits(self.settings.num_simulations, -1 if most is None else most, cost)
 
     def _prepared(self) -> tuple[SearchData, Callable[..., tuple[int, int]]]:
-        """Return what all waves of a plan are selected with, and the kernel for its types."""
+        """Return the selection inputs of all waves of a plan, and the kernel for their types."""
         limits = self.limits(1 + self.rater.most_steps)
         numbers = self.settings.discount, self.first_action
         selection, tallies = self.settings.selection, self._tallies()
@@ -381,7 +381,7 @@ class Search:
     # Rows -----------------------------------------------------------------------
 
     def forget(self, rows: npt.NDArray[np.intp]) -> None:
-        """Reduce the trees of some rows `[n]` to their roots, of which nothing is kept."""
+        """Reduce the trees of some rows `[n]` to empty roots."""
         restart(self.tree, rows)
 
     def subset(self, rows: npt.NDArray[np.intp]) -> Search:

@@ -1,4 +1,4 @@
-"""Node states that compiled code steps where they are, for envs that offer their rules."""
+"""SimulatedStates: node states that compiled env rules step in place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LANE = 0
 
 
 class Steps(NamedTuple):
-    """L rows to step: from which node to which, and by what."""
+    """L steps: source nodes, target nodes, actions."""
 
     capacity: int  # N, nodes of a tree: row b * N + n is node n of tree b
     actions: npt.NDArray[np.int64]  # [L]
@@ -35,7 +35,7 @@ class Steps(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Room for what L steps have come to."""
+    """Arrays for the results of L steps."""
 
     rewards: npt.NDArray[np.float64]  # [L]
     terminateds: npt.NDArray[np.bool_]  # [L]
@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What `SearchModel.step_batch` would return, but for the states.
+    """Result in the form of `SearchModel.step_batch`, without the states.
 
     Observations are a fresh array; the others are written again by the next step.
     """
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 
 class SimulatedStates(ArrayStates):
-    """States in one array, which compiled code steps in place; the bits are those of batches.
+    """States in one array that compiled code steps in place, bit for bit as in batches.
 
     What compiled code cannot handle, such as an observation that is not finite, is asked of the
     model, which says what is wrong with it, if it is.
@@ -196,7 +196,7 @@ def _space_of(model: Any) -> Any:
 def simulated_states(
     model: SearchModel, batch: int, capacity: int, width: int, num_actions: int
 ) -> SimulatedStates | None:
-    """Return states that compiled code steps; None if it cannot, or none are kept.
+    """Return states that compiled code steps, or None.
 
     Args:
         model: what steps.

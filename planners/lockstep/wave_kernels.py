@@ -1,4 +1,4 @@
-"""Kernels between two calls of the model: one wave is written, the next is selected.
+"""Tree-search kernels between two model calls: back up a wave, select the next; settings.
 
 With a few dozen rows a kernel runs for a microsecond or two, and handing it the arrays
 of a search takes as long. So all that is done between two calls is one call of compiled
@@ -23,7 +23,7 @@ from plangym_ext.planners.trees.tree import PENDING, Array, NewNodes, Tree, back
 
 
 class Tallies(NamedTuple):
-    """What a search counts for each of B trees."""
+    """Counters of a search for each of B trees."""
 
     done: npt.NDArray[np.int64]  # [B] simulations that are backed up
     in_flight: npt.NDArray[np.int64]  # [B] simulations selected, and not yet backed up
@@ -33,7 +33,7 @@ class Tallies(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How much may be selected."""
+    """Limits of a selection."""
 
     num_simulations: int
     max_model_steps: int  # -1: no limit
@@ -41,7 +41,7 @@ class Limits(NamedTuple):
 
 
 class SearchData(NamedTuple):
-    """What all waves of a plan are selected from and written to."""
+    """Inputs and outputs common to all waves of a plan."""
 
     tree: Tree
     selection: Selection
@@ -53,7 +53,7 @@ class SearchData(NamedTuple):
 
 
 class Wave(NamedTuple):
-    """Room for R leaves: the L that were selected, and the M of them that are new."""
+    """Arrays for R leaves: the L selected ones, and the M new nodes among them."""
 
     rows: npt.NDArray[np.int32]  # [R] tree of each of the L, ascending
     leaves: npt.NDArray[np.int32]  # [R] their nodes
@@ -77,7 +77,7 @@ def new_wave(room: int) -> Wave:
 
 
 def no_result(num_actions: int) -> WaveResult:
-    """Return what there is to write before the first wave."""
+    """Return the empty result before the first wave."""
     index, flags = np.zeros(0, np.int32), np.zeros(0, np.bool_)
     prior, legal = np.zeros((0, num_actions), np.float32), np.zeros((0, num_actions), np.bool_)
     new = NewNodes(index, index, flags, flags, np.zeros(0), np.zeros(0), prior, legal, flags)
@@ -118,7 +118,7 @@ def write_and_select(
 
 @kernel_part
 def write(tree: Tree, tallies: Tallies, discount: float, result: WaveResult) -> None:
-    """Write what is known about the new nodes of a wave, and back up all its leaves."""
+    """Write the results of a wave's new nodes, and back up all its leaves."""
     size, _ = result.sizes
     rows = result.wave.rows[:size]
     expand(tree, result.new, discount)
@@ -181,7 +181,7 @@ def for_types_of(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:
-    """What a search is run with; see `TreeSearch` for what the numbers mean."""
+    """Parameters of a search; see `TreeSearch` for their meaning."""
 
     num_simulations: int  # UNBOUNDED if only steps or time bound it
     max_model_steps: int | None

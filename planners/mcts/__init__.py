@@ -1,1 +1,1 @@
-"""Monte Carlo tree search and its kin: MCTS, Shoot Tree Search, open-loop search."""
+"""Monte Carlo tree search planners: MCTS, Shoot Tree Search, open-loop search, MENTS."""

@@ -1,4 +1,4 @@
-"""Tree search whose nodes are bandits: the rules by which MCTS and STS choose."""
+"""BanditSearch: base class of MCTS and STS, with PUCT, UCT or Gumbel selection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
 
 @dataclass(eq=False, kw_only=True)
 class BanditSearch(TreeSearch):
-    """Chooses actions by mean returns and a bonus for what was tried little.
+    """Abstract base: selects actions by mean return plus an exploration bonus.
 
     Args:
         selection: how actions are chosen: "puct" (prior) or "uct" (counts alone).

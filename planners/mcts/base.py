@@ -1,4 +1,4 @@
-"""What the planners share that grow a tree of states."""
+"""TreeSearch: base class of tree-search planners."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MOST_TIMED = 1_000_000
 
 @dataclass(eq=False, kw_only=True)
 class TreeSearch(Planner):
-    """Grows a tree under the current state and plays the most tried action.
+    """Abstract base: grows a tree below the current state and plays the most visited action.
 
     Args:
         wave_size: at most how many simulations are in flight at once, per tree.
@@ -104,7 +104,7 @@ class TreeSearch(Planner):
         if wants_rollouts and self.rollout_depth == 0:
             raise InvalidOption(
                 f"{self._option('rollout_depth')} must be 1 or more with rollout_policy or "
-                f"num_rollouts, which there are no rollouts for else; got 0."
+                f"num_rollouts, which need rollouts; got 0."
             )
         self.wave_size = self._integer("wave_size", 1)
         if self.capacity is not None:
@@ -122,11 +122,11 @@ class TreeSearch(Planner):
 
     @abstractmethod
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Return what runs one wave of simulations and returns False if there was none left."""
+        """Return the function of one wave, which returns False if no wave was left."""
 
     @abstractmethod
     def _compiled(self, search: Search) -> CompiledSearch | None:
-        """Return what runs this planner's waves in compiled code, if that is possible."""
+        """Return the runner of waves in compiled code, or None."""
 
     @abstractmethod
     def _nodes_per_simulation(self, num_actions: int) -> int:
@@ -191,7 +191,7 @@ class TreeSearch(Planner):
         return 1
 
     def _settings(self, num_actions: int) -> SearchSettings:
-        """Return what the search runs with."""
+        """Return the search's parameters."""
         return SearchSettings(
             num_simulations=self.most_simulations,
             max_model_steps=self.max_model_steps,
@@ -226,7 +226,7 @@ def _no_code(_code: CompiledSearch, _rows: npt.NDArray[np.intp]) -> None:
 
 
 def tree_plans(search: Search, seconds: float) -> list[Plan]:
-    """Read the B plans of a search off the roots of its trees.
+    """Read the B plans of a search from the roots of its trees.
 
     Args:
         search: no wave of it is in flight.

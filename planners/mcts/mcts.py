@@ -1,4 +1,4 @@
-"""Monte Carlo tree search for discrete actions: PUCT, UCT or Gumbel."""
+"""MCTS: Monte Carlo tree search with PUCT, UCT or Gumbel; chance nodes, kept rollouts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from plangym_ext.states.envelope import as_wide, telling
 
 @dataclass(eq=False, kw_only=True)
 class MCTS(BanditSearch):
-    """Monte Carlo tree search: a simulation adds one node to the tree.
+    """Monte Carlo tree search: each simulation adds one node to the tree.
 
     Each round selects a wave of leaves in every tree, steps into all of them in
     one `step_batch`, rates them in one call, and backs up. With one simulation
@@ -116,7 +116,7 @@ class MCTS(BanditSearch):
 
     @property
     def two_players(self) -> bool:
-        """Its trees alternate between players: the other's values are negative."""
+        """True: trees alternate between players, with negated values of the opponent."""
         return True
 
     def _check_chance(self) -> None:
@@ -157,7 +157,7 @@ class MCTS(BanditSearch):
         if self.rollout_depth == 0:
             raise InvalidOption(
                 f"{self._option('rollout_depth')} must be 1 or more with keep_rollouts=True, which "
-                f"there are no rollouts for else (none by default with an evaluator); got 0."
+                f"needs rollouts (an evaluator turns them off by default); got 0."
             )
         # A rollout is a chain of nodes below its leaf: there is one, drawn uniformly, and it is
         # backed up before the next wave is selected.
@@ -170,7 +170,7 @@ class MCTS(BanditSearch):
                 )
 
     def _rater(self, num_actions: int) -> Rater:
-        """Return what rates nodes: without rollouts, if those are nodes themselves."""
+        """Return the rater of nodes: without rollouts, if their steps are nodes themselves."""
         if self.keep_rollouts:
             # `RolloutRater` would play on from a leaf, and pay for steps that no node remembers.
             return node_rater(self.evaluator, num_actions)
@@ -214,7 +214,7 @@ class MCTS(BanditSearch):
 
 
 def run_kept_wave(search: Search, depth: int) -> bool:
-    """Select leaves, play on from them at random, back up; return False if there was none left.
+    """Select leaves, add random rollouts below them, back up; return False without a wave.
 
     Args:
         search: rates its nodes itself: what follows the last node of a rollout is its value.
@@ -281,7 +281,7 @@ def _extend(tree: Tree, rows: Array, at: Array, some: Array, actions: Array, goi
 
 
 def run_chance_wave(search: Search, chances: Chances) -> bool:
-    """Select, draw, rate and back up a wave; return False if there was none left.
+    """Select, draw, rate and back up a wave; return False if no wave was left.
 
     A draw that gives a known outcome costs a step of the model and is no simulation.
     """
@@ -359,7 +359,7 @@ def _reseeded(search: Search, states: States, rng: np.random.Generator | None) -
 
 
 def check_reseeds(planner: str, model: Any) -> None:
-    """Refuse a model whose chances cannot be drawn anew.
+    """Refuse a model whose random outcomes cannot be redrawn.
 
     Raises:
         WrongKind: that is so.

@@ -1,4 +1,4 @@
-"""Open-loop tree search: nodes are sequences of actions, replayed every time."""
+"""OpenLoopMCTS: tree search over action sequences, for stochastic envs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Resample = Callable[[States, Rng], States]
 
 @dataclass(eq=False, kw_only=True)
 class OpenLoopMCTS(BanditSearch):
-    """Tree search over sequences of actions, for envs with chance.
+    """Open-loop tree search over action sequences, for stochastic envs.
 
     A node stands for the actions that lead to it and stores no state: a simulation
     plays them anew from the root, and backs up the rewards of this very time. What a
@@ -155,7 +155,7 @@ class OpenLoopMCTS(BanditSearch):
 
 
 class Replay(NamedTuple):
-    """What L replays came to."""
+    """Results of L replays."""
 
     states: States  # [L, S] after the last step taken
     obs: Any  # [L, *obs]

@@ -1,4 +1,4 @@
-"""Tree search whose visits follow a policy with entropy: what MENTS and its kin share."""
+"""Entropy-regularised tree searches: MENTS, BTS, DENTS, TENTS, ANTS."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _HOTTEST = 1e6
 
 @dataclass(eq=False, kw_only=True)
 class SoftSearch(TreeSearch):
-    """Tree search by a policy over the returns of a node's actions, not by bounds.
+    """Abstract base: tree search by a policy over the returns of a node's actions.
 
     A simulation adds one node, as in `MCTS`. What differs is the choice, of the action whose
     share of visits is furthest below the policy's, and what nodes are worth: no mean of
@@ -67,7 +67,7 @@ class SoftSearch(TreeSearch):
         return Selection(PUCT, 0.0, SCALES[self.value_scale], 0.0, 0.0, 0.0)
 
     def _soft(self, search: Search) -> Soft:
-        """Return what trees are searched with, before any of their nodes has a value."""
+        """Return the arrays of the entropy-regularised search, before any node has a value."""
         batch, nodes, num_actions = search.tree.children.shape
         return Soft(
             rule=self.rule,
@@ -160,7 +160,7 @@ class BTS(SoftSearch):
 
 @dataclass(eq=False, kw_only=True)
 class TENTS(SoftSearch):
-    """Tree search with Tsallis' entropy: bad actions have no share in the policy at all.
+    """Tsallis entropy tree search: sparse policies, in which bad actions have probability 0.
 
     For many actions, of which few are good.
 
@@ -172,7 +172,7 @@ class TENTS(SoftSearch):
 
 @dataclass(eq=False, kw_only=True)
 class ANTS(MENTS):
-    """Adaptive entropy tree search: MENTS whose policies have a given entropy on average.
+    """Adaptive entropy tree search: MENTS with a given mean entropy of the policies.
 
     Whenever a tree has doubled, its temperature is set anew, so that the mean entropy of the
     policies in its nodes is what is asked for, and all its nodes are valued with that. So
@@ -194,7 +194,7 @@ class ANTS(MENTS):
         self.target_entropy = self._number("target_entropy", 0.0, 0.99)
 
     def _soft(self, search: Search) -> Soft:
-        """Return what trees are searched with; none of them has its temperature yet."""
+        """Return the arrays of the search, without temperatures yet."""
         # Kept trees are larger: they are adapted first of all. It is the search's, not this
         # planner's: that may plan in several threads, in an env each.
         search.adapted = np.ones(len(search.done), np.int32)
@@ -212,7 +212,7 @@ class ANTS(MENTS):
 
 @dataclass(eq=False, kw_only=True)
 class DENTS(BTS):
-    """Decaying entropy tree search: BTS whose visits are drawn by the entropy below, too.
+    """Decaying entropy tree search: BTS whose visits also follow a decaying entropy bonus.
 
     The entropy of the policies below an action is added to its return in the policy, with a
     weight that falls with the visits of the node. Values are without it.
@@ -232,5 +232,5 @@ class DENTS(BTS):
         self.entropy_weight = self._number("entropy_weight", 0.0, math.inf)
 
     def _soft(self, search: Search) -> Soft:
-        """Return what trees are searched with, with the weight of entropies."""
+        """Return the arrays of the search, with the weight of entropies."""
         return super()._soft(search)._replace(entropy_weight=self.entropy_weight)

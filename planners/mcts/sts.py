@@ -1,4 +1,4 @@
-"""Shoot Tree Search: tree search whose simulations expand several nodes in a row."""
+"""STS: Shoot Tree Search, several expansions in a row per simulation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Draw = Callable[[int, int], npt.NDArray[np.bool_] | None]
 
 @dataclass(eq=False, kw_only=True)
 class STS(BanditSearch):
-    """Shoot Tree Search: a simulation expands H nodes, each with all or some of its children.
+    """Shoot Tree Search: a simulation expands H nodes in a row, with all or some children each.
 
     A simulation goes down to a node without children, steps every legal action from
     it (or `num_children` of them), rates the new nodes, and goes on into the one that
@@ -73,7 +73,7 @@ class STS(BanditSearch):
 
     @property
     def two_players(self) -> bool:
-        """Its trees alternate between players: the other's values are negative."""
+        """True: trees alternate between players, with negated values of the opponent."""
         return True
 
     def _nodes_per_simulation(self, num_actions: int) -> int:

@@ -1,1 +1,1 @@
-"""Searches that go on where they see something new: IW(1) and Rollout-IW."""
+"""Novelty search planners: IW(1) and Rollout-IW."""

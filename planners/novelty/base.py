@@ -1,4 +1,4 @@
-"""What the planners share that look for new features of observations."""
+"""NoveltySearch: base class of planners that prune nodes without new features."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NO_RULE = Selection(PUCT, 0.0, SCALE_NONE, 0.0, 0.0, 0.0)
 
 @dataclass(eq=False, kw_only=True)
 class NoveltySearch(Planner):
-    """Goes on only where a feature of the observation is new, and plays the best branch.
+    """Abstract base: expands only nodes with new features, and plays the best branch.
 
     No evaluator and no rollouts: what is known of a branch are its rewards. A
     simulation is one new node, that is one model step.
@@ -133,11 +133,11 @@ class NoveltySearch(Planner):
         return self._plans(search, novelty, request.clock.seconds)
 
     def _rater(self, num_actions: int) -> Rater:  # noqa: ARG002 - of those that ask a policy
-        """Return what rates the nodes: nothing but rewards says what they are worth."""
+        """Return the rater of nodes: only rewards count."""
         return ZeroRater()
 
     def _settings(self) -> SearchSettings:
-        """Return what the search runs with."""
+        """Return the search's parameters."""
         most = min(self.most_simulations, _TIMED_CAPACITY)
         most = 1 + (self.most_simulations if self.most_simulations != UNBOUNDED else most)
         # Those that are kept and as many new ones; the root is among both.
@@ -275,7 +275,7 @@ class NoveltySearch(Planner):
 
 
 class _KeptNovelty(KeptSearch[Novelty]):
-    """A search and what it knows, whose counts end with the episode."""
+    """A search with its novelty tables, whose counts end with the episode."""
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
         """Forget the trees of some rows, and what their episodes have shown."""

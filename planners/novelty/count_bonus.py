@@ -1,4 +1,4 @@
-"""A bonus for nodes that show what their episode has seldom shown.
+"""Count-based exploration bonus for tree nodes, per episode.
 
 Source: MBIE-EB of Strehl & Littman 2008, "An analysis of model-based interval estimation for
 Markov decision processes", with features in the place of states and actions.
@@ -17,7 +17,7 @@ from plangym_ext.planners.trees.tree import Array
 
 
 class CountBonus(NamedTuple):
-    """What B episodes have shown at their roots, and what that makes nodes worth."""
+    """Feature counts of B episodes' roots, and the nodes' bonuses."""
 
     counts: npt.NDArray[np.int32]  # [B, TOLD_APART] roots that had a feature; or no columns
     features: npt.NDArray[np.int32]  # [B, N, F] of each node by their last bits, -1: fewer
@@ -27,7 +27,7 @@ class CountBonus(NamedTuple):
 
 
 def no_bonus(batch: int, capacity: int) -> CountBonus:
-    """Return tables of episodes in which nothing is counted."""
+    """Return empty tables that count nothing."""
     return CountBonus(
         counts=np.zeros((batch, 0), np.int32),
         features=np.empty((batch, capacity, 0), np.int32),
@@ -36,18 +36,18 @@ def no_bonus(batch: int, capacity: int) -> CountBonus:
 
 
 def new_bonus(batch: int, capacity: int) -> CountBonus:
-    """Return tables of episodes that have shown nothing."""
+    """Return zeroed tables for new episodes."""
     return no_bonus(batch, capacity)._replace(counts=np.zeros((batch, TOLD_APART), np.int32))
 
 
 def counted(features: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return features as they are counted: their last bits, -1 for none."""
+    """Return features as table indices: their last bits, -1 for none."""
     return np.where(features < 0, -1, features % TOLD_APART)
 
 
 @kernel
 def count_root(table: CountBonus, b: int, root: int) -> None:
-    """Count what the root of tree b shows."""
+    """Count the features of the root of tree b."""
     for feature in table.features[b, root]:
         if feature >= 0:
             table.counts[b, feature] += 1

@@ -1,4 +1,4 @@
-"""Features of observations, for searches that look for what is new.
+"""Feature functions of observations for novelty search: bytes, tiles, numbers.
 
 A feature is a whole number; an observation has F of them, -1 standing for none. Those of
 Dict and Tuple observations are those of all their parts.
@@ -30,7 +30,7 @@ COLOURS = 256
 
 
 def whole_features(obs: Any) -> npt.NDArray[np.int64]:
-    """Return `[L, 1]`, fresh: which observation it is, as one feature.
+    """Return the whole observation as one feature, `[L, 1]`, fresh.
 
     Nothing but what was seen before, at that depth or above, is old then: searches leave
     out what comes to the same, and are otherwise not pruned. Observations are told apart
@@ -41,7 +41,7 @@ def whole_features(obs: Any) -> npt.NDArray[np.int64]:
 
 
 def byte_features(obs: Any) -> npt.NDArray[np.int64]:
-    """Return `[L, F]`, fresh: which byte has which value, for uint8 observations `[L, F]`.
+    """Return (byte index, value) features of uint8 observations `[L, F]`: `[L, F]`, fresh.
 
     For the 128 bytes of Atari's memory these are the features of IW(1).
 
@@ -57,7 +57,7 @@ def _bytes_of(part: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def tile_features(obs: Any) -> npt.NDArray[np.int64]:
-    """Return `[L, F]`, fresh: which colours are in which tile of screens `[L, H, W(, C)]` uint8.
+    """Return (tile, colour) features of screens `[L, H, W(, C)]` uint8: `[L, F]`, fresh.
 
     Tiles are 15 pixels high and 10 wide. Colours are the grey levels, or of RGB the 256
     of 3, 3 and 2 bits. A tile's features are as many as the most colours in any.
@@ -86,7 +86,7 @@ def tile_features(obs: Any) -> npt.NDArray[np.int64]:
 
 @kernel
 def mark_colours(screen: Array, seen: Array) -> None:
-    """Write which colours are in which tile.
+    """Write which colours occur in each tile.
 
     Args:
         screen: `[L, H, W, C]` uint8, of one grey level or three of RGB.
@@ -106,7 +106,7 @@ def mark_colours(screen: Array, seen: Array) -> None:
 
 
 def tile_grid(obs: Any) -> tuple[int, int]:
-    """Return how many rows and columns of tiles screens `[L, H, W(, C)]` uint8 have.
+    """Return the rows and columns of tiles of screens `[L, H, W(, C)]` uint8.
 
     Raises:
         InvalidOption: these are no screens, or too small for one tile.
@@ -134,7 +134,7 @@ def tile_grid(obs: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class TilePairs:
-    """Features of tiles, of which novelty searches look at all pairs too.
+    """Tile features of which novelty searches also test all pairs.
 
     A pair is a colour in one tile and a colour in another (or in the same), whichever
     tiles they are: what counts is how many rows and columns lie between them. It tells
@@ -163,7 +163,7 @@ class TilePairs:
 
 
 def number_features(obs: Any, resolution: float = 0.25) -> npt.NDArray[np.int64]:
-    """Return `[L, F]`, fresh: which number lies in which interval of width `resolution`."""
+    """Return features of numbers in intervals of width `resolution`: `[L, F]`, fresh."""
     return _of_parts(functools.partial(_numbers_of, resolution=resolution), obs)
 
 

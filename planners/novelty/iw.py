@@ -1,4 +1,4 @@
-"""IW(1): breadth-first search that leaves out what shows nothing new."""
+"""Novelty searches IW(1), breadth-first, and Rollout-IW, by random walks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PART = 64
 
 @dataclass(eq=False, kw_only=True)
 class IW(NoveltySearch):
-    """Breadth-first search; a node goes on only if it has a feature never seen before.
+    """IW(1): breadth-first search that keeps only nodes with a feature never seen before.
 
     All nodes of a layer are expanded in one `step_batch`, or 64 of a tree at a time under
     a limit of `max_seconds`.
@@ -102,7 +102,7 @@ class IW(NoveltySearch):
 
 @dataclass(eq=False, kw_only=True)
 class RolloutIW(NoveltySearch):
-    """Walks at random from the root; ends where no feature is new at its depth.
+    """Rollout-IW: random walks from the root, cut where no feature is new at its depth.
 
     A feature is new if it was never seen at that depth or above. Nodes where nothing
     is new are solved, as are those all of whose children are; walks leave them out.
@@ -149,19 +149,19 @@ class RolloutIW(NoveltySearch):
             self.ends_below = self._number("ends_below", -math.inf, math.inf)
 
     def _walks(self) -> Walks:
-        """Return what the kernels need to know of the options."""
+        """Return the walks' parameters for the kernels."""
         ends_below = -math.inf if self.ends_below is None else self.ends_below
         guided = self.rollout_policy is not None
         return Walks(self.max_depth, ends_below, self.persistence, self.greed, guided)
 
     def _rater(self, num_actions: int) -> Rater:
-        """Return what asks the policy about nodes."""
+        """Return the rater that calls the policy."""
         if self.rollout_policy is None:
             return super()._rater(num_actions)
         return EvaluatorRater(from_prior(self.rollout_policy), num_actions, "rollout_policy")
 
     def _grow(self, search: Search, novelty: Novelty, clock: Clock) -> Novelty:
-        """Let the walks go on, a step at a time; see `NoveltySearch`."""
+        """Continue the walks, a step at a time; see `NoveltySearch`."""
         tree, batch = search.tree, len(search.done)
         # `[B, W]` the node that each walk goes on from.
         cursors = np.full((batch, self.wave_size), ROOT, np.int32)

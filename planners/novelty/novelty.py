@@ -1,4 +1,4 @@
-"""Kernels of searches that go on only where something new is seen."""
+"""Novelty tables of seen features, with their kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STOPPED, FULL = -1, -2
 
 
 class Novelty(NamedTuple):
-    """What B searches know about their nodes' features."""
+    """Feature tables of B searches."""
 
     table: npt.NDArray[np.int32]  # [B, TOLD_APART] least depth at which a feature was seen
     features: npt.NDArray[np.int64]  # [B, N, F] of each node, -1 where it has fewer
@@ -50,7 +50,7 @@ def new_novelty(
     pairs: Pairs | None = None,
     rare: CountBonus | None = None,
 ) -> Novelty:
-    """Return tables in which nothing has been seen."""
+    """Return empty feature tables."""
     return Novelty(
         table=np.full((batch, TOLD_APART), NEVER, np.int32),
         features=np.full((batch, capacity, num_features), -1, np.int64),
@@ -64,7 +64,7 @@ def new_novelty(
 
 
 def subset(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
-    """Return what is known of the trees of some rows `[n]`."""
+    """Return the tables of some rows `[n]`."""
     pairs = novelty.pairs
     if pairs is not None:
         pairs = Pairs._make([field[rows] for field in pairs])
@@ -87,7 +87,7 @@ def shows_new_pairs(
 
 @kernel_part
 def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
-    """Write a node's features into the tables; whether one was new at its depth.
+    """Write a node's features into the tables; return whether one was new at its depth.
 
     New is what was never seen at a depth less than the node's, or, with a slack of
     0, not even at that depth; 1 allows the node's own earlier visit.
@@ -194,7 +194,7 @@ def best_action(tree: Tree, novelty: Novelty, b: int, node: int, returns: Array)
 
 
 class Walks(NamedTuple):
-    """How walks go."""
+    """Parameters of random walks."""
 
     max_depth: int  # nothing is looked for below
     ends_below: float  # a node whose reward is less is an end; not the root, played already
@@ -270,7 +270,7 @@ def next_nodes(
     nodes: Array,
     which: Array,
 ) -> int:
-    """Let every walk of B trees go on to its next new node; how many there are.
+    """Continue every walk of B trees to its next new node; return their number.
 
     Args:
         tree: the trees.
@@ -314,7 +314,7 @@ def next_nodes(
 def take_in(
     tree: Tree, novelty: Novelty, rows: Array, nodes: Array, which: Array, cursors: Array
 ) -> None:
-    """Judge L nodes that the model has answered; walks go on from those that are new."""
+    """Judge L new nodes; walks continue from those with a new feature."""
     for i in range(len(nodes)):
         b, node = rows[i], nodes[i]
         if see(tree, novelty, b, node, 0) and tree.kind[b, node] == OPEN:

@@ -1,4 +1,4 @@
-"""Kernels that judge which pairs of coloured tiles of a screen are new.
+"""Novelty of pairs of coloured screen tiles (B-PROS, B-PROST), as bit-set kernels.
 
 The pairs of a node are never written down: they are as many as the square of its coloured
 tiles. Of each two colours, all offsets at once follow from bits: a row of tiles is a word.
@@ -25,7 +25,7 @@ _ROOM = 8
 
 
 class Pairs(NamedTuple):
-    """What B searches know about pairs of coloured tiles on screens of R by C tiles.
+    """Tables of the pairs of coloured tiles seen in B searches.
 
     Colours are numbered as they turn up, so that the tables, of K^2 (2 R - 1) (2 C - 1)
     entries, have room for those of the game and not for all. The offset from a tile of
@@ -38,7 +38,7 @@ class Pairs(NamedTuple):
 
 
 def new_pairs(batch: int, rows: int, columns: int, in_time: bool) -> Pairs:
-    """Return tables in which nothing has been seen.
+    """Return empty tables of pairs.
 
     Args:
         batch: trees.

@@ -1,1 +1,1 @@
-"""Playing on from states: what leaves are worth, and the planners that need no tree."""
+"""Rollouts from states: leaf evaluation, and planners without a tree."""

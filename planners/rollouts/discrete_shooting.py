@@ -1,4 +1,4 @@
-"""Shooting for discrete actions: which first action do the best rollouts begin with?"""
+"""Shooting planners for discrete actions: DiscreteShooting and BanditShooting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROUND = 64
 
 @dataclass(eq=False, kw_only=True)
 class DiscreteShooting(Planner):
-    """Plays rollouts from the state and takes the first action of those that did best.
+    """Plays rollouts and takes the first action of the best ones.
 
     A simulation is one rollout. An action that began none has no score. The plan's policy
     is the action that is played: `visits` say what the rollouts began with, which is
@@ -116,7 +116,7 @@ class DiscreteShooting(Planner):
 
 
 class _Tally:
-    """What B rows of rollouts have returned, by first action."""
+    """Returns of B rows of rollouts, by first action."""
 
     def __init__(self, batch: int, num_actions: int) -> None:
         shape = (batch, num_actions)
@@ -136,13 +136,13 @@ class _Tally:
         np.add.at(self.rows, of, out.evaluator_rows + int(evaluated))
 
     def budget(self, b: int, seconds: float) -> Budget:
-        """Return what the plan of row b cost."""
+        """Return the budget of row b's plan."""
         return Budget(int(self.steps[b]), 0, int(self.rows[b]), int(self.restores[b]), seconds)
 
 
 @dataclass(eq=False, kw_only=True)
 class BanditShooting(Planner):
-    """A bandit over the first action, whose arms pay what rollouts return.
+    """A bandit over first actions, with rollout returns as its rewards.
 
     A simulation plays the arm with the highest Q(a) + c P(a) sqrt(N) / (1 + N(a)),
     where Q is a running mean that begins at 0, and then `num_rollouts` rollouts. The

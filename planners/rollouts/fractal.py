@@ -1,4 +1,4 @@
-"""Fractal Monte Carlo: a swarm of walkers that spreads out where rewards are."""
+"""FractalMC: Fractal Monte Carlo, a swarm of cloned walkers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plangym_ext.planners.simulator import Rng, States, numbers_of
 
 @dataclass(eq=False, kw_only=True)
 class FractalMC(Planner):
-    """Walks a swarm at random, and moves walkers from where it is poor to where it is rich.
+    """Fractal Monte Carlo: a swarm of random walkers, cloned from poor to rich regions.
 
     After each step a walker compares itself with another one by its virtual reward,
     R**reward_weight * D**distance_weight: R is its return so far, D the distance of its
@@ -184,7 +184,7 @@ class _Swarm:
 
 
 def relativize(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Bring values `[W]` to a positive scale on which 1 is their mean, in a fresh array.
+    """Scale values `[W]` to positive numbers around 1, in a fresh array.
 
     z = (x - mean) / std; 1 + log(1 + z) above the mean, exp(z) below. All 1 if they
     are equal but for rounding.

@@ -1,4 +1,4 @@
-"""What the planners share that walk particles by a policy."""
+"""Particle planners with a policy: base class, and SPO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plangym_ext.planners.rollouts.playouts import draw
 
 @dataclass(eq=False, kw_only=True)
 class ParticleSearch(Planner):
-    """Walks particles by the policy of an evaluator; the better ones multiply.
+    """Abstract base: moves particles by an evaluator's policy; better ones multiply.
 
     A particle's weight is exp(sum of advantages / temperature), the advantage of a step being
     r + gamma * V' - V; every few steps particles are drawn anew by their weights, so that they
@@ -141,7 +141,7 @@ class ParticleSearch(Planner):
 
 @dataclass(eq=False, kw_only=True)
 class SPO(ParticleSearch):
-    """Sequential Monte Carlo over trajectories: the search of SPO.
+    """SPO's search: sequential Monte Carlo over trajectories of a policy.
 
     Particles start in the state and take actions of the evaluator's policy. The share of the
     weight that began with an action is the policy; the action with most of it is played. A

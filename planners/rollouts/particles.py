@@ -1,4 +1,4 @@
-"""Particles that walk from states, in groups that are weighted and drawn anew."""
+"""Particles: weighted, resampled groups of walkers from states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BISECTIONS = 50
 
 
 class Arrivals(NamedTuple):
-    """Where L particles have come by a step."""
+    """L particles after a step: states, policies, values."""
 
     at: npt.NDArray[np.intp]  # [L] which particles
     actions: npt.NDArray[np.int64]  # [L] what they took
@@ -73,7 +73,7 @@ class Particles:
         return slice(end - int(self.counts[group]), end)
 
     def move(self, came: Arrivals) -> None:
-        """Take in where some particles have come."""
+        """Set the particles' states after a step."""
         at = came.at
         if came.states.shape[1] != self.states.shape[1]:
             # The env has widened its rows; narrower states followed by zeros stay good.
@@ -87,7 +87,7 @@ class Particles:
         self.legal[at] = True if came.legal is None else came.legal
 
     def note(self, at: npt.NDArray[np.intp], asked: npt.NDArray[np.intp]) -> None:
-        """Count a step of the particles `at`; of those `asked` the evaluator saw what came."""
+        """Count a step of the particles `at`, and evaluator rows of those `asked`."""
         self.steps += np.bincount(self.rows[at], minlength=len(self.steps))
         self.asked += np.bincount(self.rows[asked], minlength=len(self.asked))
 
@@ -96,12 +96,12 @@ class Particles:
         return tilted(self.advantage[self.members(group)], divergence)
 
     def returns(self, group: int) -> Floats:
-        """Return what the particles of a group earned, with what is ahead of them, `[N]`."""
+        """Return the returns of a group's particles, with values of their last states, `[N]`."""
         own = self.members(group)
         return self.earned[own] + self.ahead[own]
 
     def draw_anew(self, request: PlanRequest, divergence: float) -> None:
-        """Replace the particles of each group by draws of them; their advantages begin anew."""
+        """Resample the particles of each group, and reset their advantages."""
         chosen = []
         for group, row in enumerate(self.of.tolist()):
             own = self.members(group)

@@ -1,4 +1,4 @@
-"""Playing on from states, at random or by a policy."""
+"""Playouts: random or policy rollouts from states, with discounted returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plangym_ext.planners.simulator import Rng, Rollout, SearchModel, States
 
 
 class Starts(NamedTuple):
-    """n states to play on from, grouped by the plan that wants it."""
+    """n start states of playouts, grouped by plan."""
 
     rows: npt.NDArray[np.integer[Any]]  # [n] plan of each, ascending
     states: States  # [n, S]
@@ -51,7 +51,7 @@ def starts_from(
 
 
 class Playouts(NamedTuple):
-    """What came of n states."""
+    """Results of n playouts."""
 
     first: npt.NDArray[np.int64]  # [n] index of the first action
     rewards: npt.NDArray[np.float64]  # [n, depth], zero after an ending; of who moves first
@@ -183,7 +183,7 @@ def _step_by_step(model: SearchModel, starts: Starts, depth: int, choose: Choose
 
 @kernel
 def legal_action(number: float, legal: npt.NDArray[Any]) -> int:
-    """Return the legal action that a number from [0, 1) stands for, -1 if there is none."""
+    """Return the legal action selected by a number in [0, 1), -1 without any."""
     count = 0
     for action in range(legal.size):
         count += legal[action]

@@ -1,4 +1,4 @@
-"""Rating leaves by playing on from them."""
+"""RolloutRater: leaf values as mean rollout returns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from plangym_ext.planners.simulator import RaterCode, Rng, SearchModel
 
 
 class RolloutRater(Rater):
-    """The mean discounted return of playing on from the leaf.
+    """Rates a leaf by the mean discounted return of rollouts from it.
 
     Rollouts end at an ending or after `depth` steps. What would follow counts
     as nothing, or, with an evaluator, as its value of the last observation
@@ -113,12 +113,12 @@ def _row_means(returns: npt.NDArray[np.float64], group: int) -> npt.NDArray[np.f
 
 
 def default_depth(evaluator: Evaluator | None) -> int:
-    """Return how many steps rollouts have by default: none where an evaluator rates leaves."""
+    """Return the default number of rollout steps: none with an evaluator."""
     return 8 if evaluator is None else 0
 
 
 def leaf_rater(rollouts: RolloutRater, evaluator: Evaluator | None, num_actions: int) -> Rater:
-    """Return the rollouts if they have any steps, else the evaluator, else nothing.
+    """Return the rollout rater if rollouts have steps, else the evaluator's, else the zero rater.
 
     Args:
         rollouts: perhaps of no steps.
@@ -129,5 +129,5 @@ def leaf_rater(rollouts: RolloutRater, evaluator: Evaluator | None, num_actions:
 
 
 def node_rater(evaluator: Evaluator | None, num_actions: int) -> Rater:
-    """Return the evaluator's rater, or one that rates everything 0."""
+    """Return the evaluator's rater, or the zero rater."""
     return ZeroRater() if evaluator is None else EvaluatorRater(evaluator, num_actions)

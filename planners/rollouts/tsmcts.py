@@ -1,4 +1,4 @@
-"""Twice sequential Monte Carlo: particles from each root action, halved again and again."""
+"""TSMCTS: particle rollouts with sequential halving of root actions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plangym_ext.planners.simulator import Rng
 
 @dataclass(eq=False, kw_only=True)
 class TSMCTS(ParticleSearch):
-    """Twice sequential Monte Carlo tree search: particles below, sequential halving at the root.
+    """Twice sequential Monte Carlo tree search: particles, with sequential halving at the root.
 
     Actions to consider are drawn without replacement from the evaluator's policy. Particles walk
     from each of them, in groups of their own, so that drawing anew never loses an action. Then the
@@ -104,7 +104,7 @@ class TSMCTS(ParticleSearch):
 
 
 class Heat(NamedTuple):
-    """What a round of one state tries."""
+    """Actions of one halving round of a state, and particles for each."""
 
     actions: npt.NDArray[np.int64]  # [m]
     each: int  # particles for each
@@ -150,7 +150,7 @@ class Race:
 
 
 def schedule(considered: int, particles: int) -> list[tuple[int, int]]:
-    """Return the rounds: actions that are left, and particles for each of them.
+    """Return the halving rounds: numbers of actions, and particles for each.
 
     Every round has an equal share of the particles, but one for each action at least; what is
     left over is the last one's.
@@ -173,7 +173,7 @@ def schedule(considered: int, particles: int) -> list[tuple[int, int]]:
 
 
 class _Tally:
-    """What particles have found out about the actions of B states."""
+    """Particle results of B states, by action."""
 
     def __init__(self, batch: int, num_actions: int) -> None:
         self.sums, self.counts = np.zeros((2, batch, num_actions))

@@ -1,1 +1,1 @@
-"""Search trees as arrays, and the kernels that choose in them and write them."""
+"""Search trees as arrays, with selection and backup kernels."""

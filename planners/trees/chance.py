@@ -1,4 +1,4 @@
-"""Nodes of chance: between an action and the states that it may lead to.
+"""Chance nodes of search trees: arrays and kernels.
 
 The child of an action is a node of kind CHANCE, whose children are the outcomes that were drawn.
 It has reward 0 and discount 1, so that what is backed up through it is the mean over its
@@ -30,7 +30,7 @@ from plangym_ext.planners.trees.tree import (
 
 
 class Chances(NamedTuple):
-    """What B trees know of their nodes of chance, and how many outcomes these are given."""
+    """Chance nodes of B trees: their outcomes, draws and limits."""
 
     first: npt.NDArray[np.int32]  # [B, N] first outcome of a node of chance, UNVISITED if none
     following: npt.NDArray[np.int32]  # [B, N] next outcome of the same node, UNVISITED at the last
@@ -42,7 +42,7 @@ class Chances(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """What L draws came to."""
+    """Results of L draws: states, rewards and endings."""
 
     states: npt.NDArray[np.uint8]  # [L, S]
     telling: npt.NDArray[np.bool_]  # [S] bytes that tell one state from another

@@ -1,4 +1,4 @@
-"""A search tree as a file of columns."""
+"""Search trees as `.npz` files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_tree(path: str | os.PathLike[str], tree: SearchTree) -> None:
 
 
 def read_tree(path: str | os.PathLike[str]) -> SearchTree:
-    """Read a tree that `write_tree` wrote.
+    """Read a tree file that `write_tree` wrote.
 
     Raises:
         ValueError: the file is no such tree, or it is damaged.

@@ -1,4 +1,4 @@
-"""Choosing with Gumbel noise: sequential halving at the root, improved policies below.
+"""Gumbel selection: sequential halving at the root, improved policies below.
 
 Source of everything here: Danihelka et al. 2022, "Policy improvement by planning
 with Gumbel", ICLR; numbers of equations are the paper's.
@@ -20,7 +20,7 @@ from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED,
 
 
 class Halving(NamedTuple):
-    """Which root actions B searches of n simulations may still consider."""
+    """Root actions that B searches of n simulations still consider."""
 
     noise: npt.NDArray[np.float64]  # [B, A] Gumbel(0) draws
     considered: npt.NDArray[np.int32]  # [B, n] visits that an action must have to be next
@@ -30,7 +30,7 @@ class Halving(NamedTuple):
 
 
 def no_halving(batch: int) -> Halving:
-    """Return what a search holds before it draws one; what is compiled depends on its type."""
+    """Return the empty state before the first draw."""
     empty = np.zeros((batch, 0), np.int32)
     return Halving(np.zeros((batch, 0)), empty, empty, np.zeros((batch, 0)), np.zeros(batch))
 

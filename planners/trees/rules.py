@@ -1,4 +1,4 @@
-"""PUCT and UCT: which action a simulation takes in a node, and on what scale returns count."""
+"""PUCT and UCT selection, value scaling, best branches, copy of one tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCALE_NONE, SCALE_TREE, SCALE_SIBLINGS = 0, 1, 2
 
 @kernel_inline
 def value_scale(tree: Tree, b: int, node: int, scale: int) -> tuple[float, float, float]:
-    """Return what an untried action of the node is expected to give, and the scale.
+    """Return the expected value of an untried action of the node, and the scale.
 
     norm(q) = (q - origin) * width maps [low, high] to [0, 1], and everything to 0
     where low equals high. The bounds are 0 and 1 (SCALE_NONE), all means in the

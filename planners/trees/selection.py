@@ -1,4 +1,4 @@
-"""Choosing leaves: a rule per node, and waves of simulations that are in flight."""
+"""Leaf selection: descent through trees, in waves of simulations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BLOCKED, FULL = -1, -2
 
 
 class Selection(NamedTuple):
-    """The numbers of a rule; those of the other rules are not looked at."""
+    """Parameters of the selection rules; each rule reads its own."""
 
     rule: int | None  # PUCT, UCT or GUMBEL
     c: float  # weight of the bonus of PUCT or UCT

@@ -1,4 +1,4 @@
-"""Values with entropy, and policies that visits follow: kernels of `planners.mcts.soft`.
+"""Kernels of entropy-regularised tree search: policies, values, backups.
 
 For returns q of the actions of a node and a temperature t these are
 
@@ -43,7 +43,7 @@ _DECADES = 6.0
 
 
 class Soft(NamedTuple):
-    """What B trees of N nodes are searched with, and what is known of their nodes besides."""
+    """Rule, scale, temperatures and node statistics of B entropy-regularised trees."""
 
     rule: int  # SHANNON, TSALLIS or LARGEST
     scale: int  # SCALE_NONE or SCALE_TREE: what the temperature is measured in

@@ -1,4 +1,4 @@
-"""Kernels of Shoot Tree Search, whose simulations expand several nodes in a row.
+"""Kernels of Shoot Tree Search: multi-node expansion and backup.
 
 Source: Czechowski et al. 2021, "Structure and randomness in planning and reinforcement
 learning", section 3; departures are listed in `planners.STS`.
@@ -149,7 +149,7 @@ def select_frontier(
 
 
 class Descent(NamedTuple):
-    """Room for L simulations, and the return that each has yet to credit to the nodes above it.
+    """Arrays for L simulations, with the return that each has yet to back up.
 
     An ended leaf credits its own value once more.
     """

@@ -1,4 +1,4 @@
-"""Search trees as arrays: B trees side by side, and the kernels that write them.
+"""Tree: B search trees as arrays, with the kernels that write them.
 
 A node is an index into axis 1. It stands for one state, and it carries the
 edge that leads to it: the action played in the parent, the reward, and the
@@ -151,7 +151,7 @@ def allocate(tree: Tree, b: int, parent: int, action: int) -> int:
 
 
 class NewNodes(NamedTuple):
-    """What model and rater answered about M new nodes, K of which were not terminated."""
+    """Results of model and rater for M new nodes, K of which were rated."""
 
     rows: npt.NDArray[np.integer[Any]]  # [M] tree of each
     nodes: npt.NDArray[np.integer[Any]]  # [M] its index there
@@ -167,7 +167,7 @@ class NewNodes(NamedTuple):
 
 @kernel_part
 def expand(tree: Tree, new: NewNodes, discount: float) -> None:
-    """Write what model and rater answered about new nodes, in place.
+    """Write the results of model and rater into new nodes, in place.
 
     Where the other player moves next, what follows is gained by that one and lost by this
     one: such an edge has the discount -gamma, so that all returns of a node's actions, and

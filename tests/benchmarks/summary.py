@@ -125,10 +125,10 @@ RATIOS = (
 )
 _TOP = """# Benchmarks
 
-Ratios of all benchmarks, on two processors: more than 1 is in our favour. Each was measured by a
-program of `tests/benchmarks`, which you can run, with the code of the commit beside it; newer code
-may differ. Accelerators have figures of updates alone
-([training from a replay](training_from_replay.md)); more than two processors were not measured.
+Speed ratios on two processors: above 1 plangym-ext is faster. A program of `tests/benchmarks`,
+which you can run, measured each with the code of the commit in its row; newer code may differ.
+Accelerators have figures of updates only ([training from a replay](training_from_replay.md)); more
+than two processors were not measured.
 
 """
 
@@ -141,7 +141,7 @@ def table(page: Path, ratios: tuple[Ratio, ...], folder: str = "") -> str:
         ratios: its rows.
         folder: that links begin with.
     """
-    lines = ["| what | beside | ours over it | measured |", "|---|---|---:|---|"]
+    lines = ["| task | compared with | speed ratio | measured |", "|---|---|---:|---|"]
     for one in ratios:
         text = section_text(page, one.section)
         heading = re.search(r"^## (.*)$", text, re.M)

@@ -88,6 +88,33 @@ def test_every_section_says_which_code_was_measured(root, summary):
             assert re.match(r"## .*\n\nNewest figures: commit `[0-9a-f]{8}`, 20", text), name
 
 
+_RATES = re.compile(
+    r"\b(steps|rows|updates|simulations)(/s| a second(?! time)| per second)\b|\d (ms|us)\b",
+    re.IGNORECASE,
+)
+
+
+def timed_tables(text):
+    """Yield the section of every table of times or rates, and the table with what leads to it."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
+    for section in re.split(r"^(?=#+ )", text, flags=re.M):
+        for found in re.finditer(r"^(?:[^\n|][^\n]*\n)*\n*(?:\|.*\n)+", section, re.M):
+            if _RATES.search(found[0]):
+                yield section, found[0]
+
+
+def test_tables_of_other_pages_say_which_code_was_measured_and_when(root):
+    seen = set()
+    for page in sorted((root / "docs").glob("*.md")):
+        if page.name.startswith("benchmarks"):
+            continue  # has a line for each section: see above
+        for section, table in timed_tables(page.read_text()):
+            seen.add(page.name)
+            told = re.search(r"commit `[0-9a-f]{8}`", section) and re.search(r"\b20\d\d-", section)
+            assert told, f"{page.name}: {section.splitlines()[0]}: when was this measured?\n{table}"
+    assert len(seen) >= 6
+
+
 def test_the_picture_of_ratios_is_that_of_the_table(root):
     """If not: `python tests/benchmarks/ratios.py`."""
     page, picture = (

@@ -81,8 +81,8 @@ def test_unknown_keys_are_errors_with_a_suggestion(settings, message):
         ({"evaluation": {"planner": 3}}, "evaluation.planner must be a section"),
         ({"planner": {"name": "sts"}, "evaluation": 3}, "evaluation must be a section; got 3"),
         ({"planner": {"name": "sts"}, "evaluation": None}, "evaluation must be a section"),
-        ({"env": {1: 2}}, r"the names in env must be texts; got 1\. Write it in quotes"),
-        ({True: 2}, r"the names in the settings must be texts; got True"),
+        ({"env": {1: 2}}, r"the names in env must be strings; got 1\. Write it in quotes"),
+        ({True: 2}, r"the names in the settings must be strings; got True"),
         (
             {"algorithm": {"name": "td", "learning_starts": 50, "capacity": 20}},
             r"learning_starts must be at most capacity, 20.*got 50",

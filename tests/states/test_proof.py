@@ -570,6 +570,41 @@ def test_whether_a_file_exists_is_no_state(tmp_path):
     assert not os.path.exists(MakesFile.path)
 
 
+COMPILES = """
+import numba
+from plangym_ext.core.compiling.jit import kernel
+
+
+@numba.njit(cache=True)
+def tripled(x):
+    return 3 * x % 1009
+
+
+@kernel
+def doubled(x):
+    return 2 * x % 1009
+"""
+
+
+class Compiles(Base):
+    """Compiles functions with its first step; numba keeps the code in files that it reads."""
+
+    def drawn(self, action):
+        import compiles_late
+
+        self.x = compiles_late.tripled(compiles_late.doubled(getattr(self, "x", 1) + int(action)))
+        return self.x
+
+
+def test_compiled_code_in_files_is_no_state(tmp_path, monkeypatch):
+    (tmp_path / "compiles_late.py").write_text(COMPILES)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with plangym_ext.make(Compiles, backend="serial") as env:
+        assert env.exact
+    assert not (tmp_path / "cache").exists()  # the trial has compiled for itself
+
+
 class Appends(Base):
     """Goes on with a log that is there already."""
 

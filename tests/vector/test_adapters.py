@@ -123,6 +123,7 @@ def test_sb3_reaches_single_envs():
         assert not vec_env.has_attr("marker")
         assert vec_env.env_method("get_wrapper_attr", "gravity", indices=1) == [9.8]
         assert vec_env.env_is_wrapped(TimeLimit) == [True] * 3
+        assert [one.get_wrapper_attr("marker") for one in vec_env.envs[::2]] == [[1, 2]] * 2
     ours.venv.fork(0, [1, 2])
     obs = ours.step(np.zeros(3, int))[0]
     assert (obs == obs[0]).all()
@@ -137,11 +138,28 @@ class Loaded(gym.Wrapper):
         return set(sys.modules)
 
 
+@pytest.mark.parametrize("n_workers", [None, 1])
+def test_a_question_for_a_missing_attribute_ends_no_episode(n_workers):
+    adapters = pytest.importorskip("plangym_ext.vector.adapters.stable_baselines3")
+    venv = plangym_ext.make_vec(
+        [MAKES["CartPole-v1"]] * 2, n_workers=n_workers, autoreset_mode="same_step", state="off"
+    )
+    vec_env = adapters.StableBaselines3VecEnv(venv)
+    vec_env.reset()
+    assert not vec_env.has_attr("missing")
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
+        vec_env.get_attr("missing")
+    vec_env.step(np.zeros(2, int))  # without states there would be no way back
+    vec_env.close()
+
+
 @pytest.mark.slow
 def test_sb3_stays_out_of_the_workers():
     ours, _ = sb3_pair(lambda: Loaded(gym.make("CartPole-v1")), n_workers=1)
     assert ours.env_is_wrapped(TimeLimit) == [True, True]
     assert ours.get_attr("gravity") == [9.8, 9.8]
+    with pytest.raises(AttributeError, match="envs"):
+        _ = ours.envs
     (modules,) = ours.env_method("modules", indices=[0])
     assert modules.isdisjoint({"stable_baselines3", "torch"})
     ours.close()
@@ -273,7 +291,9 @@ def test_tianshou_plays_envs_that_declare_no_spaces(n_workers):
     found = []
     for envs in (adapters.TianshouVectorEnv(venv), tianshou.SubprocVectorEnv([Spaceless] * 2)):
         seen = [envs.reset()[0].tolist(), envs.step(np.array([1, 2]))[0].tolist()]
-        found.append([*seen, envs.step(np.array([3]), [1])[0].tolist()])
+        # Collectors ask for it.
+        seen += [envs.action_space, envs.step(np.array([3]), [1])[0].tolist()]
+        found.append(seen)
         envs.close()
     assert found[0] == found[1]
 
@@ -299,6 +319,10 @@ def test_tianshou_reaches_envs_as_its_own_does(kind, n_workers):
         envs.set_env_attr("offset", 3, [0, 2])
         envs.set_env_attr("added", "yes")
         seen += [envs.get_env_attr("offset"), envs.get_env_attr("added", 1)]
+        if n_workers is None:  # those of workers are out of reach
+            seen += [worker.env.unwrapped.offset for worker in envs.workers]
+        with pytest.raises(AttributeError, match="missing"):
+            envs.get_env_attr("missing")
         seen += [envs.step([1, 2, 3])[0].tolist()]
         envs.close()
         with pytest.raises(AssertionError, match="after close"):

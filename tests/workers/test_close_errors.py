@@ -49,6 +49,19 @@ def test_the_vector_env_closes_all_and_warns(tmp_path, options):
     venv.close()  # and says nothing more
 
 
+@pytest.mark.filterwarnings("ignore:close. everything is closed:RuntimeWarning")
+@pytest.mark.parametrize("options", [{"backend": "serial"}, {"n_workers": 2}], ids=str)
+def test_an_env_for_batches_raises_when_all_is_closed(tmp_path, options):
+    env = plangym_ext.make(functools.partial(Unclosable, tmp_path / "0", True), **options)
+    state, *_ = env.reset(seed=0)
+    env.step_batch(np.zeros(4, int), [state] * 4)
+    pids = [worker.process.pid for worker in env.batch_env] if "n_workers" in options else []
+    with pytest.raises(OSError, match="the simulator is gone"):
+        env.close()
+    assert not any(map(leaks.is_running, pids))
+    env.close()  # and says nothing more
+
+
 def test_an_external_process_warns(tmp_path):
     worker = ExternalProcess(functools.partial(Unclosable, tmp_path / "0", True))
     worker.describe()

@@ -1,4 +1,4 @@
-"""Acrobot: a double pendulum with a motor at its elbow, paid for standing up."""
+"""Control Suite task `acrobot-swingup`: a double pendulum to be swung upright."""
 
 from __future__ import annotations
 

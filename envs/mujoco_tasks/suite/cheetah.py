@@ -1,4 +1,4 @@
-"""Cheetah: two legs in a plane, paid for its speed."""
+"""Control Suite task `cheetah-run`: reward for the running speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dog: paid for standing upright on its paws, and for its speed forwards."""
+"""Control Suite task `dog-run`: reward for standing upright and running."""
 
 from __future__ import annotations
 

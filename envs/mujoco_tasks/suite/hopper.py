@@ -1,4 +1,4 @@
-"""Hopper: one leg in a plane, paid for standing and hopping forwards."""
+"""Control Suite task `hopper-hop`: reward for standing and hopping forwards."""
 
 from __future__ import annotations
 

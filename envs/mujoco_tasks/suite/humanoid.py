@@ -1,4 +1,4 @@
-"""Humanoid: paid for an upright stand, speed, and little control."""
+"""Control Suite task `humanoid-run`: reward for upright posture, speed and small controls."""
 
 from __future__ import annotations
 

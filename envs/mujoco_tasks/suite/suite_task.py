@@ -1,4 +1,4 @@
-"""What the tasks of the suite have in common."""
+"""Base classes of the Control Suite tasks: model loading, random joints, sensor lookup."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def body(model: Any, *names: str) -> list[int]:
 
 
 def sensor(model: Any, *names: str) -> list[int]:
-    """Return where the values of sensors lie in `sensordata`, one after the other."""
+    """Return the indices of sensor values in `sensordata`, concatenated."""
     found = [model.sensor(name) for name in names]
     return [k for one in found for k in range(one.adr[0], one.adr[0] + one.dim[0])]

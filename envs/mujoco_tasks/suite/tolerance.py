@@ -1,4 +1,4 @@
-"""The suite's soft indicator of whether a number lies within bounds.
+"""The Control Suite's `tolerance` reward functions: 1 within bounds, decaying outside.
 
 Source: dm_control/utils/rewards.py (Apache License 2.0). A value of n rows is to the last bit
 what dm_control has for each of them alone, which takes the square of a single number by the C

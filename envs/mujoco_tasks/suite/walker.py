@@ -1,4 +1,4 @@
-"""Walker: two legs with feet in a plane, paid for standing up and for speed."""
+"""Control Suite task `walker-run`: reward for standing upright and speed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The compiler of kernels: decorators, what is kept on disk, and how long it takes."""
+"""Numba compilation of kernels: decorators, disk cache, progress messages."""

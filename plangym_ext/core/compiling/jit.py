@@ -1,4 +1,4 @@
-"""The ways in which functions of this library are compiled by numba.
+"""Numba decorators for the library's kernels, with one set of compile options.
 
 Options that change numbers are set here, once: `error_model="numpy"` divides as numpy does,
 without a check of every divisor; `fastmath` is off everywhere, so that every sum is added in
@@ -43,7 +43,7 @@ OPTIONS: Any = {**_COUNTING, "_nrt": False}
 
 
 def part_options() -> dict[str, Any]:
-    """Return what numba's own decorators of functions that kernels call are given."""
+    """Return the options for numba's own decorators of functions that kernels call."""
     if not HAS_PARTS:
         return {}
     from plangym_ext.core.compiling.parts import PART_OPTIONS

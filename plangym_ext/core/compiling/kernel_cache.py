@@ -1,4 +1,4 @@
-"""Compiled functions on disk, named by all that went into them.
+"""Disk cache of compiled kernels, keyed by the source of all code that they use.
 
 numba's `cache=True` looks at the date of the function's own file. So a library that is
 installed again compiles everything again; and a kernel that was edited would go on running
@@ -40,7 +40,7 @@ _OURS = re.compile(r"^unfinished-|-[0-9a-f]{32}\.nbc(\.partial)?$")
 
 
 def cache_folder() -> Path:
-    """Return where compiled functions are kept: `NUMBA_CACHE_DIR`, or the user's cache folder."""
+    """Return the cache folder: `NUMBA_CACHE_DIR`, or one in the user's cache folder."""
     chosen = os.environ.get("NUMBA_CACHE_DIR")
     if chosen:
         return Path(chosen)

@@ -1,4 +1,4 @@
-"""Functions that are compiled as parts of others, and never by themselves.
+"""Numba functions compiled only as parts of their callers, linked as LLVM IR.
 
 numba makes machine code of every function that a kernel calls, and optimises all that this
 function calls along with it: a function five calls deep is optimised and translated six
@@ -83,7 +83,7 @@ PART_OPTIONS: Any = {
 
 
 class _Written(registry.CPUDispatcher):
-    """What kernels find in place of a part: its IR for the types of each call."""
+    """A part's stand-in for the kernel compiler: its IR for the types of each call."""
 
     _compiler: Any
 

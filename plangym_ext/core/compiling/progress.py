@@ -1,4 +1,4 @@
-"""How long a thread has been compiling, and saying so in the log.
+"""Compile-time measurement per thread, and log messages while code is compiled.
 
 Code is compiled when it is first needed, which may be in the middle of a plan under a time
 limit. Clocks take the seconds of their thread from here and leave them out. What is being
@@ -36,7 +36,7 @@ def begin_compiling() -> None:
 
 
 def end_compiling() -> None:
-    """End what the last `begin_compiling` began; without one, nothing happens."""
+    """End the last `begin_compiling`; without one, do nothing."""
     if _thread.depth == 0:
         return  # it began before this listener was set
     _thread.depth -= 1
@@ -50,14 +50,14 @@ def compile_seconds() -> float:
 
 
 def begin_announced(what: str) -> None:
-    """Log that `what` is being compiled, unless it is a part of what was announced; nests."""
+    """Log that `what` is being compiled, unless an outer announcement covers it; nests."""
     if _thread.announced == 0:
         LOGGER.info("compiling %s", what, extra={"compiling": what})
     _thread.announced += 1
 
 
 def end_announced() -> None:
-    """End what the last `begin_announced` began."""
+    """End the last `begin_announced`."""
     if _thread.announced == 0:
         return
     _thread.announced -= 1
@@ -67,7 +67,7 @@ def end_announced() -> None:
 
 @contextlib.contextmanager
 def announced(what: str) -> Iterator[None]:
-    """Announce and count what is compiled within."""
+    """Announce and time the compilation in a block."""
     begin_announced(what)
     begin_compiling()
     try:

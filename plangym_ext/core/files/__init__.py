@@ -1,1 +1,1 @@
-"""Files of states and arrays: written whole, read within bounds."""
+"""Files of states and arrays: atomic writes, bounded reads."""

@@ -1,4 +1,4 @@
-"""Named arrays in an ordinary `.npz` without pickles, read within bounds.
+"""`.npz` files of named arrays, without pickles and with a bound on their unpacked size.
 
 A file unpacks to no more than ten times its own size, or 16 MiB: one that packs better gets bytes
 that mean nothing. So a reader knows what a file may hold before it unpacks anything.

@@ -1,4 +1,4 @@
-"""States on disk: saved one day, restored on another, in another process.
+"""State files: saved env states that another process can restore.
 
 A state file is an ordinary `.npz` without pickles:
 

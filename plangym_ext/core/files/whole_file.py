@@ -1,4 +1,4 @@
-"""Writing a file so that a reader sees the old one or the new, never half of one.
+"""Atomic file replacement and file locks: readers never see a half-written file.
 
 One process at a time writes a file, or in a folder: what it holds is locked.
 """
@@ -40,7 +40,7 @@ def opened(path: Path) -> IO[bytes]:
 
 
 class PathLock(Closing):
-    """Holds what a path names until it is closed, or the process ends in whatever way.
+    """Locks a path until it is closed or the process ends.
 
     The lock is on the file or folder itself, so it leaves nothing, and the system lifts it when
     the process dies. Where the system or the file system has no such locks, nothing is held.
@@ -85,7 +85,7 @@ class PathLock(Closing):
         _locks.add(self)
 
     def is_there(self) -> bool:
-        """Return whether the path still names what is held; False of what was let go."""
+        """Return whether the path still names the locked file; False after a release."""
         with contextlib.suppress(OSError):
             # The number of a descriptor that was closed may be another file's by now.
             return self._release.alive and os.path.samestat(
@@ -94,7 +94,7 @@ class PathLock(Closing):
         return False
 
     def close(self) -> None:
-        """Let go of it; safe to call twice."""
+        """Release the lock; safe to call twice."""
         self._release()
 
 
@@ -145,7 +145,7 @@ class HeldFile(Closing):
             _held[self.path] = self
 
     def close(self) -> None:
-        """Let go of it, and remove what was half written; safe to call twice."""
+        """Release the lock and remove a half-written file; safe to call twice."""
         if _held.get(self.path) is self:
             del _held[self.path]
         # First, while no other process can have it: half a file is of no use, and where the disk is

@@ -1,4 +1,4 @@
-"""Masks of actions: what the info of an env says may be played next."""
+"""Action masks in infos: reading and checking which actions are legal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MASK = "action_mask"
 
 
 def flat_mask(value: Any) -> Any:
-    """Return a mask of actions as one array, however an env tells it; None: it tells none.
+    """Return a mask of actions in any form as one array; None without a mask.
 
     Args:
         value: an array, a list or tuple of numbers, or of masks of the parts of an action, one
@@ -35,7 +35,7 @@ def flat_mask(value: Any) -> Any:
 
 
 def mask_width(space: Any) -> int | None:
-    """Return how many numbers a mask of an action space has; None: such actions have none.
+    """Return the length of an action space's mask; None if such spaces have no mask.
 
     As many as actions of `Discrete`; of `MultiDiscrete` those of all parts, one after the other.
     """

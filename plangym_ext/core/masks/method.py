@@ -1,4 +1,4 @@
-"""Masks of actions that an env tells by a method instead of in its infos."""
+"""Wrapper that puts the mask of an env's `action_masks()` method into its infos."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METHOD = "action_masks"
 
 
 class MaskInInfo(gym.Wrapper[Any, Any, Any, Any]):
-    """Tells in each info what the method `action_masks()` allows next, if the info does not."""
+    """Adds the mask of the method `action_masks()` to infos without one."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -37,5 +37,5 @@ class MaskInInfo(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def with_told_masks(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """Return an env that tells masks in its infos, if it has a method for them."""
+    """Return an env with masks in its infos, if it has a method for them."""
     return MaskInInfo(env) if env.has_wrapper_attr(_METHOD) else env

@@ -1,1 +1,1 @@
-"""Agents: what chooses actions for B rows, step by step."""
+"""Agents: action selection for B rows, step by step."""

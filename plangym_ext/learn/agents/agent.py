@@ -1,4 +1,4 @@
-"""The protocol of agents. Needs numpy alone."""
+"""Agent protocol: the interface of everything that selects actions. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plangym_ext.learn.agents.inputs import Inputs, Mode, checked_mode
 
 
 class Acted(NamedTuple):
-    """What an agent does about B rows."""
+    """The output of an agent for B rows."""
 
     action: Any  # [B, *act], nested as the action space
     info: dict[str, Any]  # arrays [B, ...] by name, to learn from
@@ -19,7 +19,7 @@ class Acted(NamedTuple):
 
 @runtime_checkable
 class Agent(Protocol):
-    """Chooses actions for B rows, step by step.
+    """Protocol of agents: selects actions for B rows, step by step.
 
     Row i of what it returns depends on row i of the arguments alone, so that rows may be
     split over processes. An agent of your own is any class with these methods; one that
@@ -62,7 +62,7 @@ class Agent(Protocol):
         raise NotImplementedError
 
     def value(self, inputs: Inputs, carry: Any) -> Any:  # noqa: ARG002
-        """Return `[B]` float32, what the rows are worth; arguments as of `step`.
+        """Return the values of the rows, `[B]` float32; arguments as of `step`.
 
         Nothing is carried on, and nothing is drawn.
 
@@ -75,7 +75,7 @@ class Agent(Protocol):
         )
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode; carries stay good.
+        """Change the mode; carries remain valid.
 
         Raises:
             InvalidOption: there is no such mode.
@@ -83,23 +83,23 @@ class Agent(Protocol):
         self.mode = checked_mode(mode, type(self).__name__)
 
     def sent_to(self, num_rows: int) -> None:  # noqa: ARG002 - most agents have one shape
-        """Have `state_dict` keep its shapes: it is sent to where so many rows are played."""
+        """Prepare for copies that play so many rows: `state_dict` keeps its shapes from now on."""
         return None  # noqa: RET501 - a body, or a protocol holds it to be abstract
 
     def as_planner(self) -> Any:
-        """Return the planner that plays this agent, as well as it can; see `AgentPlanner`."""
+        """Return a planner that plays this agent greedily; see `AgentPlanner`."""
         # Here and not above: planners bring numba, which most agents never need.
         from plangym_ext.learn.agents.agent_planner import AgentPlanner
 
         return AgentPlanner(agent=self)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` needs: arrays by name, and "version".
+        """Return the arrays for `load_state_dict` by name, and "version".
 
         What is learned and is not among them travels to copies of the agent besides, as attributes.
         """
         return {"version": self.version}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on as another agent of the same making that returned this."""
+        """Load the `state_dict` of another agent of the same construction."""
         self.version = int(state["version"])

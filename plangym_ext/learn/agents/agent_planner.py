@@ -1,4 +1,4 @@
-"""An agent where a planner is expected."""
+"""AgentPlanner: adapter that presents an agent as a planner without model steps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plangym_ext.planners.simulator import Rng
 
 @dataclass(eq=False)
 class AgentPlanner(Planner):
-    """Plays an agent, as a planner that takes no model steps.
+    """A planner that plays an agent and takes no model steps.
 
     So `planners.play`, and whatever else plays a search, plays it. It keeps the carry, the
     previous action and the previous reward of every game from one plan to the next. The
@@ -51,14 +51,14 @@ class AgentPlanner(Planner):
 
     @property
     def two_players(self) -> bool:
-        """Whether the agent can move for either of two players: it keeps nothing from its moves."""
+        """Whether the agent can move for both players: it has no memory of its moves."""
         # An agent that does not say so may look at all.
         looks_at = getattr(self.agent, "looks_at", True)
         return self.agent.initial_carry(1) is None and not looks_at
 
     @property
     def for_two_players(self) -> str:
-        """What an agent must be to move for either of two; see `Planner`."""
+        """Requirement on the agent in two-player envs; see `Planner`."""
         return (
             f"An agent that moves for either of two must carry nothing, and not look at the "
             f"previous action and reward, which are the other's; {type(self.agent).__name__} does. "
@@ -66,7 +66,7 @@ class AgentPlanner(Planner):
         )
 
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
-        """Hear what the actions of the last `plan_batch` earned."""
+        """Receive the rewards of the last `plan_batch`'s actions."""
         self._kept.rewards = np.asarray(rewards, np.float32)
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
@@ -92,7 +92,7 @@ class AgentPlanner(Planner):
         rngs: Sequence[Rng] | None,
         legal: npt.NDArray[np.bool_] | None,
     ) -> tuple[Inputs, Any]:
-        """Return what the agent is shown, and the carry of its games."""
+        """Return the agent's inputs, and the carry of its games."""
         noise = None if rngs is None else GeneratorNoise(rngs)
         kept = self._kept.taken(batch)
         if kept is None:
@@ -105,7 +105,7 @@ class AgentPlanner(Planner):
         return Inputs(obs, action, reward, first, noise, legal), carry
 
     def _check_spaces(self, env: Any) -> None:
-        """Have the agent refuse an env that its network was not made for, once per env."""
+        """Let the agent check the env's spaces, once per env."""
         check = getattr(self.agent, "check_spaces", None)
         if check is not None and env is not None and env is not self._checked:
             check(env.observation_space, env.action_space)
@@ -123,7 +123,7 @@ class AgentPlanner(Planner):
         return np.zeros(batch, np.float32)
 
     def _asked(self, inputs: Inputs, carry: Any) -> Any:
-        """Have the agent act in this planner's mode."""
+        """Run the agent in this planner's mode."""
         before = self.agent.mode
         if before == self.mode:
             return self.agent.step(inputs, carry)
@@ -135,7 +135,7 @@ class AgentPlanner(Planner):
 
 
 class _KeptSteps(Kept):
-    """What the games of the last plan were left with.
+    """Carries, actions and rewards of the last plan's games.
 
     Attributes:
         rewards: `[B]` float32, as told since then; None: not told.
@@ -145,7 +145,7 @@ class _KeptSteps(Kept):
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         self._steps: tuple[Any, Any] | None = None
         self._first = np.zeros(0, np.bool_)
         self.rewards: Any = None
@@ -177,7 +177,7 @@ class _KeptSteps(Kept):
         self.rewards = None if self.rewards is None else self.rewards[which]
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
-        """Begin some rows anew: the agent resets its carry where `first`."""
+        """Reset some rows: the agent resets its carry where `first`."""
         if self._steps is not None:
             self._first[which] = True
 

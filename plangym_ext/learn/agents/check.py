@@ -1,4 +1,4 @@
-"""Whether an agent fits the envs that it is to play in. Needs numpy alone."""
+"""Compatibility check of an agent with the spaces of its envs. Imports no torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _METHODS = ("initial_carry", "step", "set_mode")
 
 
 def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = None) -> Acted:
-    """Have an agent take one step on rows made up from the spaces, and check what it returns.
+    """Run one step of an agent on synthetic rows and check the result.
 
     Args:
         agent: what is to be an `Agent`.
@@ -62,7 +62,7 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
 
 
 def _checked_name(agent: Any) -> str:
-    """Return what messages call an agent, if it is one."""
+    """Return an agent's name for messages; refuse a value that is not an agent."""
     if isinstance(agent, type):
         raise WrongKind(
             f"check_agent: agent must be an instance; got the class {agent.__name__}. "

@@ -1,4 +1,4 @@
-"""The network that planners ask, as an agent."""
+"""EvaluatorAgent and NetworkPolicy: acting by an evaluator's network, without search."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADS = ("auto", "policy", "q")
 
 @final
 class EvaluatorAgent(Agent):
-    """Plays what a `NetworkEvaluator`'s network says; alike in every mode.
+    """Acts by the network of a `NetworkEvaluator`, in the same way in every mode.
 
     The infos of a step are "value" `[B]`, "q" `[B, A]` and "probabilities" `[B, A]`, float32, as
     far as the network has such heads.
@@ -108,7 +108,7 @@ class EvaluatorAgent(Agent):
         return out.value
 
     def _distribution(self) -> Distribution:
-        """Return what the numbers of the head describe."""
+        """Return the distribution of the head's outputs."""
         network: Any = self.evaluator.network
         found: Distribution = network.distribution
         return found
@@ -158,7 +158,7 @@ def _replaced(actions: Any, others: Any, where: npt.NDArray[np.bool_]) -> Any:
 
 @dataclass(eq=False)
 class NetworkPolicy(AgentPlanner):
-    """Plays what the network of an evaluator says: `AgentPlanner` of an `EvaluatorAgent`.
+    """A planner that plays an evaluator's network: `AgentPlanner` of an `EvaluatorAgent`.
 
     Args:
         evaluator: asks the network, and counts the calls.

@@ -1,4 +1,4 @@
-"""What an agent is shown. Needs numpy alone."""
+"""Inputs of agents: observation, previous action and reward, masks, noise. Imports no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StepNoise(Noise, Protocol):
 
 
 class Inputs(NamedTuple):
-    """One step of B rows, or `[T, B]` of them in learning.
+    """The inputs of an agent: one step of B rows, or `[T, B]` of them in learning.
 
     They may be views of a sampler's memory: an agent copies what it keeps.
 
@@ -43,7 +43,7 @@ class Inputs(NamedTuple):
 
 
 def first_inputs(obs: Any, action_space: spaces.Space[Any], num_rows: int, **more: Any) -> Inputs:
-    """Return what an agent is shown after a reset: no action, no reward, `first` everywhere.
+    """Return the inputs after a reset: zero action and reward, `first` everywhere.
 
     Args:
         obs: `[B, *obs]`.
@@ -85,7 +85,7 @@ def example_inputs(
 
 
 def needed_noise(inputs: Inputs, agent: str) -> StepNoise:
-    """Return the random numbers of a step.
+    """Return the random numbers of a step; raise if there are none.
 
     Raises:
         InvalidOption: there are none.
@@ -103,7 +103,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 def checked_mode(mode: str, where: str) -> Mode:
-    """Return a mode, or say which there are."""
+    """Return a mode after a check of its name."""
     for known in MODES:
         if mode == known:
             return known

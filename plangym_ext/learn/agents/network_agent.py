@@ -1,4 +1,4 @@
-"""What agents with a network share: rows to tensors, the forward pass, and weights."""
+"""NetworkAgent: base class of agents with a torch network (forward pass, weights)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NETWORK = "network."
 
 
 class NetworkAgent(Agent):
-    """An agent whose answers are those of a network.
+    """Abstract base of agents with a network.
 
     Row i of what it returns depends on row i of the inputs alone, bit for bit, for any number
     of rows; on the CPU for a fixed number of threads (`torch.set_num_threads`).
@@ -76,7 +76,7 @@ class NetworkAgent(Agent):
     def check_spaces(
         self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
     ) -> None:
-        """Refuse spaces that the network was not made for; bounds of observed floats may differ.
+        """Refuse spaces other than the network's; bounds of float observations may differ.
 
         Raises:
             InvalidOption: they differ otherwise.
@@ -112,7 +112,7 @@ class NetworkAgent(Agent):
         return {"version": self.version, **arrays}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over weights and version.
+        """Load weights and version.
 
         Raises:
             ForeignNetwork: they are of another network; nothing was changed.
@@ -185,7 +185,7 @@ class NetworkAgent(Agent):
 
 
 def as_tensor(array: npt.ArrayLike) -> torch.Tensor:
-    """Return a tensor on the array's memory, or on a copy where torch refuses that.
+    """Return a tensor on the array's memory, or on a copy where torch needs one.
 
     It refuses memory that it may not write, and strides that run backwards.
     """
@@ -197,7 +197,7 @@ def as_tensor(array: npt.ArrayLike) -> torch.Tensor:
 
 
 def refuse_infinite(rows: npt.NDArray[Any], agent: str, what: str) -> None:
-    """Refuse to play what a network says that has lost its numbers.
+    """Refuse network outputs that are not finite.
 
     Args:
         rows: `[B, ...]`, what the choice depends on.

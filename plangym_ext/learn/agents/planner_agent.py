@@ -1,4 +1,4 @@
-"""A planner where an agent is expected."""
+"""PlannerAgent: adapter that presents a planner as an agent of samplers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SEEDS = 2.0**53
 
 @final
 class PlannerAgent(Agent):
-    """Plays what a planner plans from the states of the envs that are played in.
+    """Plays a planner's plans from the states of the envs.
 
     An agent is shown observations, a planner needs states: samplers call `visit` with them before
     each step, whose envs must have begun and not ended (`autoreset_mode="same_step"`).
@@ -118,7 +118,7 @@ class PlannerAgent(Agent):
             self.student.check_spaces(observation_space, action_space)
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode, and forget what the planner keeps; see `Agent.set_mode`."""
+        """Change the mode and drop the planner's kept search; see `Agent.set_mode`."""
         super().set_mode(mode)
         self.planner.reset()
         if self.student is not None:
@@ -236,7 +236,7 @@ class PlannerAgent(Agent):
         return self.planner if self.student is None else self.student.as_planner()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return "version", and the weights of the network that is learned, as arrays by name.
+        """Return "version", and the weights of the trained network as arrays by name.
 
         On the CPU these are the network's own memory: copy them before the next update.
         """
@@ -250,7 +250,7 @@ class PlannerAgent(Agent):
         return {**super().state_dict(), "network": arrays}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over version and weights.
+        """Load version and weights.
 
         Raises:
             ForeignNetwork: they are of another network; nothing was changed.

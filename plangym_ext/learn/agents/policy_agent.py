@@ -1,4 +1,4 @@
-"""An agent that plays a policy and tells nothing about it, for learning from replay."""
+"""Agents with a stochastic policy: PolicyAgent for replay, ActorCriticAgent with values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plangym_ext.learn.torch_extra import torch
 
 @final
 class PolicyAgent(NetworkAgent):
-    """Draws from the policy in modes "train" and "sample", plays its best in mode "eval".
+    """Samples from the policy in modes "train" and "sample", acts greedily in "eval".
 
     Until the first update of the weights it draws evenly from the space instead: an algorithm
     that begins to learn after so many steps has that many random ones to begin with.
@@ -74,14 +74,14 @@ class PolicyAgent(NetworkAgent):
         return {**super().state_dict(), "exploration": np.array(self.exploration)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over weights, version and exploration; see `NetworkAgent.load_state_dict`."""
+        """Load weights, version and exploration; see `NetworkAgent.load_state_dict`."""
         super().load_state_dict(state)
         self.exploration = float(state.get("exploration", self.exploration))
 
 
 @final
 class ActorCriticAgent(NetworkAgent):
-    """Draws from the policy in modes "train" and "sample", plays its best in mode "eval".
+    """Samples from the policy in modes "train" and "sample", acts greedily in "eval".
 
     The infos of a step are "log_prob" `[B]` float32; "value" `[B]` float32, if the network has
     a value head; "raw_action", nested as the action, if the policy is a plain Gaussian over a

@@ -1,4 +1,4 @@
-"""An agent that plays the best Q value, and now and then anything."""
+"""QAgent: epsilon-greedy actions on Q values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plangym_ext.learn.torch_extra import torch
 
 @final
 class QAgent(NetworkAgent):
-    """Plays epsilon-greedily on Q values.
+    """Acts epsilon-greedily on Q values.
 
     With a noisy network every row has noise of its own, and other noise in every step. The infos
     of a step are "q" `[B, A]` float32.
@@ -65,7 +65,7 @@ class QAgent(NetworkAgent):
         self._epsilon = _checked(share, "epsilon")
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode, and the network's; noisy layers have their noise but in "eval"."""
+        """Change the mode; noisy layers are without noise in "eval"."""
         super().set_mode(mode)
         use_noise(self.network, mode != "eval")
 
@@ -110,14 +110,14 @@ class QAgent(NetworkAgent):
         self._num_rows = num_rows
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over weights, version and epsilon; see `NetworkAgent.load_state_dict`."""
+        """Load weights, version and epsilon; see `NetworkAgent.load_state_dict`."""
         epsilon = _checked(state.get("epsilon", self._epsilon), "epsilon")
         super().load_state_dict(state)
         # After the weights, which may be refused: then nothing has changed.
         self._epsilon = epsilon
 
     def _row_noise(self, inputs: Inputs) -> AbstractContextManager[None]:
-        """Return what gives each row its noise: one for many steps would try one thing in all."""
+        """Return a context with separate layer noise for each row."""
         if self.mode == "eval" or not self._num_factors:
             return nullcontext()
         drawn = needed_noise(inputs, type(self).__name__).normal(self._num_factors)

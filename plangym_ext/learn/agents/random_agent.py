@@ -1,4 +1,4 @@
-"""An agent that looks at nothing. Needs numpy alone."""
+"""RandomAgent: random actions from the action space. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plangym_ext.learn.distributions.noise import Noise
 
 
 class RandomAgent(Agent):
-    """Draws actions of a space evenly; where a Box has no bounds, normally around 0.
+    """Draws actions uniformly; from a normal distribution where a Box has no bounds.
 
     Args:
         action_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
@@ -27,7 +27,7 @@ class RandomAgent(Agent):
         self._layout = SpaceLayout(action_space)
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
-        """Draw the actions of B rows from `inputs.noise`; `inputs.legal` is heeded."""
+        """Draw the actions of B rows from `inputs.noise`, among legal ones only."""
         noise = needed_noise(inputs, type(self).__name__)
         drawn = [_drawn(leaf, noise, inputs.legal) for leaf in self._layout.leaves]
         return Acted(self._layout.join(tuple(drawn)), {}, carry)

@@ -1,1 +1,1 @@
-"""Algorithms: how a network learns from what samplers collect."""
+"""Learning algorithms: network updates from sampled experience."""

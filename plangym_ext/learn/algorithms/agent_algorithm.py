@@ -1,4 +1,4 @@
-"""What a run asks of an algorithm that learns from what an agent played."""
+"""AgentAlgorithm: base class of algorithms that train an agent's network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plangym_ext.learn.torch_extra import device_of, nn
 
 
 class AgentAlgorithm(InheritedOptions, ABC):
-    """Abstract; an `Algorithm` that takes trees of samplers, and owns what learning needs.
+    """Abstract `Algorithm` for sampler trees, which owns optimisers and replay.
 
     A run makes it of its settings: `cls(network, config, seed=seed)`.
 
@@ -89,7 +89,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
         )
 
     def prepare(self, agent: Any) -> None:
-        """Tell the agent the version of its weights; see `Algorithm.prepare`.
+        """Set the version of the agent's weights; see `Algorithm.prepare`.
 
         One that sets how the agent explores does this as well: a `PolicyAgent` plays at random for
         as long as the version is 0.
@@ -98,7 +98,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
 
     @abstractmethod
     def take(self, collected: Collected) -> None:
-        """Take in what was collected; see `Algorithm.take`."""
+        """Receive a fragment; see `Algorithm.take`."""
 
     @abstractmethod
     def train(self, progress: Progress | None = None) -> dict[str, float]:
@@ -153,7 +153,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
     # Saving ---------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return weights, optimisers, counters, replay and chance; see `Algorithm.state_dict`.
+        """Return weights, optimisers, counters, replay and generators; see `Algorithm.state_dict`.
 
         It is for the time between `train` and the next `collect`: what was taken in and not
         trained on is part of it only where there is a replay. Tensors and arrays are the
@@ -174,7 +174,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit. Settings remain those of the config.
+        """Continue from a `state_dict`, bit for bit. Settings stay those of the config.
 
         Raises:
             ForeignNetwork: it is of another network, algorithm or optimiser, or no state; nothing
@@ -205,18 +205,18 @@ class AgentAlgorithm(InheritedOptions, ABC):
         self._random.load_state_dict(state["torch_random"])
 
     def _own_state(self) -> dict[str, Any]:
-        """Return what an algorithm saves of its own, besides the network: moments of optimisers."""
+        """Return an algorithm's own state beside the network: moments of optimisers."""
         return {}
 
     def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
         """Refuse a state whose `_own_state` cannot be loaded, before anything is changed."""
 
     def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
-        """Go on from what `_own_state` returned, and forget what was taken in and not learned."""
+        """Load a result of `_own_state`, and drop experience not learned from."""
 
 
 def _check_names(where: str, what: str, state: Any, names: Iterable[str]) -> None:
-    """Refuse what is no mapping, or lacks one of some names."""
+    """Refuse a value that is not a mapping, or lacks one of some names."""
     missing = [name for name in names if not isinstance(state, Mapping) or name not in state]
     if missing:
         found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__

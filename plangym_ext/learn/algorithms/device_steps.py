@@ -1,4 +1,4 @@
-"""Steps of an optimiser on a GPU of which the host is not told."""
+"""GPU optimiser steps without host synchronisation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HELD_BACK = ("adam", "adamw")
 
 
 class DeviceSteps(TorchSteps):
-    """Steps whose rate is a number on the device, and which a flag there holds back.
+    """Optimiser steps whose rate and enabling flag are numbers on the device.
 
     So a step can be recorded once and replayed with other rates: see `UpdateGraphs`.
 
@@ -75,7 +75,7 @@ class DeviceSteps(TorchSteps):
         self.step_unless(self._never)
 
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
-        """Go on from moments."""
+        """Continue from saved moments."""
         super().load_state_dict(state)
         # torch has put a copy in its place.
         for group in self._optimizer.param_groups:

@@ -1,4 +1,4 @@
-"""Expert iteration: a policy learns what a planner does in the states that it comes to."""
+"""Expert iteration: supervised learning of a planner's decisions in the visited states."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ExpertIteration(PlanLearning):
         return ReplayBuffer(self.config.capacity, seed=seed)
 
     def take(self, collected: Collected) -> None:
-        """Replace targets of states that were searched again, add those of new ones.
+        """Update the targets of states that were searched again, and add new states.
 
         Raises:
             InvalidOption: nothing was taught: it is the tree of another sampler.
@@ -85,7 +85,7 @@ class ExpertIteration(PlanLearning):
         return found
 
     def _returned(self, tree: Any) -> Any:
-        """Return what was played from each step on, `[T, B]`."""
+        """Return the played returns from each step on, `[T, B]`."""
         rollout = rollout_of(tree, self.network, "value")
         how = self.config.discount, self.config.gae_lambda
         return rollout.rows_by_gae(rollout.value, *how).target.cpu().numpy()

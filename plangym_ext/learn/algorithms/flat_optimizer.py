@@ -1,4 +1,4 @@
-"""One optimiser step over all parameters of a network at once."""
+"""FlatOptimizer: all parameters of a network in one vector, for one optimiser step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALL = 200_000
 def flat_optimizer(
     network: nn.Module, config: LearnerConfig, *, decays: bool = False
 ) -> FlatOptimizer:
-    """Return the optimiser that a config names, of all parameters of a network.
+    """Return the configured optimiser of all parameters of a network.
 
     Args:
         network: whose parameters.
@@ -111,7 +111,7 @@ class FlatOptimizer:
             part.read()
 
     def write(self) -> None:
-        """Bring the weights of the vector to the network."""
+        """Copy the weights of the vector to the network."""
         for part in self._parts:
             part.write()
 
@@ -240,7 +240,7 @@ class FlatOptimizer:
             )
 
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
-        """Go on from moments; rates remain those of the config. See `check_state`."""
+        """Continue from saved moments; rates stay those of the config. See `check_state`."""
         self._steps.load_state_dict(state)
 
 

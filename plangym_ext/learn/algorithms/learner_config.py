@@ -1,4 +1,4 @@
-"""Settings of what learns from what an agent played. Needs numpy alone."""
+"""Common configuration of the algorithms that train an agent's network. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerConfig(CheckedConfig):
-    """What all algorithms have in common that teach an agent's network.
+    """Common configuration of the algorithms that train an agent's network.
 
     A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
     `{start, end, over}`, or a function of your own, "module:function".

@@ -1,4 +1,4 @@
-"""Settings of algorithms that learn what a planner's plans say. Needs numpy alone."""
+"""Configurations of learning from plans (AlphaZero, values, Q, TD). Imports no torch."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class PlanLearningConfig(TaughtConfig):
             )
 
     def augmentation(self) -> Augmentation | None:
-        """Return the function that `augment` names."""
+        """Return the function named by `augment`."""
         if self.augment is None:
             return None
         which = "which takes arrays by name and random numbers, and returns such arrays"
@@ -119,13 +119,13 @@ class PlanLearningConfig(TaughtConfig):
 
     @property
     def grouped_by(self) -> str | None:
-        """The field of episodes whose values are the groups; None: there are no groups."""
+        """The episode field whose values define the replay groups; None: no groups."""
         return self.balance_by if self.replay == "balanced" else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedConfig(PlanLearningConfig):
-    """A target per head; None: the head is not taught.
+    """Targets of the heads; None: the head is not trained.
 
     Args:
         value_target: "return", "discounted_return", "value", "n_return" or "solved".
@@ -155,14 +155,14 @@ class SupervisedConfig(PlanLearningConfig):
 
     @property
     def discounts(self) -> bool:
-        """Whether what is learned depends on the discount."""
+        """Whether a target depends on the discount."""
         # Values that the planner has found, undiscounted ones, and none.
         return self.value_target not in (None, "return", "solved", "value")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AlphaZeroConfig(SupervisedConfig):
-    """Policy and value, from the visits and what came of the episode."""
+    """AlphaZero: policy targets from visits, value targets from the episode's outcome."""
 
     value_target: str | None = "discounted_return"
     policy_target: str | None = "weights"
@@ -170,21 +170,21 @@ class AlphaZeroConfig(SupervisedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueConfig(SupervisedConfig):
-    """A value alone, by default that of the search (Alpacka's Sokoban)."""
+    """Value targets only, by default the search's value (Alpacka's Sokoban)."""
 
     value_target: str | None = "value"
 
 
 @dataclass(frozen=True, kw_only=True)
 class QConfig(SupervisedConfig):
-    """What each action returned in the search, where it was tried."""
+    """Q targets: the search's return of each action it tried."""
 
     q_target: str | None = "qualities"
 
 
 @dataclass(frozen=True, kw_only=True)
 class HistogramConfig(SupervisedConfig):
-    """The plans' weights as a policy, and the return (Alpacka's bandit and shooting agents).
+    """Policy targets from the plans' weights, value targets from returns (Alpacka).
 
     The weights are visit shares of bandit shooting, and the action that was played of
     shooting, whose visits are no choice.
@@ -196,7 +196,7 @@ class HistogramConfig(SupervisedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TDConfig(PlanLearningConfig):
-    """Values from rewards and the value n steps later.
+    """n-step temporal-difference value targets.
 
     Args:
         n_steps: n.
@@ -214,7 +214,7 @@ class TDConfig(PlanLearningConfig):
 
     @property
     def discounts(self) -> bool:
-        """Whether what is learned depends on the discount: always."""
+        """Whether a target depends on the discount: always."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""Learning from whole episodes what plans say of their states."""
+"""PlanLearning: base class of algorithms that learn from a planner's whole episodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Errors = Callable[[], npt.NDArray[np.float64]]
 
 
 class Part(NamedTuple):
-    """A part of a loss."""
+    """One term of a loss."""
 
     weight: float
     loss: torch.Tensor  # [batch]
@@ -107,7 +107,7 @@ class PlanLearning(AgentAlgorithm):
         return found
 
     def join(self, group: LearnerGroup) -> None:
-        """Learn together with other processes, each from a replay of its own."""
+        """Join a group of data-parallel learners, each with its own replay."""
         group.share(self.network.state_dict().values())
         self.group = self.optimizer.group = group
 
@@ -210,7 +210,7 @@ class PlanLearning(AgentAlgorithm):
     def update(
         self, batch: Mapping[str, Any], weights: npt.ArrayLike | None = None
     ) -> dict[str, float]:
-        """Take one step on a batch.
+        """Make one update on a batch.
 
         Args:
             batch: rows of `samples`, arrays `[batch, ...]`.
@@ -280,11 +280,11 @@ class PlanLearning(AgentAlgorithm):
     # Saving ---------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return also the episodes in progress; see `AgentAlgorithm.state_dict`."""
+        """Return the state, running episodes included; see `AgentAlgorithm.state_dict`."""
         return {**super().state_dict(), "episodes": self._episodes.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit; see `AgentAlgorithm.load_state_dict`."""
+        """Continue from a `state_dict`, bit for bit; see `AgentAlgorithm.load_state_dict`."""
         super().load_state_dict(state)
         self._episodes.load_state_dict(state["episodes"])
 

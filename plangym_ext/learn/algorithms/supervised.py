@@ -1,4 +1,4 @@
-"""Learning a target per head, as AlphaZero does: what plans and episodes say of a state."""
+"""SupervisedLearning: one target per network head from plans and episodes, as in AlphaZero."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class SupervisedLearning(PlanLearning):
-    """Teaches each head its target; see `SupervisedConfig` and `learn.targets`.
+    """Trains each head on its target; see `SupervisedConfig` and `learn.targets`.
 
     Its defaults for AlphaZero, for the values of searches, and so on, are those of the configs
     `AlphaZeroConfig`, `ValueConfig`, `QConfig` and `HistogramConfig`.
@@ -53,7 +53,7 @@ class SupervisedLearning(PlanLearning):
             )
 
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
-        """Return a row per step: `obs`, and what is taught.
+        """Return a row per step: `obs`, and the targets.
 
         float32 `value` `[T]`; float32 `policy` `[T, P]` and, for Discrete actions, bool
         `legal` `[T, A]`; float32 `q` `[T, A]` and bool `q_mask` `[T, A]`.

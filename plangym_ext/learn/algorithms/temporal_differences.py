@@ -1,4 +1,4 @@
-"""Temporal differences: values from rewards and the value n steps later."""
+"""TDLearning: n-step temporal-difference targets of a value network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class TDLearning(PlanLearning):
-    """Teaches the value head r_t + ... + gamma^n V(s_{t+n}).
+    """Trains the value head on r_t + ... + gamma^n V(s_{t+n}).
 
     Windows end with the episode: after a termination nothing follows, after a cut the
     value of the last observation does. V is the present network or, with a
@@ -43,7 +43,7 @@ class TDLearning(PlanLearning):
         self._later = of_observations(self.target)
 
     def join(self, group: LearnerGroup) -> None:
-        """Learn together with other processes; see `PlanLearning.join`."""
+        """Join a group of data-parallel learners; see `PlanLearning.join`."""
         super().join(group)
         if self.target is not self.network:
             group.share(self.target.state_dict().values())
@@ -71,7 +71,7 @@ class TDLearning(PlanLearning):
     def update(
         self, batch: Mapping[str, Any], weights: npt.ArrayLike | None = None
     ) -> dict[str, float]:
-        """Take one step on a batch; see `PlanLearning.update`. Then the target follows."""
+        """Make one update on a batch, then move the target; see `PlanLearning.update`."""
         # Before the update, which counts itself.
         rate = at(self.config.target_rate, self.updates)
         found = super().update(batch, weights)

@@ -1,4 +1,4 @@
-"""Steps of torch's own optimisers, of vectors that all parameters are joined into."""
+"""Optimiser steps with torch's own optimisers, on flat parameter vectors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class OptimizerConfig(Protocol):
-    """What configs of algorithms say of their optimiser."""
+    """Optimiser settings in the configurations of algorithms."""
 
     @property
     def optimizer(self) -> str:
@@ -77,7 +77,7 @@ class TorchSteps:
         return self._optimizer.state_dict()["state"]
 
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
-        """Go on from moments."""
+        """Continue from saved moments."""
         load_moments(self._optimizer, state)
 
 
@@ -99,7 +99,7 @@ def optimizer_of(
 
 
 def load_moments(optimizer: torch.optim.Optimizer, moments: Mapping[Any, Any]) -> None:
-    """Go on from the moments of another optimiser, which are copied; settings stay.
+    """Copy the moments of another optimiser; settings stay.
 
     Args:
         optimizer: of parameters of the same shapes.

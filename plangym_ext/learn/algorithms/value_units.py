@@ -1,4 +1,4 @@
-"""What a critic says, in the rewards of the env: algorithms may have it learn on another scale."""
+"""Conversion of a critic's values to the env's reward scale."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def in_rewards(settings: Any, learned: Mapping[str, Any]) -> Callable[[Floats], Floats]:
-    """Return what brings values `[n]` to the scale of the env's own rewards.
+    """Return a function that converts values `[n]` to the env's reward scale.
 
     Clipped rewards cannot be brought back.
 
@@ -27,7 +27,7 @@ def in_rewards(settings: Any, learned: Mapping[str, Any]) -> Callable[[Floats], 
 
 
 def reward_deviation(settings: Any, learned: Mapping[str, Any]) -> float:
-    """Return what rewards were divided by while a critic learned; 1 if they were not."""
+    """Return the divisor of rewards in a critic's training; 1 without normalisation."""
     from plangym_ext.learn.transforms.rewards import RewardNormalizer
 
     if learned.get("rewards") is None:

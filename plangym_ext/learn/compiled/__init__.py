@@ -1,1 +1,1 @@
-"""Updates of small networks in compiled code, where calls of torch take longer than products."""
+"""Numba-compiled updates of small dense networks, faster there than torch."""

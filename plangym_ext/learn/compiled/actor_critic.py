@@ -1,4 +1,4 @@
-"""Updates of a policy and its values in compiled code."""
+"""Compiled losses and gradients of a policy and value network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class Batch(NamedTuple):
-    """N steps that are learned from, as arrays `[N, ...]`."""
+    """A minibatch of N steps, as arrays `[N, ...]`."""
 
     features: Ndarray  # [N, F] float32, what the first layers see
     action: Ndarray  # [N, K], as the kernels of the policy want it
@@ -133,6 +133,6 @@ class CompiledLosses:
 
 
 def can_compile(network: Any) -> bool:
-    """Return whether a network's gradients can be had by `CompiledLosses`."""
+    """Return whether `CompiledLosses` supports a network."""
     known = (Categorical, MultiCategorical, Gaussian)
     return is_dense(network) and network.has_value and isinstance(network.distribution, known)

@@ -1,4 +1,4 @@
-"""Advantages of a fragment in compiled code; the definition is in `learn.returns`."""
+"""Compiled generalised advantage estimation (GAE) for fragments."""
 
 from __future__ import annotations
 

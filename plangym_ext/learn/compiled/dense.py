@@ -1,4 +1,4 @@
-"""Dense layers in compiled code, forwards and backwards.
+"""Compiled dense layers: forward pass and gradients.
 
 Inner loops run along rows of memory, so that they become vector instructions although every sum
 is added in the order in which it is written. So row n of an output depends on row n of the
@@ -133,7 +133,7 @@ def input_gradient(d_out: Any, weight: Any, d_x: Any) -> None:
 
 @kernel
 def through_tanh(out: Any, d_out: Any) -> None:
-    """Bring the gradient `[N, M]` from tanh's output to its input, in place."""
+    """Propagate the gradient `[N, M]` back through tanh, in place."""
     for n in range(out.shape[0]):
         for m in range(out.shape[1]):
             d_out[n, m] *= 1 - out[n, m] * out[n, m]
@@ -141,7 +141,7 @@ def through_tanh(out: Any, d_out: Any) -> None:
 
 @kernel
 def through_relu(out: Any, d_out: Any) -> None:
-    """Bring the gradient `[N, M]` from the output of max(0, x) to its input, in place."""
+    """Propagate the gradient `[N, M]` back through max(0, x), in place."""
     for n in range(out.shape[0]):
         for m in range(out.shape[1]):
             if not out[n, m] > 0:

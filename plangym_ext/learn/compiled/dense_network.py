@@ -1,4 +1,4 @@
-"""The dense layers of an agent's network in compiled code."""
+"""Compiled forward and backward pass of an agent's dense network."""
 
 from __future__ import annotations
 

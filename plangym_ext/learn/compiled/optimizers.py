@@ -1,4 +1,4 @@
-"""Steps of optimisers over one vector of weights, in compiled code."""
+"""Compiled optimiser steps over one weight vector: Adam, RMSprop, SGD."""
 
 from __future__ import annotations
 

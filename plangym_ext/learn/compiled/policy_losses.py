@@ -1,4 +1,4 @@
-"""Gradients of policy and value losses in compiled code; the losses are in `losses.policies`."""
+"""Compiled gradients of policy and value losses."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def squared_error(
 
 @kernel
 def standardize(advantage: Any, epsilon: float) -> None:
-    """Bring `[N]` to mean 0 and deviation 1 in place, as `normalized` does."""
+    """Normalise `[N]` to mean 0 and deviation 1 in place, as `normalized` does."""
     if len(advantage) < 2:
         return
     mean, squares = 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Updates of Q values in compiled code."""
+"""Compiled losses, gradients and updates of Q networks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class QLoss(NamedTuple):
-    """What came of N steps."""
+    """The loss of N steps, with errors and Q values."""
 
     loss: float
     q: float  # mean, of the actions that were played
@@ -99,7 +99,7 @@ class CompiledQ:
 
 
 def can_compile_q(network: Any) -> bool:
-    """Return whether a network's gradients can be had by `CompiledQ`."""
+    """Return whether `CompiledQ` supports a network."""
     return (
         has_dense_layers(network)
         and type(network.heads) is nn.Linear

@@ -1,4 +1,4 @@
-"""Draws of a squashed Gaussian, and the gradient of what they are worth, in compiled code."""
+"""Compiled sampling from a squashed Gaussian policy, with its gradient."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SquashedDraws:
         return torch.from_numpy(action), torch.from_numpy(log_prob)
 
     def gradient(self, d_action: Any, d_log_prob: float) -> Any:
-        """Return that of `params`, `[N, 2 D]`, given those of what was drawn last."""
+        """Return the gradient of `params`, `[N, 2 D]`, given those of the last draws."""
         params, noise, action = self._drawn
         d_params = np.empty_like(params)
         d_action = np.ascontiguousarray(d_action.numpy())

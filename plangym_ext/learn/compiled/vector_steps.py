@@ -1,4 +1,4 @@
-"""Optimisers of small networks: their steps in compiled code, and what they remember."""
+"""VectorSteps: compiled optimiser with its moments, for small networks."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class VectorSteps:
         return found
 
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
-        """Go on from moments; without any, from none."""
+        """Continue from saved moments; without any, from zeros."""
         self._count = 0
         for k, memory in enumerate(self._memory):
             known = state.get(k)

@@ -1,1 +1,1 @@
-"""Distributions over actions: what a policy head puts out."""
+"""Action distributions: the outputs of policy heads."""

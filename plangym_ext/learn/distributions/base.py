@@ -1,4 +1,4 @@
-"""The interface of action distributions."""
+"""Distribution: the interface of action distributions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Params = npt.NDArray[np.floating[Any]]
 
 
 class Distribution(ABC):
-    """How P numbers per observation describe what to do in one action space.
+    """Distribution over one action space, given P parameters per observation.
 
     Acting works on numpy arrays, learning on tensors, with one leading axis or two. Row i of
     a result depends on row i of the arguments alone.
@@ -74,7 +74,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def log_prob(self, params: Any, actions: Any) -> Any:
-        """Return `[...]`, the logarithm of how likely actions are: as drawn, not clipped.
+        """Return log-probabilities `[...]` of actions as drawn, before clipping.
 
         Densities are per unit in which the bounds of an action are -1 and 1, where it has
         bounds; so `-D` is the usual target of an entropy whatever they are.
@@ -99,7 +99,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def rsample(self, params: Any, noise: Noise) -> Any:
-        """Draw actions as tensors `[..., *act]`, not clipped, that pass gradients to `params`.
+        """Draw unclipped actions as tensors `[..., *act]`, with gradients to `params`.
 
         What is discrete passes none.
 
@@ -109,7 +109,7 @@ class Distribution(ABC):
         """
 
     def rsample_with_log_prob(self, params: Any, noise: Noise) -> tuple[Any, Any]:
-        """Return what `rsample` does, and `log_prob` of it; both pass gradients."""
+        """Return `rsample` and its `log_prob`, both with gradients."""
         actions = self.rsample(params, noise)
         return actions, self.log_prob(params, actions)
 
@@ -117,7 +117,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:
-        """Return `[T, target_width]`, fresh: the policy targets that mean "play these actions"."""
+        """Return the policy targets of given actions, `[T, target_width]`, fresh."""
 
     @abstractmethod
     def loss(self, params: Any, target: Any) -> Any:
@@ -129,7 +129,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def least_loss(self, params: Any, target: Any) -> Any:
-        """Return `[B]`: what `loss` is at least for these targets, with no gradient.
+        """Return the lower bound of `loss` for these targets, `[B]`, without gradient.
 
         The entropy of target probabilities; the negative log-likelihood of a Gaussian's
         own mean, with the deviations as they are. What `loss` is above it is never negative,

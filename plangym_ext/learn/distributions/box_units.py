@@ -1,4 +1,4 @@
-"""The units in which a `Box` action is measured: -1 and 1 at its bounds."""
+"""Scaling between `Box` actions and units of [-1, 1]."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BoxUnits:
         self._tensors: dict[Any, tuple[Any, Any]] = {}
 
     def check_bounded(self, who: str, otherwise: str) -> None:
-        """Refuse what has no two finite bounds for each number, one below the other.
+        """Refuse a space without two finite, distinct bounds for each number.
 
         Args:
             who: needs them.

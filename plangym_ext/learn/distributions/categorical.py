@@ -1,4 +1,4 @@
-"""A probability per action of a `Discrete` space."""
+"""Categorical distribution over a `Discrete` action space."""
 
 from __future__ import annotations
 

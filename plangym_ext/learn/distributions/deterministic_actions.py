@@ -1,4 +1,4 @@
-"""Deterministic actions of a bounded `Box`, with noise around them."""
+"""Deterministic tanh-bounded `Box` actions with exploration noise."""
 
 from __future__ import annotations
 

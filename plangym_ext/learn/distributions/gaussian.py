@@ -1,4 +1,4 @@
-"""A normal distribution for every number of a `Box` action."""
+"""Diagonal Gaussian distribution over a `Box` action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several independent distributions: one for every part of a Dict or Tuple action."""
+"""Joint distribution of a Dict or Tuple action: one independent part each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which distribution an action space has."""
+"""Choice of the action distribution for an action space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
 def distribution_of(
     space: spaces.Space[Any], *, squash: bool = False, deterministic: bool = False
 ) -> Distribution:
-    """Return the distribution over the actions of a space.
+    """Return the action distribution of an action space.
 
     Args:
         space: Discrete, MultiDiscrete, MultiBinary, a Box of floats, or Dict and Tuple of

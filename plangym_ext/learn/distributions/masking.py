@@ -1,4 +1,4 @@
-"""Actions that may not be played, masked in what is said of them."""
+"""Action masks on logits and Q values: illegal actions get no probability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Independent probabilities for every part of a `MultiDiscrete` action."""
+"""Independent distributions of `MultiDiscrete` and `MultiBinary` actions."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Bernoulli(Distribution):
         self.width = self.target_width = int(np.prod(shape))
 
     def greedy(self, params: Params) -> Any:
-        """Return `[B, *shape]` int8: 1 where that is likelier."""
+        """Return the more likely values `[B, *shape]` int8."""
         return self._actions(np.asarray(params) > 0)
 
     def draw(

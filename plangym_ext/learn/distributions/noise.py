@@ -1,4 +1,4 @@
-"""Random numbers that choices are made of. Needs numpy alone."""
+"""Random-number sources for sampling actions row by row. Imports no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Noise(Protocol):
-    """Where the random numbers of B rows come from; row i's do not depend on the other rows.
+    """Source of random numbers for B rows; the numbers of a row do not depend on other rows.
 
     Every call draws new ones. They are numpy arrays, or tensors from `TorchNoise`.
     """
@@ -22,7 +22,7 @@ class Noise(Protocol):
 
 
 class GeneratorNoise:
-    """A generator per row, as planners are given them: a Python loop over rows.
+    """One generator per row, as in planners: a Python loop over rows.
 
     Args:
         rngs: B generators; they are advanced.

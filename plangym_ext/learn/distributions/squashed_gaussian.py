@@ -1,4 +1,4 @@
-"""A normal distribution squashed into the bounds of a `Box` action by tanh."""
+"""Gaussian distribution squashed by tanh into the bounds of a `Box` action."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SquashedGaussian(Distribution):
         self._weights = torch.tensor(weights / weights.sum(), dtype=torch.float32)
 
     def greedy(self, params: Params) -> Any:
-        """Return tanh of the means, `[B, *act]`, as the bounds have it.
+        """Return tanh of the means, `[B, *act]`, scaled to the bounds.
 
         It is the median, which SAC's evaluation plays; the density may be largest elsewhere.
         """
@@ -95,7 +95,7 @@ class SquashedGaussian(Distribution):
         return self._plain.entropy(params) + slope.sum(dim=-1)
 
     def kl(self, params: Any, others: Any) -> Any:
-        """Return `[...]`: that of the Gaussians, as squashing both alike changes nothing."""
+        """Return KL of the Gaussians `[...]`; squashing both does not change it."""
         return normal_kl(params, others)
 
     def rsample(self, params: Any, noise: Noise) -> Any:
@@ -121,7 +121,7 @@ class SquashedGaussian(Distribution):
         return -normal_log_prob(params, self._before(target))
 
     def least_loss(self, params: Any, target: Any) -> Any:
-        """Return `[B]`, what `loss` is where the means are the targets before tanh."""
+        """Return the lower bound of `loss`, `[B]`, where means equal the targets before tanh."""
         return self._plain.least_loss(params, target)
 
     @staticmethod

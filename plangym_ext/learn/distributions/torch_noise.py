@@ -1,4 +1,4 @@
-"""Random numbers of torch's generators."""
+"""Random-number source on torch's generators."""
 
 from __future__ import annotations
 

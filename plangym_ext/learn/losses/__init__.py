@@ -1,1 +1,1 @@
-"""Losses: what is minimised, pure functions of tensors; a file for every kind of learning."""
+"""Loss functions: pure functions of tensors, one module per kind of learning."""

@@ -1,4 +1,4 @@
-"""Losses of critics, of the policies that they teach, and of temperatures: pure functions.
+"""Losses of critics, deterministic and soft policies, and the entropy temperature.
 
 E critics see N rows. Targets and weights have no gradient. Rows whose `discount` is 0 ended by
 termination and bootstrap from nothing; truncated ones have the discount of any other.
@@ -38,7 +38,7 @@ def critic_loss(q: Any, target: Any, weights: Any = None) -> Any:
 
 
 def soft_value(q: Any, log_prob: Any, temperature: Any) -> Any:
-    """Return `[N]`, what rows are worth to a policy that is paid for its entropy.
+    """Return the entropy-regularised values of rows, `[N]`.
 
     Minus the mean of it is the loss of the policy, whose gradient comes by q and log_prob.
 
@@ -71,7 +71,7 @@ def temperature_loss(log_temperature: Any, log_prob: Any, target_entropy: Any) -
 
 
 def discrete_soft_value(q: Any, log_probs: Any, temperature: Any) -> Any:
-    """Return `[N]`, as `soft_value`, by the mean over all actions and not over a draw.
+    """Return `[N]` as `soft_value`, as the exact mean over all discrete actions.
 
     Args:
         q: `[E, N, A]`; the lowest counts.
@@ -84,7 +84,7 @@ def discrete_soft_value(q: Any, log_probs: Any, temperature: Any) -> Any:
 
 
 def deterministic_policy_loss(q: Any) -> Any:
-    """Return minus the mean of what one critic says, `[N]`, whose gradient reaches the policy.
+    """Return minus the mean of one critic's values `[N]`; its gradient reaches the policy.
 
     Source: Silver et al. 2014, "Deterministic policy gradient algorithms"; Lillicrap et al.
     2016, "Continuous control with deep reinforcement learning".

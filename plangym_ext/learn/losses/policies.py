@@ -1,4 +1,4 @@
-"""Losses of policies and values: pure functions of tensors, whose means count valid rows alone."""
+"""Policy and value losses (policy gradient, PPO clipping) as masked means."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 def mean_of(rows: Any, valid: Any = None) -> Any:
-    """Return the mean of the rows that count, a scalar; 0 if none does.
+    """Return the mean of the valid rows, a scalar; 0 without any.
 
     Args:
         rows: `[...]`.
@@ -65,7 +65,7 @@ def value_loss(value: Any, target: Any, valid: Any = None) -> Any:
 def clipped_value_loss(
     value: Any, old_value: Any, target: Any, clip: float, valid: Any = None
 ) -> Any:
-    """Return the mean of the larger squared error, of the value and of one near the old value.
+    """Return the mean of max(squared error, squared error of the clipped value).
 
     Args:
         value: `[...]`, of the network that learns.
@@ -98,7 +98,7 @@ def clip_share(log_prob: Any, old_log_prob: Any, clip: float, valid: Any = None)
 
 
 def explained_variance(value: Any, target: Any, valid: Any = None) -> Any:
-    """Return 1 - Var(target - value) / Var(target) of the rows that count; 0 if none varies."""
+    """Return 1 - Var(target - value) / Var(target) over valid rows; 0 for constant targets."""
     if valid is not None:
         value, target = value[valid], target[valid]
     if not target.numel():

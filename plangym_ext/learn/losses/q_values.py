@@ -1,4 +1,4 @@
-"""Losses of Q values: pure functions of tensors."""
+"""Losses of Q values: errors, categorical projection, quantiles, value rescaling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from plangym_ext.learn.torch_extra import functional, torch
 
 
 def chosen(q: Any, index: Any) -> Any:
-    """Return `[N, ...]`, of `q` `[N, A, ...]` what belongs to the actions `[N]` int64."""
+    """Return the entries of `q` `[N, A, ...]` of the actions `[N]` int64: `[N, ...]`."""
     if q.ndim == 2:
         return q.gather(1, index[:, None])[:, 0]
     return q[torch.arange(len(index), device=q.device), index]
@@ -65,7 +65,7 @@ def moved_atoms(following: Any, reward: Any, discount: Any, support: Any) -> Any
 
 
 def added_up(following: Any, place: Any) -> Any:
-    """Return `[N, K]`, probabilities `[N, K]` of places between atoms brought to the atoms.
+    """Project probabilities `[N, K]` at positions between atoms onto the atoms, `[N, K]`.
 
     They are added up atom by atom; rows are apart, and each is summed in the order of its atoms.
 
@@ -84,7 +84,7 @@ def added_up(following: Any, place: Any) -> Any:
 
 
 def shares_of_all(following: Any, place: Any) -> Any:
-    """Return what `added_up` does, by as many sums as there are atoms, each over all places.
+    """Compute `added_up` by one dense sum per atom.
 
     It takes K times the work.
     """
@@ -149,7 +149,7 @@ def rescaled(value: Any, epsilon: float = 1e-3) -> Any:
 
 
 def unscaled(value: Any, epsilon: float = 1e-3) -> Any:
-    """Return what `rescaled` makes `value` of; proposition A.2 there."""
+    """Return the inverse of `rescaled`; proposition A.2 of its source."""
     size = value.abs()
     root = (1 + 4 * epsilon * (size + 1 + epsilon)).sqrt()
     # ((root - 1) / (2 epsilon))^2 - 1 without its differences, in which a small x loses its digits.

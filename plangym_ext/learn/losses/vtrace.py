@@ -1,4 +1,4 @@
-"""IMPALA's losses of a policy and its values, for rows that an older policy played."""
+"""V-trace losses of policy and value (IMPALA)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plangym_ext.learn.returns.checked import Ends
 
 
 class VTraceLosses(NamedTuple):
-    """Scalars."""
+    """Policy loss, value loss and entropy, as scalars."""
 
     policy: Any
     value: Any
@@ -28,7 +28,7 @@ def vtrace_losses(
     trace_clip: float | None = 1.0,
     **ends: Unpack[Ends],
 ) -> VTraceLosses:
-    """Return IMPALA's losses of policy and value, for rows that an older policy played.
+    """Return IMPALA's policy and value losses for rows of an older policy.
 
     Args:
         log_prob: `[T, B]`, of the actions that were played, by the policy that learns.
@@ -72,7 +72,7 @@ def vtrace_estimates(
     trace_clip: float | None = 1.0,
     **ends: Unpack[Ends],
 ) -> tuple[Any, Any]:
-    """Return `[T, B]` what the policy gradient is weighted with, and the targets of the values.
+    """Return policy-gradient weights and value targets, `[T, B]` each.
 
     Args:
         log_ratio: `[T, B]`, log-probability by the policy that learns less that of then.

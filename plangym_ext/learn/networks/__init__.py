@@ -1,1 +1,1 @@
-"""Networks from observations to policies, values and Q values."""
+"""Neural networks from observations to policies, values and Q values."""

@@ -1,4 +1,4 @@
-"""What the network of an agent is made of."""
+"""Configuration of an agent's network: layers, heads, recurrence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RETURNS = ("mean", "atoms", "quantiles")
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig(NetworkConfig):
-    """What the network of an agent is made of: `NetworkConfig`, and what acting adds to it.
+    """Configuration of an agent's network: `NetworkConfig` plus recurrence and inputs.
 
     Args:
         recurrent: "lstm" or "gru" between the dense layers and the heads, or "none".
@@ -86,7 +86,7 @@ class AgentConfig(NetworkConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class QAgentConfig(AgentConfig):
-    """What the network of an agent is made of that plays the best Q value.
+    """Configuration of a Q-learning agent's network.
 
     With `dueling` or `noisy`, the last dense layer is part of the head; after a recurrent layer
     there is one more.
@@ -114,7 +114,7 @@ class QAgentConfig(AgentConfig):
 
     @property
     def needs_head(self) -> bool:
-        """Whether the Q head is more than a layer."""
+        """Whether the Q head has more than one layer."""
         return self.has_streams or self.returns != "mean"
 
     def __post_init__(self) -> None:
@@ -142,7 +142,7 @@ class QAgentConfig(AgentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SoftPolicyConfig(AgentConfig):
-    """The policy of soft actor-critics: a squashed Gaussian whose deviations the state decides."""
+    """Configuration of SAC's policy: a squashed Gaussian with state-dependent deviations."""
 
     hidden: tuple[int, ...] | None = (256, 256)
     heads: tuple[str, ...] = ("policy",)
@@ -152,7 +152,7 @@ class SoftPolicyConfig(AgentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DeterministicPolicyConfig(AgentConfig):
-    """The policy of deterministic actor-critics, which noise is added to while it learns."""
+    """Configuration of the deterministic policy of TD3 and DDPG."""
 
     hidden: tuple[int, ...] | None = (256, 256)
     heads: tuple[str, ...] = ("policy",)

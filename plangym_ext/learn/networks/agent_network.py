@@ -1,4 +1,4 @@
-"""The network of an agent: from inputs and a carry to a policy, a value and Q values."""
+"""AgentNetwork: from inputs and recurrent carry to policy, value and Q values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_VALUE = "value_"
 
 
 class AgentNetwork(nn.Module):
-    """Body, recurrent layer, and all heads of a body as one layer.
+    """Body, recurrent layer and heads; all heads of one body are one layer.
 
     A network of your own is any module with such a `forward` and `initial_carry`, and with the
     attributes `distribution` and `inputs_used`.
@@ -140,26 +140,26 @@ class AgentNetwork(nn.Module):
 
     @property
     def support(self) -> torch.Tensor | None:
-        """`[K]` returns that the atoms of the Q head stand for; None: it has none."""
+        """`[K]` returns of the Q head's atoms; None without atoms."""
         return getattr(self.heads, "support", None)
 
     @property
     def has_value(self) -> bool:
-        """Whether it estimates values."""
+        """Whether the network estimates values."""
         return bool(self._widths[1]) or self._value_apart
 
     @property
     def has_q(self) -> bool:
-        """Whether it estimates Q values."""
+        """Whether the network estimates Q values."""
         return bool(self._widths[2]) or isinstance(self.heads, QHead)
 
     @property
     def free_order(self) -> Any:
-        """The order that means and free deviations are brought to; None: as they are joined."""
+        """Permutation of means and state-free deviations in the output; None for none."""
         return self._order
 
     def features(self, inputs: Inputs) -> torch.Tensor:
-        """Return `[N, F]`, what the dense layers of the bodies see of inputs with one axis."""
+        """Return `[N, F]`, the inputs of the dense body layers, for inputs with one axis."""
         return self.body.joined(self._normalized(inputs))
 
     def _normalized(self, rows: Inputs) -> Inputs:
@@ -168,7 +168,7 @@ class AgentNetwork(nn.Module):
         return rows._replace(obs=self.normalizer(rows.obs))
 
     def laid_out(self, obs: Any) -> Any:
-        """Return `[N, *obs]` in the order in memory in which it is encoded soonest.
+        """Return `[N, *obs]` in the memory order that is encoded fastest.
 
         For what is learned from several times: screens are then turned around once.
         """
@@ -284,7 +284,7 @@ def make_agent_network(
     *,
     seed: int,
 ) -> AgentNetwork:
-    """Return a network for an agent.
+    """Make the network of an agent.
 
     Args:
         observation_space: of one row: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and

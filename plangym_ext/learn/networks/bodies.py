@@ -1,4 +1,4 @@
-"""The layers between an encoded observation and the heads."""
+"""Network bodies: dense, convolutional and residual layers, and a fast tanh layer."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _HIDDEN = {
 
 
 def make_body(shape: tuple[int, ...], config: NetworkConfig) -> tuple[nn.Module, int]:
-    """Return the layers for inputs of `shape`, and how many features they put out."""
+    """Return the layers for inputs of `shape`, and the number of output features."""
     kind = kind_of(shape, config)
     hidden = hidden_of(kind, config)
     if kind == "mlp":
@@ -88,7 +88,7 @@ def make_body(shape: tuple[int, ...], config: NetworkConfig) -> tuple[nn.Module,
 
 
 def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
-    """Return what "auto" comes to for inputs of `shape`."""
+    """Return the kind that "auto" selects for inputs of `shape`."""
     if config.kind != "auto":
         return config.kind
     return "mlp" if len(shape) == 1 else "conv"
@@ -141,7 +141,7 @@ class DenseLayers(nn.Sequential):
 def dense_layers(
     width: int, hidden: tuple[int, ...], config: NetworkConfig
 ) -> tuple[list[nn.Module], int]:
-    """Return dense layers over vectors, and how many features they put out."""
+    """Return dense layers over vectors, and the number of output features."""
     layers: list[nn.Module] = []
     for size in hidden:
         layers.append(nn.Linear(width, size, dtype=torch.float32))
@@ -153,7 +153,7 @@ def dense_layers(
 
 
 def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
-    """Return the layers over an image, and how many numbers they put out, not flattened.
+    """Return the layers over an image, without a flattening, and their number of outputs.
 
     Raises:
         InvalidOption: `shape` is that of vectors, or smaller than the kernels.

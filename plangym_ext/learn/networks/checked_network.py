@@ -1,4 +1,4 @@
-"""Whether what is given as a network is one that can be asked."""
+"""Validation of user-supplied network modules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plangym_ext.learn.torch_extra import nn
 
 
 def check_network(where: str, network: Any, attributes: tuple[str, ...] = ()) -> None:
-    """Refuse what is no module, or lacks an attribute that is read of it.
+    """Refuse a value that is not a module, or lacks a required attribute.
 
     Args:
         where: how the message begins.
@@ -40,7 +40,7 @@ def has_own_code(network: nn.Module) -> bool:
 
 
 def refuse_unsized(where: str, network: Any) -> None:
-    """Refuse a network with weights that have no size yet, as those of `nn.LazyLinear`.
+    """Refuse a network with uninitialised weights, such as those of `nn.LazyLinear`.
 
     Raises:
         InvalidOption: it has some; the message names one.
@@ -87,7 +87,7 @@ class KnownParameters:
 
 
 def _called(network: Any) -> str:
-    """Return what a message calls it: a module's repr has a line for every layer."""
+    """Return a module's name for messages."""
     if isinstance(network, type):
         return f"the class {network.__name__}"
     return f"an object of {type(network).__name__}"

@@ -1,4 +1,4 @@
-"""What a network is made of."""
+"""NetworkConfig: layers and heads of a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANNELS = ("auto", "first", "last")
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig(InheritedOptions):
-    """What a network is made of; None takes what suits the kind.
+    """Configuration of a network's layers and heads; None selects the default of the kind.
 
     Args:
         kind: "mlp", "conv", "residual", or "auto": an mlp for vectors, conv for images.

@@ -1,4 +1,4 @@
-"""Several critics of actions, evaluated together."""
+"""Critics: an ensemble of Q networks evaluated in one batched pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def normalised_layers(
     *,
     precision: str,
 ) -> Any:
-    """Return what E stacks of dense layers make of the same rows.
+    """Return the outputs of E dense stacks with layer normalisation for the same rows.
 
     All layers but the last are normalised over their outputs, scaled, and rectified.
 
@@ -124,7 +124,7 @@ class Critics(nn.Module):
     def forward(
         self, obs: Any, action: Any = None, *, frozen: bool = False, first: int | None = None
     ) -> torch.Tensor:
-        """Say what actions are worth.
+        """Return the values of actions.
 
         Args:
             obs: `[N, *obs]`, nested as the space.

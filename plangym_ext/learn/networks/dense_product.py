@@ -1,4 +1,4 @@
-"""Dense layers with rectifiers as one operation of autograd, by the fastest products there are."""
+"""Dense ReLU layers as one autograd operation, by the fastest matrix products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEAST_WORK = 2**19
 def dense_layers_product(
     x: Any, weights: Sequence[Any], biases: Sequence[Any], *, precision: str, rectify_last: bool
 ) -> Any:
-    """Return what E stacks of dense layers, with rectifiers between, make of the same rows.
+    """Return the outputs of E stacks of dense ReLU layers for the same rows.
 
     Autograd sees one operation, so that what it costs is that of the products. On the CPU these
     are oneDNN's, whose float32 was twice as fast as that of MKL on an AMD EPYC (190 and 95

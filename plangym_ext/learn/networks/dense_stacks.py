@@ -1,4 +1,4 @@
-"""Stacks of dense layers that learn without autograd."""
+"""Ensembles of dense networks with hand-written gradients instead of autograd."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class Passed(NamedTuple):
-    """What went through a stack."""
+    """Saved inputs and outputs of a forward pass."""
 
     rows: list[Any]  # what every layer was shown and, last, what the last one put out
     norms: list[Any]  # of layers that are normalised, what `StackNorms.backward` needs
@@ -22,7 +22,7 @@ Tape = list[Passed]
 
 
 class DenseStacks:
-    """E stacks of dense layers with rectifiers between them, shown the same rows.
+    """E stacks of dense ReLU layers with the same inputs.
 
     Products are those of `dense_layers_product`; the first layers of all stacks are one. What
     autograd does beside products takes as long as these, for batches of 256 rows.
@@ -58,12 +58,12 @@ class DenseStacks:
             self._gradients = [p if stacked else p[None] for p in found]
 
     def refresh(self) -> None:
-        """Take over weights that have changed."""
+        """Copy changed weights."""
         if self._half:
             torch._foreach_copy_(self._mine, self._theirs)
 
     def forward(self, x: Any, first: int | None = None) -> tuple[Any, Tape]:
-        """Return what the stacks make of rows, and what gradients are worked out from.
+        """Return the outputs of the stacks, and the data for their gradients.
 
         Args:
             x: `[N, F]`.

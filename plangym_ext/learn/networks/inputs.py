@@ -1,4 +1,4 @@
-"""From what an agent is shown to one vector of features per row."""
+"""Input encoders of agent networks: observation parts, previous action, previous reward."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class ObservationParts(nn.ModuleList):
-    """Makes a vector of every part of an observation; images go through convolutions.
+    """Encodes every part of an observation as a vector; images by convolutions.
 
     Args:
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
@@ -117,7 +117,7 @@ class InputBody(nn.Module):
         return features
 
     def joined(self, inputs: Inputs) -> torch.Tensor:
-        """Return `[N, F]`, what the dense layers see of inputs with one leading axis."""
+        """Return the inputs of the dense layers, `[N, F]`, for inputs with one leading axis."""
         parts = self.parts(inputs.obs)
         if self.previous is not None:
             encoded = self.previous(inputs.action)
@@ -142,7 +142,7 @@ def _encoder(space: spaces.Space[Any], config: AgentConfig) -> ObservationEncode
 
 
 def _vector(encoder: ObservationEncoder, kind: str, config: AgentConfig) -> tuple[nn.Module, int]:
-    """Return what makes a vector of one part of an observation, and how long it is."""
+    """Return an encoder of one part of an observation to a vector, and its width."""
     if len(encoder.shape) == 1:
         return encoder, encoder.shape[0]
     if kind == "mlp":
@@ -165,7 +165,7 @@ class ActionEncoder(nn.Module):
         self.width = sum(part.width for part in self._parts)
 
     def forward(self, actions: Any) -> torch.Tensor:
-        """Return `[N, width]` float32 of `[N, *act]`; what is not in the space is zeros."""
+        """Return `[N, width]` float32 of `[N, *act]`; zeros for values outside the space."""
         pairs = zip(self._parts, self._layout.split(actions), strict=True)
         return torch.cat([part.encode(rows) for part, rows in pairs], dim=1)
 

@@ -1,4 +1,4 @@
-"""A network with a policy, a value and a Q head, made for two spaces."""
+"""Neural network of planners: policy, value and Q heads for given spaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class NetworkOutput(NamedTuple):
-    """What a network says about B observations; None where it has no such head."""
+    """The outputs of a network's heads for B observations; None for missing heads."""
 
     policy_logits: Any  # [B, P] float32, numbers of the action distribution
     value: Any  # [B] float32
@@ -24,7 +24,7 @@ class NetworkOutput(NamedTuple):
 
 
 class Network(nn.Module):
-    """Encoder, body, and all heads as one layer.
+    """Encoder, body and heads; all heads are one layer.
 
     A network of your own is any module whose `forward` takes `[B, *obs]` and returns a
     `NetworkOutput`, and that has these attributes.
@@ -59,7 +59,7 @@ class Network(nn.Module):
         return self.output_of(self.heads(self.body(self.encoder(obs))))
 
     def output_of(self, out: torch.Tensor) -> NetworkOutput:
-        """Return what `[B, W]`, the numbers of all heads, say."""
+        """Split the joint output `[B, W]` of the heads into `NetworkOutput`."""
         # Heads that are left out have a width of 0: a slice of nothing.
         policy, value, q = torch.split(out, self._widths, dim=1)
         return NetworkOutput(
@@ -79,7 +79,7 @@ def make_network(
     *,
     seed: int,
 ) -> Network:
-    """Return a network for two gymnasium spaces.
+    """Make a network for an observation and an action space.
 
     Args:
         observation_space: Box, Discrete, MultiDiscrete or MultiBinary.

@@ -1,4 +1,4 @@
-"""Dense layers whose weights are noisy, so that what they say explores by itself."""
+"""NoisyLinear: dense layers with noisy weights, for exploration."""
 
 from __future__ import annotations
 
@@ -67,20 +67,20 @@ class NoisyLinear(nn.Module):
         return functional.linear(x, weight, bias)
 
     def reset_noise(self) -> None:
-        """Draw the factors anew, from torch's generator of the device that they are on."""
+        """Redraw the noise factors, from torch's generator of their device."""
         for factor in (self.factor_in, self.factor_out):
             factor.copy_(_factors(torch.randn_like(factor)))
 
 
 def reset_noise(network: nn.Module) -> None:
-    """Draw the noise of all noisy layers anew, from torch's generator."""
+    """Redraw the noise of all noisy layers, from torch's generator."""
     for layer in _noisy_layers(network):
         layer.reset_noise()
 
 
 @contextmanager
 def row_noise(network: nn.Module, drawn: torch.Tensor) -> Iterator[None]:
-    """Have each row of the passes within it use noise of its own.
+    """Use separate noise for each row of the forward passes in a block.
 
     Args:
         network: with noisy layers.
@@ -100,12 +100,12 @@ def row_noise(network: nn.Module, drawn: torch.Tensor) -> Iterator[None]:
 
 
 def num_factors(network: nn.Module) -> int:
-    """Return how many factors the noise of all layers is made of; 0: none is noisy."""
+    """Return the number of noise factors of all layers; 0 without noisy layers."""
     return sum(sum(layer.weight.shape) for layer in _noisy_layers(network))
 
 
 def use_noise(network: nn.Module, used: bool) -> None:
-    """Have all noisy layers use their noise, or not."""
+    """Turn the noise of all noisy layers on or off."""
     for layer in _noisy_layers(network):
         layer.noisy = used
 

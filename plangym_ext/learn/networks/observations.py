@@ -1,4 +1,4 @@
-"""From observations of a space to float tensors: vectors and images."""
+"""ObservationEncoder: observations of a space as float tensors (vectors, images)."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class ObservationEncoder(nn.Module):
 
 
 def integer_range(space: spaces.Box) -> tuple[float, float] | None:
-    """Return the bounds that integers are brought to [0, 1] by; None if they stay as they are."""
+    """Return the bounds for scaling integers to [0, 1]; None if they are not scaled."""
     if not np.issubdtype(space.dtype, np.integer):
         return None
     low, high = float(space.low.min()), float(space.high.max())

@@ -1,4 +1,4 @@
-"""The network of a policy and its critics, as one that planners ask about observations."""
+"""OfCritics: an actor-critic's policy and critics as the network of an evaluator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 @final
 class OfCritics(nn.Module):
-    """Evaluates observations by the lowest of what critics say of the policy's action.
+    """Evaluates observations by the lowest critic's value of the policy's action.
 
     Of Discrete actions it is the mean over the policy. The lowest, as that is what they learned
     from: each alone is too high where little was played.

@@ -1,4 +1,4 @@
-"""What says how good actions are: numbers, or distributions of returns."""
+"""Network parts: QHead for Q values or return distributions, and recurrent layers (LSTM, GRU)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class QHead(nn.Module):
         return numbers[:, :, 0], None
 
     def zero(self) -> None:
-        """Begin with all actions alike; deviations of noisy layers stay."""
+        """Set equal Q values for all actions; deviations of noisy layers stay."""
         for stream in (self.advantage, self.value):
             if stream is not None:
                 last: Any = stream[-1]

@@ -1,4 +1,4 @@
-"""The forward pass of a network without torch's bookkeeping around every layer."""
+"""Fast forward pass of feed-forward networks; agent networks as evaluators (OfObservations)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KNOWN = {"normalizer", "body", "heads", "value_body", "value_head"}
 
 
 class _Quick:
-    """What is made of the parts of a network, and whether it still has them."""
+    """Cached modules of a network, with a check that they are unchanged."""
 
     def __init__(self, network: Any) -> None:
         self._network = network
@@ -49,7 +49,7 @@ class _Quick:
 
 
 class QuickForward(_Quick):
-    """Evaluates observations as an agent's network does, to the bit, layer after layer.
+    """Fast forward pass of an agent's feed-forward network.
 
     To call a module takes 4 us beside what the module does, which in a network of a dozen small
     layers is a third of the time. Weights are read in every call; layers are those of the time
@@ -143,7 +143,7 @@ def is_plain(network: Any) -> bool:
 
 
 def forward_of(network: Any) -> Any:
-    """Return what evaluates inputs and a carry as a network does, and as fast as it is known."""
+    """Return the fastest known forward function of a network, of inputs and a carry."""
     if not is_simple(network):
         return network
     quick = QuickForward(network)
@@ -151,7 +151,7 @@ def forward_of(network: Any) -> Any:
 
 
 def is_simple(network: Any) -> bool:
-    """Return whether a network only puts one layer after the other, and nothing else looks on."""
+    """Return whether a network is a feed-forward stack of layers without hooks."""
     return (
         type(network) is AgentNetwork
         and network.core is None
@@ -277,7 +277,7 @@ class OfObservations(nn.Module):
 
 
 def of_observations(network: nn.Module) -> nn.Module:
-    """Return a network that is asked about observations alone: itself, if it is one.
+    """Return a network as a function of observations only; unchanged if it already is one.
 
     Raises:
         InvalidOption: it is an agent's, and looks at more than observations.
@@ -286,7 +286,7 @@ def of_observations(network: nn.Module) -> nn.Module:
 
 
 def shown(obs: Any) -> Inputs:
-    """Return observations `[N, ...]` as inputs of a network that looks at nothing else."""
+    """Return observations `[N, ...]` as inputs of a network that reads nothing else."""
     first = next(leaves(obs))
     # Of the length alone something is asked: no memory is written.
     return Inputs(

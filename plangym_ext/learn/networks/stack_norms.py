@@ -1,4 +1,4 @@
-"""Normalised outputs of stacks of dense layers, which learn without autograd."""
+"""Layer normalisation of ensembles of dense networks, with hand-written gradients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EPSILON = 1e-5
 
 
 class StackNorms:
-    """What all layers of E stacks but the last put out is normalised and scaled.
+    """Layer normalisation of all layers but the last of E stacks.
 
     With the rectifiers after it the same as `normalised_layers` makes of it, in float32.
 

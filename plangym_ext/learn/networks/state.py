@@ -1,4 +1,4 @@
-"""What a network has learned: saving it whole, and loading it if it is the network's own."""
+"""Saving and loading of network weights, with a check that they fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 4
 
 
 def load_network_state(network: nn.Module, state: Mapping[str, Any], where: str = "load") -> None:
-    """Copy a `state_dict` into a network; nothing is changed if it does not fit.
+    """Copy a `state_dict` into a network; a misfit changes nothing.
 
     Args:
         network: any module.
@@ -44,7 +44,7 @@ def load_network_state(network: nn.Module, state: Mapping[str, Any], where: str 
 
 
 def network_state(network: nn.Module) -> dict[str, Any]:
-    """Return the `state_dict` of a network, and whatever arrays it holds besides.
+    """Return the `state_dict` of a network, with further arrays that it holds.
 
     These are buffers that are not persistent, tensors and arrays that are attributes or parts of
     them, and numbers that are attributes: what a network of the user's own has learned may be

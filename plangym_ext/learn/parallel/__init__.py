@@ -1,1 +1,1 @@
-"""Learning in several processes at once."""
+"""Data-parallel training: several learner processes."""

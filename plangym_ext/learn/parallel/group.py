@@ -1,4 +1,4 @@
-"""Learners that make the same updates together, each from rows of its own. Needs numpy alone."""
+"""LearnerGroup: interface of data-parallel learners (averaged gradients). Imports no torch."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class LearnerGroup(ABC):
 
     @abstractmethod
     def average(self, vectors: Sequence[Any]) -> None:
-        """Bring tensors to the mean of the learners' tensors, in place."""
+        """Average tensors over the learners, in place."""
 
     @abstractmethod
     def share(self, tensors: Iterable[Any]) -> None:
-        """Bring tensors to those of learner 0, in place."""
+        """Copy the tensors of learner 0, in place."""
 
     @abstractmethod
     def rows(self, mine: Ndarray) -> Ndarray:
@@ -43,11 +43,11 @@ class LearnerGroup(ABC):
 
     @abstractmethod
     def gathered(self, mine: Any) -> list[Any]:
-        """Return what all learners have, in their order; it travels by pickle."""
+        """Return the values of all learners in order, sent by pickle."""
 
     @final
     def means(self, mine: Mapping[str, float], weight: float = 1.0) -> dict[str, float]:
-        """Return the mean over the learners of each number; all have the same names.
+        """Return the mean of each number over the learners; all have the same names.
 
         Args:
             mine: the numbers of this learner.
@@ -67,7 +67,7 @@ class LearnerGroup(ABC):
 
     @final
     def part_of(self, count: float) -> float:
-        """Return what this learner's mean counts in the mean of the learners' means.
+        """Return the weight of this learner's mean in the mean over all learners.
 
         Times that, the mean of the means is the mean of all rows. It is 1 if all learners have
         as many.
@@ -94,7 +94,7 @@ class LearnerGroup(ABC):
 
 @final
 class Alone(LearnerGroup):
-    """One learner, which waits for no other."""
+    """A group of one learner, which waits for no other."""
 
     rank, size = 0, 1
 
@@ -118,7 +118,7 @@ ALONE = Alone()
 
 
 def learner_seed(seed: int, rank: int) -> int:
-    """Return what learner `rank` of a run draws by while it learns; of learner 0, the run's."""
+    """Return the training seed of learner `rank`; for learner 0, the run's."""
     # A run of one learner, and the first of several, draw alike.
     if rank == 0:
         return seed

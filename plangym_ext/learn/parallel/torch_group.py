@@ -1,4 +1,4 @@
-"""Learners in processes of one machine, joined by `torch.distributed`."""
+"""TorchGroup: data-parallel learners on one machine through `torch.distributed`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INTERFACE = "GLOO_SOCKET_IFNAME"
 
 @final
 class TorchGroup(LearnerGroup, Closing):
-    """The default process group of `torch.distributed`, which this process must not have yet.
+    """The default process group of `torch.distributed`, created for this process.
 
     Tensors in the memory of the processors travel by gloo, through the loopback interface. Those
     of GPUs travel by nccl if each learner has a GPU of its own, and else by gloo.
@@ -76,7 +76,7 @@ class TorchGroup(LearnerGroup, Closing):
             self._open = True
 
     def average(self, vectors: Sequence[Any]) -> None:
-        """Bring tensors to the mean of the learners' tensors, in place."""
+        """Average tensors over the learners, in place."""
         with self._exchange():
             for vector in vectors:
                 torch.distributed.all_reduce(vector)
@@ -85,7 +85,7 @@ class TorchGroup(LearnerGroup, Closing):
             vector.div_(self.size)
 
     def share(self, tensors: Iterable[Any]) -> None:
-        """Bring tensors to those of learner 0, in place."""
+        """Copy the tensors of learner 0, in place."""
         with self._exchange():
             for tensor in tensors:
                 # One after the other, in the order in which all learners name them.
@@ -101,7 +101,7 @@ class TorchGroup(LearnerGroup, Closing):
         return found.numpy()
 
     def gathered(self, mine: Any) -> list[Any]:
-        """Return what all learners have, in their order."""
+        """Return the values of all learners in order."""
         found: list[Any] = [None] * self.size
         with self._exchange():
             torch.distributed.all_gather_object(found, mine)
@@ -139,7 +139,7 @@ def _own_excepthook() -> Iterator[None]:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Have gloo use the loopback interface, if the user has named none."""
+    """Set gloo's interface to loopback, unless the user has named one."""
     if _INTERFACE in os.environ or not os.path.isdir("/sys/class/net/lo"):
         yield
         return

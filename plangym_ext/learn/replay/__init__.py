@@ -1,1 +1,1 @@
-"""Replay buffers: rows of experience that batches are drawn from."""
+"""Replay buffers of experience."""

@@ -1,4 +1,4 @@
-"""Sampling that gives every group of rows the same share."""
+"""BalancedReplay: replay buffer with equal draws from each group of rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Bucket(NamedTuple):
 
 @final
 class BalancedReplay(Replay):
-    """Rows in groups, such as steps of solved and of unsolved episodes; groups draw alike.
+    """Rows in groups (such as solved or unsolved episodes), with equal draws from each group.
 
     A group is drawn uniformly among those that there are, then one of its rows. Groups of
     several levels (`[N, L]`) are drawn level by level. The rows of a batch lie group by

@@ -1,4 +1,4 @@
-"""What every replay buffer does."""
+"""Replay: the interface of replay buffers, their batches and their capacity."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_saved(kind: str, capacity: Any, state: Mapping[str, Any]) -> None:
 
 
 class Replay(ABC):
-    """Keeps the newest rows and draws batches of them.
+    """Abstract base of replay buffers: stores the newest rows and samples batches.
 
     The first `add` decides on names, shapes and dtypes. The same calls with the same seed
     give the same batches; what was saved goes on bit for bit.
@@ -64,7 +64,7 @@ class Replay(ABC):
 
     @abstractmethod
     def add(self, samples: Samples) -> None:
-        """Copy N rows in, in order of age; the oldest ones make room.
+        """Copy N rows in, in order of age; the oldest rows are overwritten.
 
         Args:
             samples: arrays `[N, ...]` by name, nested as you like, all with the same N.
@@ -83,7 +83,7 @@ class Replay(ABC):
         """
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:  # noqa: B027
-        """Draw rows by new priorities from now on; nothing to do if draws do not follow any.
+        """Set the priorities of rows; buffers without priorities do nothing.
 
         Args:
             indices: `[N]` int64 of a `Batch`.
@@ -103,7 +103,7 @@ class Replay(ABC):
         """Return the rows that are there."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save: nested dicts of numpy arrays, ints, floats and strings.
+        """Return the complete content: nested dicts of numpy arrays, ints, floats and strings.
 
         The arrays are copies.
         """
@@ -112,7 +112,7 @@ class Replay(ABC):
         return {"kind": self._name, "capacity": self.capacity, "rng": rng, **self._contents()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved, whatever was here before.
+        """Replace the content by a saved one.
 
         Raises:
             InvalidSamples: the state is of another kind of replay, of another capacity, or
@@ -176,7 +176,7 @@ def checked_capacity(where: str, capacity: Any) -> Capacity:
 
 
 def steps_within(capacity: Capacity, step_bytes: int) -> int:
-    """Return the steps that a checked capacity has room for, of so many bytes each."""
+    """Return the number of steps of a given size that fit a checked capacity."""
     if not isinstance(capacity, str):
         return int(capacity)
     found = _SIZE.fullmatch(capacity)

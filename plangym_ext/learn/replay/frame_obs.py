@@ -1,4 +1,4 @@
-"""Stacks of frames in a ring that keeps each frame once."""
+"""Storage of replayed observations: frame stacks, whole observations, rare rows, step forms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plangym_ext.core.compiling.jit import kernel, kernel_inline
 
 @final
 class WholeObs:
-    """What B envs showed, in a ring of M slots.
+    """Observations of B envs in a ring of M slots.
 
     Args:
         part: shape and dtype of one.
@@ -68,7 +68,7 @@ Places = npt.NDArray[np.int64]
 
 @final
 class FrameObs:
-    """What B envs showed, stacks of F frames `[F, ...]`, the oldest first, in a ring of M slots.
+    """Observations of B envs as stacks of F frames `[F, ...]`, oldest first, in M slots.
 
     Of a stack that continues the one of the step before, the newest frame is kept. Any other
     stack, such as the first one of an episode, is kept whole beside the ring. So what is taken
@@ -251,7 +251,7 @@ class KeptRows:
         return serials
 
     def drop_before(self, serial: int) -> None:
-        """Let go of all rows with smaller serial numbers; of none for what has gone already."""
+        """Drop all rows with smaller serial numbers."""
         self._dropped = max(self._dropped, serial)
 
     def take(self, serials: Serials) -> list[npt.NDArray[Any]]:
@@ -273,7 +273,7 @@ class KeptRows:
         return {"rows": dict(enumerate(rows)), "dropped": self._dropped}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved."""
+        """Replace the content by a saved one."""
         self._dropped = self._added = int(state["dropped"])
         self.add([np.asarray(state["rows"][number]) for number in range(len(self._parts))])
 
@@ -323,7 +323,7 @@ class StepForm:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Return what was saved."""
+        """Return the form from its saved text."""
         return cls(*json.loads(text))
 
 

@@ -1,4 +1,4 @@
-"""Priorities of places: draws in proportion to them, and the weights that undo it."""
+"""Prioritised sampling of replay positions: priorities, sum tree, importance weights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def of_errors(errors: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 @final
 class Priorities:
-    """Masses p^α of so many places; place i is drawn with probability p_i^α / Σ p^α.
+    """Priorities p^α of places; place i is drawn with probability p_i^α / Σ p^α.
 
     Args:
         count: places; all begin with a mass of 0 and are not drawn.
@@ -87,7 +87,7 @@ class Priorities:
         self.highest = max(self.highest, float(given.max(initial=0.0)))
 
     def draw(self, count: int, rng: np.random.Generator) -> Places:
-        """Return `[count]` places, one from each of so many equal parts of the sum of masses.
+        """Return `[count]` places by stratified sampling of the sum of priorities.
 
         Raises:
             ReplayEmpty: all masses are 0.
@@ -107,7 +107,7 @@ class Priorities:
         return {"masses": self.masses, "highest": self.highest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a `state_dict`."""
         self._tree = new_sum_tree(self.count)
         masses = np.ascontiguousarray(state["masses"], np.float64)
         assign(self._tree, np.arange(self.count), masses)
@@ -125,7 +125,7 @@ SumTree = npt.NDArray[np.float64]  # [2 * size]
 
 
 def new_sum_tree(rows: int) -> SumTree:
-    """Return a tree for so many rows, all of mass 0."""
+    """Return a tree for a number of rows, all of mass 0."""
     size = 1 << max(rows - 1, 0).bit_length()
     return np.zeros(2 * size)
 
@@ -136,7 +136,7 @@ def masses_of(tree: SumTree) -> npt.NDArray[np.float64]:
 
 
 def drawn_in_parts(tree: SumTree, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return `[N]` rows, one from each of so many equal parts of the sum, which is above 0.
+    """Return `[N]` rows by stratified sampling of the sum, which is above 0.
 
     So fewer rows come twice than by as many draws of all.
     """

@@ -1,4 +1,4 @@
-"""Sampling in proportion to priorities."""
+"""PrioritizedReplay: replay buffer with prioritised sampling of rows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PrioritizedReplay(Replay):
         self._assign(places, given[len(given) - len(places) :])
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:
-        """Give rows new priorities; of an index that comes twice the last one counts.
+        """Set the priorities of rows; the last entry of a repeated index counts.
 
         Args:
             indices: `[N]` of a `Batch`, drawn since the last `add`.

@@ -1,4 +1,4 @@
-"""What replays of steps share: a ring that sampler trees fill, priorities, and saving."""
+"""RingReplay: base class of replays of env steps (ring buffer, priorities, saving)."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class RingReplay(InheritedOptions, ABC):
         return found | self._contents()
 
     def _contents(self) -> dict[str, Any]:
-        """Return what else is to be saved."""
+        """Return further contents to save."""
         return {}
 
     @abstractmethod
@@ -201,7 +201,7 @@ class RingReplay(InheritedOptions, ABC):
             )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved, whatever was here before.
+        """Replace the content by a saved one.
 
         Raises:
             InvalidSamples: the state is of another kind of replay, of another capacity or alpha,

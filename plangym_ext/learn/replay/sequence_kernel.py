@@ -1,4 +1,4 @@
-"""Sequences of what an agent was shown, laid out for the starts that were drawn."""
+"""Compiled assembly of replay batches: sequences, and n-step returns of single steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.core.compiling.jit import kernel
 
 
 class SequenceArrays(NamedTuple):
-    """What sequences are made of, a ring of M slots for B envs."""
+    """Inputs of sequences: a ring of M slots for B envs."""
 
     reward: npt.NDArray[np.float32]  # [M, B]
     terminated: npt.NDArray[np.bool_]  # [M, B]
@@ -104,7 +104,7 @@ def write_rows(steps: Any, starts: Any, n: int, gamma: float, cursor: int, rows:
 
 
 class StepArrays(NamedTuple):
-    """What n-step returns are made of, a ring of M slots for B envs."""
+    """Inputs of n-step returns: a ring of M slots for B envs."""
 
     reward: npt.NDArray[np.float32]  # [M, B]
     terminated: npt.NDArray[np.bool_]  # [M, B]
@@ -112,7 +112,7 @@ class StepArrays(NamedTuple):
 
 
 class NStep(NamedTuple):
-    """What came of N steps."""
+    """n-step returns of N steps."""
 
     reward: npt.NDArray[np.float32]  # [N] discounted sum
     discount: npt.NDArray[np.float32]  # [N] of the value of what follows; 0 after a termination
@@ -123,7 +123,7 @@ class NStep(NamedTuple):
 def n_step_returns(
     steps: StepArrays, places: npt.NDArray[np.int64], n: int, gamma: float, cursor: int
 ) -> NStep:
-    """Return what came of some steps and up to n - 1 steps after each, fresh.
+    """Return the n-step returns of some steps, fresh.
 
     The sum is cut where the episode ends, and at the newest step that there is: what follows
     is then worth the value of the observation that was seen last, discounted by as many steps

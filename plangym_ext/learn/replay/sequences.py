@@ -1,4 +1,4 @@
-"""A replay of sequences, each with the carry that it began with."""
+"""SequenceReplay: replay buffer of sequences with their initial recurrent carry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plangym_ext.learn.replay.step_ring import StepRing
 
 @final
 class SequenceReplay(RingReplay):
-    """Draws sequences that begin where fragments began, with the agent's carry of that step.
+    """Samples sequences that begin at fragment starts, with the agent's carry of that step.
 
     The rest is as `RingReplay` says. All fragments must have the same number of steps.
 
@@ -41,7 +41,7 @@ class SequenceReplay(RingReplay):
 
     @property
     def is_ready(self) -> bool:
-        """Whether a fragment is old enough to be drawn."""
+        """Whether there is a fragment to sample from."""
         return self._ring is not None and len(self._starts(self._ring, self._fragment)) > 0
 
     def _may_be_drawn(self, ring: StepRing, places: Places) -> npt.NDArray[np.bool_]:

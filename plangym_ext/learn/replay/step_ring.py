@@ -1,4 +1,4 @@
-"""The newest steps of B envs, with every observation once."""
+"""StepRing: ring buffer of the newest steps of B envs, each observation stored once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STEP_BYTES = 4 + 4 + 8
 
 
 class RingOptions(NamedTuple):
-    """How steps are kept."""
+    """Storage options of a step ring."""
 
     storage: Literal["local", "shared"] = "local"
     frames: bool = False  # whether each frame of a stack is kept once
@@ -250,7 +250,7 @@ class StepRing:
 
     @property
     def flags(self) -> SequenceArrays:
-        """What sequences are made of."""
+        """Arrays for the sequence kernel."""
         return SequenceArrays(self._reward, self._terminated, self._final, self._valid, self._first)
 
     # Reading --------------------------------------------------------------------
@@ -297,7 +297,7 @@ class StepRing:
     # Saving ---------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return views of what there is, by slot; they hold until the next `add`."""
+        """Return views of the stored arrays, valid until the next `add`."""
         # With the slot at the cursor, whose observation belongs to the newest step.
         used = min(self.count + 1, self.slots)
         rings = {
@@ -318,7 +318,7 @@ class StepRing:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved."""
+        """Replace the content by a saved one."""
         saved = state["rings"]
         for name in ("reward", "terminated", "truncated", "valid", "first", "final"):
             ring = getattr(self, f"_{name}")

@@ -1,4 +1,4 @@
-"""A replay of steps, whose n-step returns are worked out when they are drawn."""
+"""StepReplay: replay buffer of single steps, with n-step returns computed at sampling."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plangym_ext.learn.replay.step_ring import StepRing
 
 @final
 class StepReplay(RingReplay):
-    """Draws single steps with their n-step returns; the rest is as `RingReplay` says.
+    """Samples single steps with their n-step returns; see `RingReplay` for the rest.
 
     Every step may be drawn at once; the sum of rewards ends with the newest step that there is.
     """

@@ -1,4 +1,4 @@
-"""A ring of rows, of which the newest overwrite the oldest; and uniform draws from it."""
+"""ReplayBuffer: ring buffer with uniform sampling; helpers for nested rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Ring:
         return (self._cursor - back) % self.capacity
 
     def check(self, samples: Mapping[str, Any]) -> int:
-        """Return the number of rows in `samples`, or say why they cannot be added."""
+        """Return the number of rows in `samples`; raise if they cannot be added."""
         arrays = dict(leaves(samples))
         # -1: a number without an axis has no rows.
         lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
@@ -108,7 +108,7 @@ class Ring:
         return self._rows.apply(lambda leaf: leaf.to_ndarray()[places])
 
     def replace(self, places: Positions, samples: Mapping[str, Any]) -> None:
-        """Write some of the arrays of some rows anew, `[N, ...]` by name, not nested."""
+        """Overwrite some arrays of some rows, `[N, ...]` by name, not nested."""
         assert self._rows is not None
         for name, array in samples.items():
             self._rows[name].to_ndarray(copy=False)[places] = array
@@ -133,7 +133,7 @@ class Ring:
 
 @final
 class ReplayBuffer(Replay):
-    """The newest `capacity` rows; each is drawn with the same probability.
+    """The newest `capacity` rows, sampled uniformly.
 
     Args:
         capacity: rows, at least 1. Memory is taken as rows come.
@@ -157,7 +157,7 @@ class ReplayBuffer(Replay):
         return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
 
     def replace(self, indices: Positions, samples: Samples) -> None:
-        """Write some of the arrays of some rows anew, such as targets that are known better.
+        """Overwrite some arrays of some rows, such as improved targets.
 
         Args:
             indices: `[N]` int64 of a `Batch`, or of `counted_back`.
@@ -167,7 +167,7 @@ class ReplayBuffer(Replay):
         self._ring.replace(indices, samples)
 
     def counted_back(self, back: Positions) -> Positions:
-        """Return the indices of rows by how new they are, a fresh array.
+        """Return the indices of the rows of given ages, a fresh array.
 
         Args:
             back: `[N]` int64 from 1, the newest row, to `len`, the oldest one.
@@ -206,7 +206,7 @@ def leaves(samples: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def mapped(samples: Mapping[str, Any], change: Callable[[Ndarray], Any]) -> dict[str, Any]:
-    """Return what `change` makes of every array, nested alike."""
+    """Apply `change` to every array; return an equally nested value."""
     found: dict[str, Any] = nested.mapped(lambda value: change(np.asarray(value)), samples)
     return found
 

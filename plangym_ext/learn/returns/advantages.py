@@ -1,4 +1,4 @@
-"""Advantages and λ-returns: what the rows gave beyond the values expected."""
+"""Advantage functions: TD errors, GAE, λ-returns, V-trace targets, normalisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Returns of branches from one state, and the advantages of what they began with."""
+"""Returns of several branches from one state, and the advantage of each first action."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.learn.returns.rows import converter, namespace_of
 
 
 def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
-    """Return what branches earned: G = sum_h γ^h r_h + γ^L rest.
+    """Return the returns of branches: G = sum_h γ^h r_h + γ^L rest.
 
     Args:
         reward: `[H, ...]`, array or tensor; 0 once a branch has ended.
@@ -43,7 +43,7 @@ def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
 
 
 def forked_advantages(returned: Any) -> Any:
-    """Return A_i = G_i - mean of the other G_j: what first actions were worth beside the others.
+    """Return advantages of first actions: A_i = G_i - mean of the other G_j.
 
     Unbiased of the advantage of action i if the k first actions were drawn from the policy
     apart from each other, and G_i is unbiased of what action i is worth; whether what follows was

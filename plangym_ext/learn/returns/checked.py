@@ -1,4 +1,4 @@
-"""Arguments of the return functions, made to fit each other or refused."""
+"""Argument checks of the return functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plangym_ext.learn.returns.rows import Rows, converter, floating, namespace_
 
 
 class Ends(TypedDict, total=False):
-    """What follows the rows, and which of them count; see `returns`."""
+    """Terminations, truncations, bootstrap values and valid rows; see `returns`."""
 
     bootstrap: Any
     truncated: Any
@@ -32,7 +32,7 @@ def checked_rows(
     gamma: float,
     ends: Ends,
 ) -> Rows:
-    """Return the arguments as `Rows`, or say which of them is wrong.
+    """Return the arguments as `Rows`; raise for a wrong one.
 
     Args:
         where: name of the function that was called.
@@ -118,7 +118,7 @@ def checked_array(where: str, library: Callable[[Any], Any], name: str, given: A
 
 
 class _Form(NamedTuple):
-    """What every argument of a call has to be."""
+    """Required shape, dtype and library of the arguments of a call."""
 
     where: str
     convert: Callable[[str, Any], Any]

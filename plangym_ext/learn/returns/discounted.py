@@ -1,4 +1,4 @@
-"""Sums of discounted rewards, with and without correction for another policy."""
+"""Discounted and n-step returns, with optional importance ratios, and n-step reward sums."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def multistep(
     ratio_clip: float | None = 1.0,
     **ends: Unpack[Ends],
 ) -> Any:
-    """Return over n rows and the value after them; without `log_ratio` the n-step return.
+    """Return the return over n rows plus the value after them; n-step without `log_ratio`.
 
     x_t ← r_t + γ ρ_t x_{t+1}, n times from x = value, with x_T = bootstrap.
 
@@ -104,7 +104,7 @@ def multistep(
 def past_returns(
     reward: Any, terminated: Any, *, gamma: float, before: Any = 0.0, truncated: Any = None
 ) -> tuple[Any, Any]:
-    """Return the discounted sum of what an episode has paid so far: P_t = r_t + γ P_{t-1}.
+    """Return the discounted sum of an episode's past rewards: P_t = r_t + γ P_{t-1}.
 
     Its standard deviation is the scale that rewards are divided by.
 
@@ -136,7 +136,7 @@ def past_returns(
 
 
 class NStep(NamedTuple):
-    """`reward + discount * v` is the n-step return, v the value of what row `last` led to."""
+    """Parts of n-step returns `reward + discount * v`, with v the value after row `last`."""
 
     reward: Any  # [T, B] sum over the rows of the window
     discount: Any  # [T, B] gamma to the number of rows; 0 if the window ends in termination

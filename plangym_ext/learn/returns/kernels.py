@@ -1,4 +1,4 @@
-"""The compiled loop of the return functions."""
+"""Compiled backward recurrence of the return functions."""
 
 from __future__ import annotations
 

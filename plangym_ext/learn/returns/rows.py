@@ -1,4 +1,4 @@
-"""Checked arguments of the return functions, and what follows on each row."""
+"""Rows: arguments of the return functions in numpy or torch, and their backward recurrence."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Rows(NamedTuple):
 
     @property
     def nothing(self) -> Any:
-        """`[B, *K]` zeros: what follows the last row if it is not to count."""
+        """`[B, *K]` zeros: the value after the last row without a bootstrap."""
         return namespace_of(self.bootstrap).zeros_like(self.bootstrap)
 
     def following(self, array: Any) -> Any:
-        """Return what the transition of each row leads to, `[T, B, *K]`.
+        """Return the value after each row's transition, `[T, B, *K]`.
 
         That is the next row of `array`, or `bootstrap` after the last, `final_value`
         where truncated and 0 where terminated.

@@ -1,1 +1,1 @@
-"""Samplers: who plays while a network learns, and what they return."""
+"""Samplers: collection of experience by agents in vector envs."""

@@ -1,4 +1,4 @@
-"""What a sampler returns, and the interface of samplers. Needs numpy alone."""
+"""Interfaces of samplers and algorithms, and a sampler's result (Collected). Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Progress = Callable[[int], None]
 
 
 class Collected(NamedTuple):
-    """What was played in one call of `Sampler.collect`.
+    """The result of one call of `Sampler.collect`.
 
     Attributes:
         data: what an algorithm takes: the records of the episodes that ended, or a tree of
@@ -42,12 +42,12 @@ class Collected(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Steps that were played, in all envs, without those of searches and branches."""
+        """Number of steps played in all envs, without those of searches and branches."""
         return self.cost.model_steps if self.played is None else self.played
 
 
 class Sampler(Protocol):
-    """Plays in several envs side by side, and goes on where it stopped."""
+    """Protocol of samplers: plays several envs side by side, continuing between calls."""
 
     def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
         """Play n steps in every env.
@@ -59,10 +59,10 @@ class Sampler(Protocol):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two calls of `collect`."""
+        """Return the complete state between two calls of `collect`."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""
 
     def close(self) -> None:
         """Close envs and workers; safe to call twice."""
@@ -81,14 +81,14 @@ def episode_rows(
 
 
 class Algorithm(Protocol):
-    """Learns from what samplers collect; the run calls `take` and `train` once a round."""
+    """Protocol of learning algorithms; the run calls `take` and `train` once a round."""
 
     @property
     def updates(self) -> int:
-        """How many updates of the weights were made since the beginning: their version."""
+        """Number of weight updates so far, which is the version of the weights."""
 
     def prepare(self, agent: Any) -> None:
-        """Set how what plays explores, before each call of `collect`.
+        """Set the agent's exploration, before each call of `collect`.
 
         Args:
             agent: plays the network; what is set, such as the epsilon of a `QAgent`, follows
@@ -96,7 +96,7 @@ class Algorithm(Protocol):
         """
 
     def take(self, collected: Collected) -> None:
-        """Take in what was collected; a rollout algorithm keeps it until it is trained on.
+        """Receive collected experience; a rollout algorithm keeps it until `train`.
 
         Args:
             collected: of a sampler; its arrays may be overwritten by the next `collect`.
@@ -117,10 +117,10 @@ class Algorithm(Protocol):
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two rounds; "trainer" holds the weights."""
+        """Return the complete state between two rounds; "trainer" holds the weights."""
 
     def trainer_dict(self) -> dict[str, Any]:
-        """Return what `state_dict` has as "trainer", without a look at the replay."""
+        """Return the "trainer" entry of `state_dict`, without reading the replay."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""

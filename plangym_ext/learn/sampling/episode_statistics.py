@@ -1,4 +1,4 @@
-"""What episodes were like: return, length and more, of those that ended."""
+"""Episode statistics: returns, lengths and info fields of finished episodes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class EpisodeSums:
         self._out = np.empty((0, 6))
 
     def clear(self) -> None:
-        """Have every row begin an episode."""
+        """Begin an episode in every row."""
         self.sums[:3], self.sums[3] = 0.0, 1.0
 
     def add(
@@ -152,7 +152,7 @@ class Window:
             )
 
     def after(self, episodes: Mapping[str, Ndarray]) -> Window:
-        """Return the window once further episodes have ended."""
+        """Return the window after further episodes."""
         columns = {
             name: np.concatenate([self.columns.get(name, column[:0]), column])[-self._size :]
             for name, column in episodes.items()

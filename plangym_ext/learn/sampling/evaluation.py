@@ -1,4 +1,4 @@
-"""Evaluation: exactly so many episodes, each with a seed of its own."""
+"""EvaluationSampler: a fixed number of seeded evaluation episodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class EvaluationSampler(Closing):
-    """Play whole episodes with an agent in mode "eval", apart from what is trained on.
+    """Play whole evaluation episodes with an agent in mode "eval", in envs of its own.
 
     Which episodes are played is fixed before the first one begins: episode k depends on the
     seed, k and the agent alone, not on the number of envs or on how long the others are. So
@@ -108,7 +108,7 @@ class EvaluationSampler(Closing):
         return Collected(None, run.table, cost, version, played=run.steps)
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes that are kept, by part; see `SerialSampler.memory`.
+        """Return the memory use in bytes by part; see `SerialSampler.memory`.
 
         What an evaluation keeps of each row, "inputs", is let go of when it ends.
         """
@@ -176,7 +176,7 @@ class _Evaluation:
             target[rows] = source
 
     def _allow(self, rows: Ndarray, infos: Any) -> None:
-        """Have rows play what their envs allow."""
+        """Set the rows' legal actions."""
         space: Any = self._spaces.single_action_space
         told = legal_actions(infos, space, len(rows))
         if told is not None and self.inputs.legal is None:
@@ -186,7 +186,7 @@ class _Evaluation:
             self.inputs.legal[rows] = True if told is None else told
 
     def _forget(self, rows: Ndarray) -> None:
-        """Have rows be in the first step of an episode, as the agent sees it."""
+        """Set rows to the first step of an episode, for the agent."""
         self.inputs.first[rows], self.inputs.reward[rows] = True, 0
         for leaf in leaves(self.inputs.action):
             leaf[rows] = 0

@@ -1,4 +1,4 @@
-"""A sampler in which a planner teaches: in every state that is visited, and in older ones again."""
+"""ExpertSampler: sampler whose planner teacher labels visited and replayed states."""
 
 from __future__ import annotations
 
@@ -154,12 +154,12 @@ class ExpertSampler(LocalSampler):
         self._count += int(np.count_nonzero(valid))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save, the stored states too; see `LocalSampler.state_dict`."""
+        """Return the complete state, stored states included; see `LocalSampler.state_dict`."""
         stored = {"rows": self._stored.state_dict(), "count": self._count}
         return {**super().state_dict(), "stored": stored, "fragments": self._fragments}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""
         super().load_state_dict(state)
         stored = state["stored"]
         self._stored = Ring.from_state(stored["rows"], self._capacity, "ExpertSampler")
@@ -167,7 +167,7 @@ class ExpertSampler(LocalSampler):
 
 
 def shown_rows(tree: ArrayDict) -> dict[str, Any]:
-    """Return what was shown in the steps of a fragment, views `[T, B, ...]`: "obs", "legal"."""
+    """Return the inputs of a fragment's steps, views `[T, B, ...]`: "obs", "legal"."""
     steps = len(tree["valid"].to_ndarray(copy=False))
     found = {"obs": steps_of(tree["obs"], steps)}
     if "action_mask" in tree:
@@ -176,7 +176,7 @@ def shown_rows(tree: ArrayDict) -> dict[str, Any]:
 
 
 def valid_rows(rows: Any, valid: npt.NDArray[np.bool_]) -> Any:
-    """Return the rows of steps that count, `[N, ...]` fresh, in the order of (step, env)."""
+    """Return the rows of valid steps, `[N, ...]` fresh, in the order of (step, env)."""
     if isinstance(rows, Mapping):
         return {name: valid_rows(part, valid) for name, part in rows.items()}
     # A mask of the first two axes makes one of them.

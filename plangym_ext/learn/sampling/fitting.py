@@ -1,4 +1,4 @@
-"""Whether a vector env can be sampled from: found out before anything is started."""
+"""Check that a vector env is suitable for sampling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sampler that also plays branches from the states that it comes through."""
+"""ForkingSampler: sampler that also plays branches from visited states; branch rollouts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class Branches(NamedTuple):
-    """What N branches of at most H steps came to; arrays belong to the caller."""
+    """The results of N branches of at most H steps; arrays belong to the caller."""
 
     reward: npt.NDArray[np.float32]  # [H, N] of the env; 0 once a branch has ended
     length: npt.NDArray[np.int64]  # [N] steps that were taken
@@ -43,7 +43,7 @@ class Branches(NamedTuple):
 def play_branches(
     env: SlotStepper, agent: Agent, states: Ndarray, actions: Any, noise: RowNoise, horizon: int
 ) -> Branches:
-    """Play N branches side by side: a first action from a state, then what the agent does.
+    """Play N branches side by side: a given first action from a state, then the agent's.
 
     All branches that go on are one batch of the env, from slot to slot, and one call of the
     agent. One that terminates, or that the env truncates, is stepped no further. What the env
@@ -88,13 +88,13 @@ def play_branches(
 
 
 def some_inputs(inputs: Inputs, rows: Ndarray) -> Inputs:
-    """Return what some rows are shown, without random numbers; `rows` are `[n]` int."""
+    """Return the inputs of some rows, without random numbers; `rows` are `[n]` int."""
     shown = (None if part is None else rows_of(part, rows) for part in inputs._replace(noise=None))
     return Inputs(*shown)
 
 
 def _shown(env: SlotStepper, found: Any, actions: Any) -> Inputs:
-    """Return what the agent is shown after a step of some branches."""
+    """Return the agent's inputs after a step of some branches."""
     ended, legal = found.terminateds | found.truncateds, None
     width = mask_width(env.action_space)
     if width is not None and has_masks(found.infos):
@@ -110,7 +110,7 @@ STREAM = 3
 
 
 class Forks(NamedTuple):
-    """What k branches from each of N visited states came to; the arrays are fresh.
+    """The results of k branches from each of N visited states; the arrays are fresh.
 
     Entry i k + j of what is `[N k]` belongs to branch j of state i.
     """
@@ -126,7 +126,7 @@ class Forks(NamedTuple):
 
 @final
 class ForkingSampler(LocalSampler):
-    """Play an agent as a `SerialSampler` does, and k branches from every n-th state of each env.
+    """Play an agent, and k branches from every n-th visited state of each env.
 
     The first branch of a state begins with the action that was played, the others with what the
     agent draws anew: so all first actions are drawn from the policy, and `PPO` and `A2C` learn
@@ -252,7 +252,7 @@ class ForkingSampler(LocalSampler):
         return noise
 
     def _first_actions(self, step: Ndarray, row: Ndarray, inputs: Inputs) -> _First:
-        """Return what `[N k]` branches begin with; the first of each state as it was played."""
+        """Return the first actions of `[N k]` branches; of each state, first the played one."""
         acted = self._agent.step(inputs, None)
         drawn = acted.info.get("raw_action", acted.action)
         found = _First(acted.action, drawn, np.array(acted.info["log_prob"]))
@@ -266,7 +266,7 @@ class ForkingSampler(LocalSampler):
 
 
 class _First(NamedTuple):
-    """What M branches begin with."""
+    """First actions and start states of M branches."""
 
     action: Any  # [M, *act] within the bounds of the space
     drawn: Any  # [M, *act] before it was clipped
@@ -289,7 +289,7 @@ def _check(env: Any, agent: Any) -> None:
 
 
 def _joined(parts: list[Inputs]) -> Inputs:
-    """Return what was shown in several steps, `[N, ...]`."""
+    """Return the inputs of several steps, concatenated, `[N, ...]`."""
     return Inputs(
         *(
             None if some[0] is None else mapped(lambda *leaf: np.concatenate(leaf), *some)
@@ -307,7 +307,7 @@ def _arrays(source: Any) -> Iterator[Ndarray]:
 
 
 def distinct(origin: Ndarray, action: Any) -> tuple[Ndarray, Ndarray]:
-    """Return which of M branches are unlike all before them, and which of these each is like.
+    """Return which of M branches differ from all before, and the equal branch of each.
 
     Args:
         origin: `[M]` the state of each.

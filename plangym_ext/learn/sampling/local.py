@@ -1,4 +1,4 @@
-"""Sampling in this process: one actor after the other, each with rows of its own."""
+"""Samplers in this process: SerialSampler, and AlternatingSampler over two halves of the envs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LocalSampler(PastSampler):
     def collect(
         self, n: int | None = None, version: int = 0, progress: Progress | None = None
     ) -> Collected:
-        """Play T steps in every env, from where the last call has ended.
+        """Play T steps in every env, continuing after the last call.
 
         A call that fails (an env raises, Ctrl-C comes) has not happened: the next one plays
         the same fragment, or begins new episodes where states of envs were not kept.
@@ -94,7 +94,7 @@ class LocalSampler(PastSampler):
         return collected(self.tree, episodes, version, began, restored)
 
     def _settle(self) -> None:
-        """Bring the actors back if the last fragment failed; begin the episodes of new ones."""
+        """Restore the actors if the last fragment failed; begin the episodes of new ones."""
         if self._saved is not None:
             for actor, state in zip(self._actors, self._saved, strict=True):
                 actor.load_state_dict(state)
@@ -132,7 +132,7 @@ class LocalSampler(PastSampler):
         """Look at the envs of an actor before step t; nothing is looked at here."""
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes that are kept, by part: arrays of the tree by name, and "envs".
+        """Return the memory use in bytes: arrays of the tree by name, and "envs".
 
         The latter are those of `PlanVectorEnv.nbytes`. Pages of memory that nothing was written
         to yet take no room.
@@ -140,7 +140,7 @@ class LocalSampler(PastSampler):
         return tree_memory(self.tree) | {"envs": self._venv.nbytes}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two calls of `collect`: also envs in mid-episode.
+        """Return the complete state between two calls of `collect`, running episodes included.
 
         Any sampler of as many envs and an equal agent goes on from it. Where states of envs
         cannot be captured it begins new episodes.
@@ -150,14 +150,14 @@ class LocalSampler(PastSampler):
         return {"rows": rows, **self._past.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, bit for bit."""
+        """Continue from a `state_dict`, bit for bit."""
         parts = split_state(state["rows"], self._ranges)
         for actor, part in zip(self._actors, parts, strict=True):
             actor.load_state_dict(part)
         self._past, self._saved = Past.of(self._options, state), None
 
     def close(self) -> None:
-        """Close the envs; safe to call twice. The tree stays good."""
+        """Close the envs; safe to call twice. The tree stays valid."""
         with warnings.catch_warnings():
             # After a failure a step may be in flight. It is of no use to the sampler's user.
             warnings.filterwarnings("ignore", ".*while waiting for a pending call")
@@ -200,7 +200,7 @@ class SerialSampler(LocalSampler):
 
 
 class AlternatingSampler(LocalSampler):
-    """Play an agent in the two halves of a vector env by turns.
+    """Play an agent alternately in the two halves of a vector env.
 
     Worth it where envs in worker processes take about as long as the agent; each half needs a
     worker of its own. What is sampled is what a `SerialSampler` samples.

@@ -1,4 +1,4 @@
-"""Random numbers that do not depend on how rows are shared out: counted, not drawn in turn."""
+"""Counter-based random numbers per row, independent of the split into actors."""
 
 from __future__ import annotations
 
@@ -101,21 +101,21 @@ class RowNoise:
         return len(self.rows)
 
     def move_to(self, steps: npt.NDArray[np.uint64]) -> None:
-        """Draw the numbers of other steps, `[B]` uint64, from their first on."""
+        """Set the rows to other steps, `[B]` uint64."""
         self.steps, self._drawn = steps, 0
 
     def advance(self) -> None:
-        """Go on to the next step of every row."""
+        """Advance every row to its next step."""
         self.move_to(self.steps + np.uint64(1))
 
     def assign(self, index: int, row: int) -> None:
-        """Have an entry draw the numbers of another row, from its first step on."""
+        """Assign the random stream of another row to an entry, from its first step on."""
         self.rows[index] = row
         self._keys[index] = _key(self._seed, self._stream, row)
         self.steps[index] = 0
 
     def of(self, rows: Sequence[int] | npt.NDArray[Any]) -> RowNoise:
-        """Return the numbers of some entries, which may repeat, from their first of the step on.
+        """Return the random numbers of some entries, which may repeat, from the step's first on.
 
         Args:
             rows: `[n]` int, indices of entries.

@@ -1,4 +1,4 @@
-"""How a sampler plays, whichever kind it is."""
+"""SamplerOptions: options that all samplers share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ON_END = ("reset", "wait", "sticky")
 
 @dataclass(frozen=True)
 class SamplerOptions:
-    """What the kinds of samplers have in common.
+    """The options that all samplers share.
 
     Args:
         seed: int >= 0; with the agent, it decides everything that is sampled.
@@ -76,5 +76,5 @@ class SamplerOptions:
             )
 
     def numbers(self, rows: range) -> range:
-        """Return the numbers of some rows, by which they draw."""
+        """Return the random-stream numbers of some rows."""
         return range(rows.start + self.first_row, rows.stop + self.first_row)

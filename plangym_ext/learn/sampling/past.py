@@ -1,4 +1,4 @@
-"""What a sampler keeps of the episodes that have ended."""
+"""Past: a sampler's recent episodes and start distribution; assembly of a sampler's result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plangym_ext.planners.plans import Budget
 
 
 class Past(NamedTuple):
-    """The last episodes, and what was learned of the states that they began from; never changed.
+    """Immutable record of the last episodes and of the start distribution.
 
     So an interrupt finds all of it replaced, when a fragment was played, or nothing.
 
@@ -36,7 +36,7 @@ class Past(NamedTuple):
 
     @classmethod
     def of(cls, options: SamplerOptions, state: Mapping[str, Any] | None = None) -> Past:
-        """Return it of a sampler that begins, or goes on from a `state_dict`."""
+        """Return the record of a new sampler, or of one that continues from a `state_dict`."""
         if state is None:
             return cls(Window(options.window), options.starts, options.discount)
         starts = options.starts
@@ -50,7 +50,7 @@ class Past(NamedTuple):
         return None if self.starts is None else self.starts.table()
 
     def after(self, episodes: Mapping[str, Any], tree: ArrayDict) -> Past:
-        """Return it once further episodes have ended.
+        """Return the record after further episodes.
 
         Args:
             episodes: table of them.
@@ -67,7 +67,7 @@ class Past(NamedTuple):
         return Past(self.window.after(episodes), starts, self.discount)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is to be saved."""
+        """Return the saved form."""
         starts = {} if self.starts is None else {"starts": self.starts.state_dict()}
         return {"window": self.window.columns, **starts}
 
@@ -80,18 +80,18 @@ def _rows(array: Any, at: tuple[Any, Any]) -> Any:
 
 
 class PastSampler(Closing):
-    """Abstract; a sampler that tells of the last episodes."""
+    """Abstract; a sampler with statistics of its last episodes."""
 
     _past: Past
 
     @property
     def starts(self) -> Starts | None:
-        """What the next fragment's episodes begin from; None: they begin by a reset."""
+        """Start distribution of the next fragment's episodes; None: a reset."""
         return self._past.starts
 
     @property
     def statistics(self) -> dict[str, float]:
-        """Means over the last episodes, by column; empty before one has ended."""
+        """Means over the last episodes by column; empty before the first ending."""
         return self._past.window.means()
 
 
@@ -111,7 +111,7 @@ def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
 def collected(
     tree: ArrayDict, episodes: Mapping[str, Any], version: int, began: float, restores: int
 ) -> Collected:
-    """Return what was played: the tree itself, and what it cost.
+    """Return the sampler's result: the tree, the episodes and the cost.
 
     Args:
         tree: of the sampler.
@@ -130,7 +130,7 @@ def collected(
 
 
 def _searched(tree: ArrayDict, valid: Any) -> Budget | None:
-    """Return what the searches of a `PlannerAgent` took; None for another agent."""
+    """Return the cost of a `PlannerAgent`'s searches; None for another agent."""
     told: Any = tree.get("agent_info", {})
     if any(name not in told for name in COST):
         return None

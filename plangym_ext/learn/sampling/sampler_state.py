@@ -1,4 +1,4 @@
-"""States of actors put together in the order of rows, and taken apart for other actors."""
+"""Sampler checkpoints: actor states joined over rows and split again."""
 
 from __future__ import annotations
 

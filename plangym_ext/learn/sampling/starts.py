@@ -1,4 +1,4 @@
-"""Which stored states episodes begin from: a set, a curriculum, or where a critic errs."""
+"""Start distributions over stored states: weighted set, backward curriculum, critic error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class Starts(ABC):
-    """Abstract; a distribution over the states of a set and an ordinary reset.
+    """Abstract; a start distribution over stored states and the ordinary reset.
 
     Never changed: the episodes of a fragment lead to another one, so that a fragment that failed
     has not happened here either. What is drawn depends on the sampler's seed, the row and the
@@ -36,14 +36,14 @@ class Starts(ABC):
 
     @abstractmethod
     def weights(self) -> npt.NDArray[np.float64]:
-        """Return `[N]` float64 >= 0, not all 0: how likely each state is, next to the others.
+        """Return relative probabilities of the states, `[N]` float64 >= 0, not all 0.
 
         It may be a view of the object's own, which is not to be written to.
         """
 
     @abstractmethod
     def after(self, episodes: Mapping[str, Ndarray]) -> Self:
-        """Return what is drawn from once these episodes have ended.
+        """Return the distribution after some episodes have ended.
 
         Args:
             episodes: `Collected.episodes`, with "start" `[E]` int64: the index of the state that
@@ -53,14 +53,14 @@ class Starts(ABC):
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return all that `after` has changed: arrays and numbers by name."""
+        """Return all data that `after` has changed: arrays and numbers by name."""
 
     @abstractmethod
     def loaded(self, state: Mapping[str, Any]) -> Self:
-        """Return what `state_dict` was taken of."""
+        """Return the distribution that a `state_dict` was taken of."""
 
     def table(self) -> npt.NDArray[np.float64]:
-        """Return `[N]` float64, fresh: sums of weights up to each state, the last `share`."""
+        """Return cumulative weights of the states, `[N]` float64, fresh; the last is `share`."""
         weights = self.weights()
         # Numbers of [0, 1) are looked up in the sums; those above `share` are resets.
         found: npt.NDArray[np.float64] = np.cumsum(weights) * (self.share / weights.sum())
@@ -92,7 +92,7 @@ class Starts(ABC):
 
 @final
 class StoredStarts(Starts):
-    """The states of a set, all alike or as they are weighted.
+    """The states of a set, with equal or given weights.
 
     Args:
         states: the set.
@@ -115,7 +115,7 @@ class StoredStarts(Starts):
         return self._weights
 
     def after(self, episodes: Mapping[str, Ndarray]) -> StoredStarts:  # noqa: ARG002
-        """Return the same: nothing is learned."""
+        """Return the same distribution: it does not change."""
         return self
 
     def state_dict(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class BackwardStarts(Starts):
 
 @final
 class UnsureStarts(Starts):
-    """States from which episodes were worth something else than a critic said.
+    """Weights by the critic's error: states whose returns differed from the predicted value.
 
     A state counts by the rank of its error, the distance between the critic's value and what
     the last episode from there has returned, discounted. What follows one that was cut is what

@@ -1,4 +1,4 @@
-"""The memory of a batch of experience: one array `[T, B, ...]` for everything that is known."""
+"""Sample tree: preallocated `[T, B, ...]` arrays for all data of a fragment, and their size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def build_sample_tree(
     env_info: EnvInfo | None = None,
     action_mask: bool = False,
 ) -> ArrayDict:
-    """Return zeroed memory for T steps of B rows, in the shapes that env and agent have.
+    """Allocate zeroed arrays for T steps of B rows, in the shapes of env and agent.
 
     The agent takes one step, to see what it returns; the env takes none. Every observation is
     kept once. "final_obs" is as large as "obs", but memory that nothing was written to takes
@@ -124,7 +124,7 @@ def build_sample_tree(
 def mask_array(
     env: Any, num_steps: int, num_rows: int, storage: Literal["local", "shared"]
 ) -> Array:
-    """Return memory `[T, B, A]` bool, and one row more, where every action may be played."""
+    """Return memory `[T, B, A]` bool, plus one row, with every action legal."""
     space = RowSpaces(env).single_action_space
     width = mask_width(space)
     if width is None:

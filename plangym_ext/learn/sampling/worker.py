@@ -1,4 +1,4 @@
-"""Actors in worker processes, each with envs and an agent of its own."""
+"""WorkerSampler: sampler whose actors run in worker processes."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class WorkerSampler(PastSampler):
                 venv.close()
 
     def _open(self, index: int) -> None:
-        """Have a new worker take part."""
+        """Add a new worker."""
         worker, rows = self._workers[index], self._ranges[index]
         made = worker.describe()["num_envs"]
         if made != len(rows):
@@ -239,7 +239,7 @@ class WorkerSampler(PastSampler):
     def _fly(
         self, version: int, weights: Mapping[str, Any] | None = None, changes: bytes | None = None
     ) -> _Flight:
-        """Have all workers begin a fragment, with the agent's weights or those of before."""
+        """Begin a fragment in all workers, with the agent's weights or earlier ones."""
         if weights is None:
             weights = self._sent.weights()
             changes = self._sent.changes(weights)
@@ -314,7 +314,7 @@ class WorkerSampler(PastSampler):
         return self._workplace.steps_done(self._workers[index], self._progress[index])
 
     def memory(self) -> dict[str, int]:
-        """Return the bytes that are kept, by part; see `SerialSampler.memory`.
+        """Return the memory use in bytes by part; see `SerialSampler.memory`.
 
         Besides there are "weights" and "progress"; "envs" are the workers' own, of all of them.
         Everything else is shared, and there once.
@@ -326,13 +326,13 @@ class WorkerSampler(PastSampler):
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the workers now."""
+        """Process ids of the present workers."""
         return tuple(map(self._workplace.pid, self._workers))
 
     # Saving and life --------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all there is to save between two calls of `collect`; see `SerialSampler`.
+        """Return the complete state between two calls of `collect`; see `SerialSampler`.
 
         A fragment that is being played is played again by what goes on from it, with its weights.
 
@@ -358,7 +358,7 @@ class WorkerSampler(PastSampler):
         return {"rows": joined_states(self._states), **known, "flight": flight}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what a sampler's `state_dict` returned, bit for bit."""
+        """Continue from a sampler's `state_dict`, bit for bit."""
         self._states = [*split_state(state["rows"], self._ranges)]
         self._away = set(range(len(self._workers)))
         self._past = Past.of(self._options, state)
@@ -373,7 +373,7 @@ class WorkerSampler(PastSampler):
             self._owed = version
 
     def close(self) -> None:
-        """End the workers; safe to call twice. The tree stays good."""
+        """End the workers; safe to call twice. The tree stays valid."""
         for worker in self._workers:
             worker.begin_close()
         for worker in self._workers:

@@ -1,1 +1,1 @@
-"""Transforms of what was sampled, before it is learned from."""
+"""Normalisation of observations and rewards before learning."""

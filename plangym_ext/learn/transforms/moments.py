@@ -1,4 +1,4 @@
-"""Means and variances of rows, which merge as if the rows had been seen together. numpy alone."""
+"""Moments: mergeable running mean and variance. Imports no torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 class Moments(NamedTuple):
-    """Of rows `[N, *shape]`: how many, their mean, and their squared deviations from it, summed."""
+    """Count, mean and summed squared deviations of rows `[N, *shape]`."""
 
     num_rows: float
     mean: npt.NDArray[np.float64]  # [*shape]
@@ -17,14 +17,14 @@ class Moments(NamedTuple):
 
     @property
     def variance(self) -> npt.NDArray[np.float64]:
-        """`[*shape]`, fresh, of the population; ones where no row was seen."""
+        """Population variance `[*shape]`, fresh; ones without rows."""
         if not self.num_rows:
             # So that nothing is scaled before anything was seen.
             return np.ones_like(self.squares)
         return self.squares / self.num_rows
 
     def merged(self, other: Moments) -> Moments:
-        """Return the moments of the rows of both.
+        """Return the joint moments of both sets of rows.
 
         With n = n_a + n_b and d = mean_b - mean_a: mean = mean_a + d n_b / n, and
         squares = squares_a + squares_b + d^2 n_a n_b / n.

@@ -1,4 +1,4 @@
-"""Observations brought to mean 0 and variance 1, inside the network."""
+"""ObservationNormalizer: running normalisation of observations inside the network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EPSILON = 1e-8
 
 
 class ObservationNormalizer(nn.Module):
-    """Subtracts the means of all that was seen, divides by the deviations, and clips.
+    """Subtracts the running mean, divides by the running deviation, and clips.
 
     It is a part of the network: its moments are buffers, so they are saved with the weights
     and travel with them, and stay as they are until a learner adds to them. That it does once
@@ -66,7 +66,7 @@ class ObservationNormalizer(nn.Module):
         ]
 
     def add(self, seen: Sequence[Moments]) -> None:
-        """Merge what `moments` returned into the moments of all that was seen."""
+        """Merge the moments of a fragment into the running moments."""
         part: Any
         for part, moments in zip(self.parts, seen, strict=True):
             part.add(moments)

@@ -1,4 +1,4 @@
-"""Rewards in units of the deviation of discounted returns, and clipped. numpy alone."""
+"""RewardNormalizer: rewards scaled by the deviation of discounted returns. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EPSILON = 1e-8
 
 
 class RewardNormalizer:
-    """Divides rewards by the deviation of the discounted sums that end with them.
+    """Divides rewards by the deviation of the running discounted return.
 
     The sum of an env, R_t = r_t + discount R_{t-1}, begins at 0 with every episode, and goes on
     from a fragment to the next. Its variance is that of all steps until now, those of the
@@ -44,7 +44,7 @@ class RewardNormalizer:
         self._sums: Ndarray = np.zeros(0)
 
     def scaled(self, reward: Ndarray, ended: Ndarray, valid: Ndarray | None = None) -> Ndarray:
-        """Add the rewards of a fragment to what was seen, and return them scaled.
+        """Update the moments with a fragment's rewards, and return the rewards scaled.
 
         Args:
             reward: `[T, B]` float32; row b goes on where row b of the last fragment ended.
@@ -75,7 +75,7 @@ class RewardNormalizer:
 
     @property
     def deviation(self) -> np.float64:
-        """What rewards are divided by now."""
+        """The present divisor of rewards."""
         return np.float64(np.sqrt(self.seen.variance + _EPSILON))
 
     def state_dict(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class RewardNormalizer:
         return {**numbers, "sums": self._sums.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a `state_dict`."""
         mean, squares = np.asarray(state["mean"], float), np.asarray(state["squares"], float)
         self.seen = Moments(float(state["num_rows"]), mean, squares)
         self._sums = np.array(state["sums"], np.float64)

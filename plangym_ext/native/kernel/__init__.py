@@ -1,1 +1,1 @@
-"""The kernel backend: env rules that numba compiles into one loop over rows."""
+"""The kernel backend: env rules compiled by numba into one loop over rows."""

@@ -1,4 +1,4 @@
-"""What a kernel is: an env's rules as functions over one structured state row."""
+"""Kernel: an env's rules (step, reset, observe) as functions on a structured state row."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from plangym_ext.states.families import load_named
 
 @compiled
 def always(state: Any, params: Any) -> bool:  # noqa: ARG001 - as every kernel's `check`
-    """Return True: any bytes are a state."""
+    """Return True: any bytes are a valid state."""
     return True
 
 
 @compiled
 def silent(state: Any, params: Any, info: Any) -> None:
-    """Say nothing of a reset."""
+    """Write no reset info."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """Functions that step an env whose state is a record, and what they work on.
+    """An env's rules as functions over a structured state record, with their parameters.
 
     The functions are plain Python that `numba.njit` can compile; what they call is
     marked with `compiled`. They write only to what they are given.

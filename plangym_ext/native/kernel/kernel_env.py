@@ -1,4 +1,4 @@
-"""The kernel backend: rows run in one compiled loop, in this process."""
+"""KernelEnv: the kernel backend, with batches in one compiled loop of this process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Loop = Callable[[RowArrays, Any, Any, int, int, bool, bool], int]
 
 
 class KernelEnv(NativeEnv):
-    """An env whose batches run on a compiled kernel; all else runs on the env itself.
+    """The kernel backend: batches run in a compiled kernel, single steps on the env itself.
 
     States are those of the serial and the process backend. The loop is compiled when a
     batch first needs it, or loaded from disk, and compared with the env before its
@@ -140,7 +140,7 @@ class KernelEnv(NativeEnv):
         return found if all(map(values.bounds_kept, shown)) else None
 
     def _shared(self, arrays: RowArrays, threads: int, *how: bool) -> int:
-        """Return what the loop returns, its rows shared among threads."""
+        """Run the loop with its rows split over threads; return its result."""
         assert self._loop is not None
         run: Callable[..., int] = functools.partial(
             self._loop, arrays, self._memory.rules, self.kernel.params
@@ -187,7 +187,7 @@ class KernelEnv(NativeEnv):
 
     @one_call
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states with other random numbers to come; see `PlanEnv.reseeded`."""
+        """Return states with new random generators; see `PlanEnv.reseeded`."""
         rows = self.checked_states(states, "reseeded")
         if "rng" not in (self.kernel.state.names or ()):
             return self.plan_env.reseeded(states, rng)
@@ -201,7 +201,7 @@ class KernelEnv(NativeEnv):
         return self.sealed(found[:-1])
 
     def simulator(self) -> KernelSimulator | None:
-        """Return the kernel for compiled loops of others, such as a search.
+        """Return the kernel's functions for other compiled loops, such as tree search.
 
         Returns:
             What it offers; None if the kernel is not used, or bounds are looked at (it does

@@ -1,4 +1,4 @@
-"""Which envs have a kernel, and whether it is the right one for an env as it was made."""
+"""Kernel registry: registration, and lookup of the kernel that fits a given env."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIXED = ("codec", "own")
 
 
 def register_kernel(env_class: type | str, kernel: str | Callable[[Any], Kernel]) -> None:
-    """Give an env class a compiled kernel, which `make` then uses by itself.
+    """Register a compiled kernel for an env class; `make` then uses it.
 
     Args:
         env_class: class of the unwrapped env, or its name as "module:name". Classes

@@ -1,4 +1,4 @@
-"""numpy's `Generator` over PCG64 in compiled code: the same stream, draw for draw.
+"""PCG64 random numbers in compiled code, identical to numpy's `Generator`.
 
 A generator is a record of type `RNG` inside a state row: 40 bytes, as the library's
 codecs write them. Each function reads and advances it in place.
@@ -69,7 +69,7 @@ def next64(rng: Any) -> Any:
 
 @compiled
 def next32(rng: Any) -> Any:
-    """Draw the next 32 random bits, as uint64; of a 64-bit draw the upper half waits its turn."""
+    """Draw the next 32 random bits, as uint64; half of a 64-bit draw is kept for the next call."""
     if rng["has_half"] != 0:
         rng["has_half"] = 0
         return np.uint64(rng["half"])
@@ -160,7 +160,7 @@ def record_of(generator: np.random.Generator) -> np.ndarray:
 
 
 def set_generator(generator: np.random.Generator, record: Any) -> None:
-    """Bring a numpy generator to where a record is; Python only.
+    """Set a numpy generator to the state in a record; Python only.
 
     Raises:
         IncompleteState: it is not over PCG64.

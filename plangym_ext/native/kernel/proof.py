@@ -1,4 +1,4 @@
-"""Does a kernel do what its env does? The same rows on both, compared byte for byte.
+"""Self-test of a kernel: the same rows on kernel and env, compared byte for byte.
 
 A kernel is a second text of the same rules. Another version of the simulator, another
 mathematics library or a slip of the pen would make it another env, so it is compared
@@ -27,7 +27,7 @@ _GUARD = 0xA5
 
 
 class GuardedMemory:
-    """Hands arrays out that have a row of known bytes before and after them."""
+    """Allocates arrays with a guard row of known bytes before and after."""
 
     def __init__(self) -> None:
         self._guards: list[np.ndarray] = []
@@ -51,7 +51,7 @@ def first_difference(
     *,
     required: bool = True,
 ) -> str:
-    """Return what differs first between an env and its kernel, or "" if nothing does.
+    """Return the first difference between an env and its kernel, or "" without any.
 
     Args:
         env: the reference; it is left where it was.

@@ -1,4 +1,4 @@
-"""The compiled loop over rows: what `core.row_loop` does, around a kernel's functions."""
+"""The compiled row loop of the kernel backend: restore, step, observe, store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RowArrays(NamedTuple):
 
 
 class RowRules(NamedTuple):
-    """What is the same for all batches of an env."""
+    """Constants of all batches of an env."""
 
     limit: int  # of the TimeLimit; 0 for none
     frameskip: int

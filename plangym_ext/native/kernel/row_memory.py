@@ -1,4 +1,4 @@
-"""The arrays of one batch for the compiled loop, and the results that they become."""
+"""Batch arrays of the kernel backend: layout for the compiled loop, conversion to results."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RowMemory:
         return RowChecks(self._env.layout.action, self._env.envelope, self.rules.header)
 
     def arrays(self, request: RowRequest, new: Allocate = np.empty) -> RowArrays:
-        """Return arrays for a request: inputs as they came where that is possible, fresh outputs.
+        """Return arrays for a request: the caller's inputs where possible, fresh outputs.
 
         Their types and layouts are the same for all requests, as compiled code relies on.
         """
@@ -140,7 +140,7 @@ class RowMemory:
         return _StateRows(rows, *self.views(rows))
 
     def views(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what a kernel sees of `[M, S]` uint8 rows, M at least 2.
+        """Return a kernel's views of `[M, S]` uint8 rows, M at least 2.
 
         Returns:
             The rows as words `[M, S / 8]` uint64, the simulator's bytes `[M]` or `[M, n]`,
@@ -168,7 +168,7 @@ class RowMemory:
         return new(shape, self.obs_dtype)
 
     def results(self, request: RowRequest, arrays: RowArrays) -> RowResults:
-        """Return what the loop has written, as every backend returns it."""
+        """Return the results that the loop has written, in the form of every backend."""
         obs = arrays.obs
         given = request.out.get("obs0")
         if given is not None and np.may_share_memory(given, obs):

@@ -1,4 +1,4 @@
-"""A kernel's functions over rows of another owner, for loops such as a search's."""
+"""KernelSimulator: a kernel's step functions for other compiled loops, such as tree search."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rows(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What is the same for all rows, and room for what a step says besides.
+    """Constants of all rows, and memory for a step's infos and observation.
 
     Each thread has a lane of its own.
     """
@@ -132,7 +132,7 @@ _built: dict[Any, Any] = {}
 
 
 def _mark(function: Callable[..., Any], seen: set[Any]) -> None:
-    """Have everything compiled that a closure of closures calls."""
+    """Mark everything in nested closures for compilation."""
     for cell in function.__closure__ or ():
         inner = cell.cell_contents
         if isinstance(inner, types.FunctionType) and inner not in seen:

@@ -1,1 +1,1 @@
-"""The MuJoCo backend: rows stepped on MuJoCo's own threads."""
+"""The native MuJoCo backend: rows stepped on MuJoCo's own threads."""

@@ -1,4 +1,4 @@
-"""The MuJoCo backend: one env here to play, and rows on MuJoCo's own threads."""
+"""MujocoEnv: the native MuJoCo backend, a local env with rows on MuJoCo's threads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHECK_SEED, _CHECK_PLACES, _CHECK_STEPS = 1, 4, 3
 
 
 class MujocoEnv(NativeEnv):
-    """Step a MuJoCo task in batches without a process.
+    """The native MuJoCo backend: batches run on MuJoCo's threads, without processes.
 
     A local env of the serial kind does everything but the batches, and resets rows that
     ended. States are those of the serial backend, byte for byte.
@@ -107,7 +107,7 @@ class MujocoEnv(NativeEnv):
         self._live = MujocoLive(self._rows, self._resets)
 
     def _prepare_checks(self) -> None:
-        """Have what seals states and checks inputs, for rows as wide as they are now."""
+        """Make the seals and input checks for rows of the present width."""
         envelope = self.envelope
         seals = RowSeals(envelope, self._states.length)
         self._rows.seals = seals

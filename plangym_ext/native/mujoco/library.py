@@ -1,4 +1,4 @@
-"""MuJoCo's batch API (`mujoco/mjbatch.h`, MuJoCo 4), as C functions.
+"""ctypes bindings of MuJoCo's batch API (`mujoco/mjbatch.h`, MuJoCo 4).
 
 `mujoco.batch.Batch` is the same API in Python, but it has no `mjb_apply`: what a task
 reads of a step (contact forces, for one) may have to be computed from a simulation's

@@ -1,4 +1,4 @@
-"""Rows of a vector env on MuJoCo: some are stepped while others are reset."""
+"""MujocoLive: vector-env steps on MuJoCo's threads, with some rows reset instead of stepped."""
 
 from __future__ import annotations
 

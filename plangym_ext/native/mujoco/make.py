@@ -1,4 +1,4 @@
-"""Whether an env is made on the MuJoCo backend."""
+"""Construction of the native MuJoCo backend for an env, or the reason why not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each thread of a batch runs: one row, from its state or a reset, through K env steps.
+"""The compiled callback of a MuJoCo thread: one row through K env steps.
 
 The function is compiled, since `mjb_apply` calls it from threads of its own, where
 Python would make them wait for each other. All that it needs lies in one array of

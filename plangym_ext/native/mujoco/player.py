@@ -1,4 +1,4 @@
-"""Plays rows of one model on MuJoCo's own threads."""
+"""MujocoPlayer: physics of many rows of one model on MuJoCo's threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WINDOW = 64
 
 @dataclass(frozen=True)
 class _Field:
-    """An array of `mjData`: where it lies, and what it holds."""
+    """An array of `mjData`: offset, shape and dtype."""
 
     name: str
     offset: int
@@ -50,7 +50,7 @@ class FreshRows(NamedTuple):
 
 
 class Played:
-    """What K env steps of n rows were recorded in; used again by the next of that size.
+    """Recorded fields of K env steps of n rows; reused by the next call of that size.
 
     Attributes:
         actions: `[K, n, nu]` float64, to be filled in before.
@@ -85,7 +85,7 @@ class Played:
 
 
 class MujocoPlayer:
-    """Steps rows of one model by many threads, recording what a task reads.
+    """Steps rows of one model on many threads, and records the fields that a task reads.
 
     Args:
         model: an `MjModel`; it is copied.
@@ -248,7 +248,7 @@ class MujocoPlayer:
         self._batch, self._capacity, self._spare = None, 0, None
 
     def _reserve(self, num_rows: int) -> None:
-        """Have a batch with room for so many rows, with threads of this process."""
+        """Make a batch with room for a number of rows, with threads of this process."""
         # A forked child has the batch but none of its threads, and makes its own.
         if num_rows <= self._capacity and self._forks == fork_count():
             return

@@ -1,4 +1,4 @@
-"""Resets of rows that ended: each by the generator in its own state."""
+"""MujocoResets: resets of state rows with the generator stored in each state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
 class MujocoResets:
-    """Resets state rows where they are.
+    """Resets state rows in place.
 
     Args:
         env: resets the rows of a task that does not say what a reset draws.

@@ -1,4 +1,4 @@
-"""The rows of a batch, played on MuJoCo's threads and made into results."""
+"""MujocoRows: batch requests on MuJoCo's threads (physics, rewards, endings, results)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOTHING = np.zeros(0, np.int64)
 
 @dataclass
 class _Batch:
-    """One request while it is played; the arrays are filled in as rows come to their ends.
+    """One request in progress; its arrays fill as rows end.
 
     Attributes:
         request: what is asked for.
@@ -51,7 +51,7 @@ class _Batch:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What a task makes of K steps of n rows: cell (k, i) is entry k * n + i.
+    """A task's results of K steps of n rows: cell (k, i) is entry k * n + i.
 
     Attributes:
         rewards: `[K, n]`.
@@ -128,7 +128,7 @@ class MujocoRows:
         )
 
     def begin(self, states: np.ndarray, fresh: FreshRows) -> RowResults:
-        """Return the results of rows that were reset and take no step; their states have no seal.
+        """Return the results of rows that were reset without a step; their states have no seal.
 
         Args:
             states: `[B, S]` uint8, the rows, of which all but the simulation is reset; they

@@ -1,4 +1,4 @@
-"""Where the state rows of a MuJoCo env hold what its steps change."""
+"""MujocoStates: column layout of a MuJoCo env's state rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a MuJoCo task makes of a simulation: observation, reward, ending, for many rows."""
+"""MujocoTask: interface of observation, reward and termination functions over many rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Rows(SimpleNamespace):
 
 
 class MujocoTask(ABC):
-    """Observation, reward and ending as functions over rows.
+    """Observation, reward and termination of a MuJoCo task, as functions over rows.
 
     Row i of what a function returns must depend on row i of its arguments alone, to the
     last bit: sum over the last axis of a contiguous array, for instance, not by a matrix

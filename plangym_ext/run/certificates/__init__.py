@@ -1,1 +1,1 @@
-"""Certificates of public envs: are their states exact, and how; `plangym-ext doctor --all`."""
+"""Certificates of public envs: tests of exact state capture (`plangym-ext doctor --all`)."""

@@ -1,4 +1,4 @@
-"""The certificate of one env, made in a process of its own, which a deadline may end.
+"""Program that tests one env's state capture in its own process, with a JSON result.
 
     python -m plangym_ext.run.certificates.certificate TASK FILE
 
@@ -33,7 +33,7 @@ def constructor(task: dict[str, Any]) -> str | Callable[[], Any]:
 
 
 def certificate(task: dict[str, Any]) -> dict[str, Any]:
-    """Return what came of an env: its `outcome`, and figures or the `reason`."""
+    """Return the result for an env: its `outcome`, and figures or the `reason`."""
     import plangym_ext
     from plangym_ext.errors import PlangymExtError
     from plangym_ext.states.trials.fork import ForkFailed
@@ -49,7 +49,7 @@ def certificate(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def played(task: dict[str, Any]) -> dict[str, Any]:
-    """Play an env as it is, without states, and return what came of it."""
+    """Play an env without states, and return the result."""
     import plangym_ext
     from plangym_ext.registry import constructor_of
 

@@ -1,4 +1,4 @@
-"""All certificates: virtual environments, a process for each env, and the file of what came."""
+"""Collection of certificates for a list of envs: virtual environments, processes, results."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_list(path: Path, names: Sequence[str]) -> Groups:
 
 
 class Collection:
-    """Certificates in a folder, which are kept as they come.
+    """Certificates in a folder, written one by one.
 
     Args:
         out: the folder.
@@ -78,7 +78,7 @@ class Collection:
         self._line = ProgressLine()
 
     def close(self) -> None:
-        """Let others write to the folder."""
+        """Release the lock on the folder."""
         self._lock.close()
 
     def collect(self, groups: Groups) -> None:

@@ -1,4 +1,4 @@
-"""The page of certificates."""
+"""Documentation page of the env certificates: a Markdown table."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def write_page(page: Path, results: dict[str, Any]) -> None:
 
 
 def outcomes(results: dict[str, Any]) -> Counter[str]:
-    """Return how many envs came out in which way."""
+    """Return the number of envs by outcome."""
     return Counter(one["outcome"] for one in results["envs"].values())
 
 
 def text(results: dict[str, Any]) -> str:
-    """Return the table, and what did not run or install."""
+    """Return the table, and the list of envs that did not run or install."""
     envs = {tuple(key.split(": ", 1)): one for key, one in results["envs"].items()}
     count = outcomes(results)
     packages = {package for package, _ in envs}

@@ -1,4 +1,4 @@
-"""Virtual environments that are thrown away, with the installed copy of this library in them."""
+"""Temporary virtual environments that contain the installed copy of this library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plangym_ext.errors import PlangymExtError
 
 
 class NotInstalled(PlangymExtError):
-    """Packages could not be installed together; the message has what the installer said."""
+    """Packages could not be installed together; the message has the installer's output."""
 
 
 def own_copy(folder: Path) -> Path:
@@ -75,7 +75,7 @@ def versions(folder: Path, names: list[str]) -> dict[str, str]:
 
 
 def _own_requirements(given: Any) -> list[str]:
-    """Return what this library requires; what a group gives stands in place of the same name."""
+    """Return this library's requirements, with a group's own in place of the same names."""
     own = [r for r in importlib.metadata.requires("plangym-ext") or [] if "extra ==" not in r]
     names = {_name(requirement) for requirement in given}
     return [*given, *(requirement for requirement in own if _name(requirement) not in names)]

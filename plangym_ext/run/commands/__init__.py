@@ -1,4 +1,4 @@
-"""The commands of `plangym-ext` by name, so that they can be listed without being loaded."""
+"""Table of the `plangym-ext` commands, with lazy loading."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 #: Command -> its module in this package, and what it does in one line.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "plan": ("plan", "a planner plays one episode"),
-    "compare": ("compare", "several planners at equal model steps"),
-    "train": ("train", "a network learns from planning, or an agent from playing"),
-    "sweep": ("sweep", "many training runs: values of settings, and seeds"),
-    "eval": ("evaluate", "play episodes with what was trained, or compare several players"),
-    "audit": ("audit", "what a critic says of states, against returns from these states"),
-    "states": ("draw_states", "keep states that a player comes through, to begin from"),
-    "explore": ("explore", "an archive of cells, filled from restored states"),
-    "plot": ("plot", "curves of runs, seeds together"),
-    "report": ("report", "one page about runs, which needs no network"),
-    "watch": ("watch", "a live page about runs"),
-    "doctor": ("doctor", "how an env's state is captured, with proof"),
-    "list": ("listing", "envs, planners, algorithms and presets by name"),
-    "completion": ("completion", "let bash, zsh or fish complete what is typed"),
+    "plan": ("plan", "play one episode with a planner"),
+    "compare": ("compare", "compare planners at equal model steps"),
+    "train": ("train", "train a network from a planner's plans or an agent's play"),
+    "sweep": ("sweep", "run many training runs over settings and seeds"),
+    "eval": ("evaluate", "play evaluation episodes, or compare several players"),
+    "audit": ("audit", "compare a critic's values with measured returns"),
+    "states": ("draw_states", "sample states from a player's episodes"),
+    "explore": ("explore", "fill an archive of cells from restored states (Go-Explore)"),
+    "plot": ("plot", "draw learning curves, averaged over seeds"),
+    "report": ("report", "write one self-contained page about runs"),
+    "watch": ("watch", "serve a live page about runs"),
+    "doctor": ("doctor", "show how an env's state is captured, and test it"),
+    "list": ("listing", "list envs, planners, algorithms and presets"),
+    "completion": ("completion", "print the set-up for completion in bash, zsh or fish"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`plangym-ext audit RUN`: what a critic says of states, against returns from these states.
+"""`plangym-ext audit RUN`: compare a critic's values with returns measured from the same states.
 
 The agent of a run plays on from stored states, several times from each. DIR/audit.html shows how
 well its values agree with the returns, and where they do not; it needs no network.
@@ -155,7 +155,7 @@ def _agent(trained: Trained) -> Any:
 
 
 def _explore(agent: Any, settings: Any, learned: Mapping[str, Any]) -> None:
-    """Have the agent explore as it did when it was saved."""
+    """Set the agent's exploration as at its checkpoint."""
     from plangym_ext.learn.schedule import at
 
     if not hasattr(settings, "exploration"):

@@ -1,4 +1,4 @@
-"""`plangym-ext compare`: several planners at equal model steps, over envs and seeds.
+"""`plangym-ext compare`: compare planners at equal model steps, over envs and seeds.
 
 A planner is a name, or a name with options: `mcts:selection=uct,c-puct=1.4`, or one of your own:
 `module:Class:depth=5`. Finished
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play what is missing, show the table, write `compare.json`."""
+    """Play the missing episodes, show the table, write `compare.json`."""
     # Now, where it costs nothing: without matplotlib the figure would fail after all was played.
     if options.plot:
         load_pyplot("--plot")
@@ -257,7 +257,7 @@ class _Results:
 def _check_pairs(
     planners: dict[str, NamedPlayer], options: argparse.Namespace, results: _Results
 ) -> None:
-    """Have every planner plan one move in every env, before anything is played.
+    """Plan one move with every planner in every env, before the episodes.
 
     Raises:
         PlangymExtError: a planner cannot plan in one of the envs.

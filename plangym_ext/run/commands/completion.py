@@ -1,4 +1,4 @@
-"""`plangym-ext completion SHELL`: the lines that let a shell complete the commands.
+"""`plangym-ext completion SHELL`: print the set-up for completion in a shell.
 
 In ~/.bashrc: `eval "$(plangym-ext completion bash)"`; in ~/.zshrc, after compinit:
 `eval "$(plangym-ext completion zsh)"`; in ~/.config/fish/config.fish:
@@ -74,20 +74,20 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what the shell is to evaluate."""
+    """Print the shell's completion set-up."""
     print(SCRIPTS[options.shell], end="")
     return 0
 
 
 def answer(words: Sequence[str]) -> int:
-    """Print a line for each way in which the last word may go on: it, a tab, and a note."""
+    """Print one line per completion of the last word: word, tab, note."""
     for name, note in candidates(words).items():
         print(f"{name}\t{note}")
     return 0
 
 
 def candidates(words: Sequence[str]) -> dict[str, str]:
-    """Return what the last of the words may become, with a note on each.
+    """Return the completions of the last word, with a note on each.
 
     Args:
         words: what was typed after the program's name; the last one, which may be empty, is
@@ -102,7 +102,7 @@ def candidates(words: Sequence[str]) -> dict[str, str]:
 
 
 def _known(before: Sequence[str], word: str) -> dict[str, str]:
-    """Return what may stand where `word` does, whatever it begins with."""
+    """Return the possible words at the place of `word`."""
     if not before:
         return {name: summary for name, (_, summary) in COMMANDS.items()}
     name, *given = before

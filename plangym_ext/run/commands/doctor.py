@@ -1,4 +1,4 @@
-"""`plangym-ext doctor ENV_ID`: how an env's state is captured, and proof that it is exact.
+"""`plangym-ext doctor ENV_ID`: show how an env's state is captured, and test that it is exact.
 
 `plangym-ext doctor --all` does that for a list of public envs, in virtual environments that are
 made for it and thrown away. What came is kept in a folder as it comes: the same call goes on from
@@ -173,7 +173,7 @@ def _print_attributes(env: Any) -> None:
 
 
 def _backend(env: Any, name: str) -> str:
-    """Return what `make` chooses for the env, and why."""
+    """Return the backend that `make` chooses for the env, and the reason."""
     from plangym_ext.errors import KernelDiffers, NoKernel
     from plangym_ext.native.kernel.kernel_env import KernelEnv
     from plangym_ext.states.families import family_of
@@ -241,7 +241,7 @@ def _costs(env: Any, seed: int) -> dict[str, float]:
 
 
 def _replay_cost(env: Any, seed: int, num_steps: int) -> str:
-    """Return what restoring a replayed state costs, which depends on its depth; "" for others."""
+    """Return the cost of restoring a replayed state by depth; "" for others."""
     from plangym_ext.states.replay import MAX_DEPTH, ReplayPart
 
     part = next((part for part in env.codec.parts if isinstance(part, ReplayPart)), None)

@@ -1,4 +1,4 @@
-"""`plangym-ext states PLAYER --out FILE`: keep states that a player comes through.
+"""`plangym-ext states PLAYER --out FILE`: sample states from a player's episodes.
 
 PLAYER is a checkpoint, the folder of a run, or a planner, `NAME:option=value,...`. Evaluations
 (`eval --starts FILE`), audits and samplers begin episodes from such states.

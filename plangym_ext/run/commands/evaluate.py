@@ -1,4 +1,4 @@
-"""`plangym-ext eval PLAYER...`: play episodes with what was trained, or compare several players.
+"""`plangym-ext eval PLAYER...`: play evaluation episodes, or compare several players.
 
 PLAYER is a checkpoint, or the folder of a run, of which the newest one is taken. Arguments of
 the env and options of the planner can be changed: `--env.num_boxes 3`,
@@ -175,7 +175,7 @@ def _check_several(options: argparse.Namespace) -> None:
 def _played(
     contest: Any, options: argparse.Namespace, starts: StateSet | None
 ) -> dict[str, list[Episode]]:
-    """Have every player play the episodes."""
+    """Play the episodes with every player."""
     from plangym_ext.run.evaluating.contest import told
 
     count = options.episodes or (_EPISODES if starts is None else len(starts))
@@ -202,7 +202,7 @@ def _played(
 
 
 def _about(contest: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what tells how it was played."""
+    """Return data on how the episodes were played."""
     import plangym_ext
 
     return {
@@ -215,7 +215,7 @@ def _about(contest: Any, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _how(trained: Any) -> dict[str, Any]:
-    """Return what tells which weights played, and by what."""
+    """Return the weights' origin and the player of an evaluation."""
     evaluation = trained.config.evaluation
     return {
         "checkpoint": trained.path.name,
@@ -276,7 +276,7 @@ def _folder(checkpoint: Path) -> Path:
 
 
 def changes(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what is to differ from the run's own settings."""
+    """Return the changes to the run's own settings."""
     from plangym_ext.run.settings.settings import Text, nested
 
     typed = {

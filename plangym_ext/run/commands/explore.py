@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explore, show progress, write the folder; Ctrl-C ends it after the round."""
+    """Explore, show progress, write the folder; Ctrl-C ends the command after the round."""
     from plangym_ext.explore import demonstration, verify
 
     import_modules(options, [options.env])
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Kept:
-    """What is kept of an exploration: its lines in the log, and the file now and then."""
+    """Writer of an exploration's log and archive file."""
 
     def __init__(
         self, options: argparse.Namespace, explorer: Any, line: ProgressLine, interrupts: Interrupts
@@ -329,7 +329,7 @@ def _film(options: argparse.Namespace, kept: _Kept) -> None:
 
 
 def _tell(options: argparse.Namespace, kept: _Kept) -> None:
-    """Say what was found and written."""
+    """Print the results and the files written."""
     explorer, archive = kept.explorer, kept.explorer.archive
     if kept.interrupted:
         print(f"interrupted after {explorer.steps_taken:,} steps, which are kept")

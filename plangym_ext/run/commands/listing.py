@@ -1,4 +1,4 @@
-"""`plangym-ext list KIND`: the names that the other commands take.
+"""`plangym-ext list KIND`: list envs, planners, presets and other names.
 
 With a WORD, those that have it in them: `plangym-ext list envs pacman`. The name stands first
 in its line, so that `plangym-ext list planners | cut -d' ' -f1` gives the names alone.
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def envs() -> dict[str, str]:
-    """Return the ids that gymnasium knows, and patterns of those that are registered on demand."""
+    """Return gymnasium's registered ids, and patterns of ids registered on demand."""
     import gymnasium as gym
 
     from plangym_ext.envs.ids import register_own_ids
@@ -74,7 +74,7 @@ def planners() -> dict[str, str]:
 
 
 def algorithms() -> dict[str, str]:
-    """Return what learns, `algorithm.name` of `train`."""
+    """Return the algorithms, `algorithm.name` of `train`."""
     from plangym_ext.run.settings.sections import ALGORITHMS
 
     return _classes(ALGORITHMS)
@@ -92,7 +92,7 @@ def _classes(known: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
 
 
 def presets() -> dict[str, str]:
-    """Return the presets of `train`; `train --list` tells what each has reached."""
+    """Return the presets of `train`; `train --list` shows their measured returns."""
     from plangym_ext.run.settings.presets import PRESETS
 
     return {name: preset.about for name, preset in PRESETS.items()}

@@ -1,4 +1,4 @@
-"""`plangym-ext plan ENV_ID`: a planner plays one episode.
+"""`plangym-ext plan ENV_ID`: play one episode with a planner.
 
 `plangym-ext plan --planner NAME --help` lists the options of that planner.
 """

@@ -1,4 +1,4 @@
-"""`plangym-ext plot DIR...`: curves of training runs, seeds together.
+"""`plangym-ext plot DIR...`: draw learning curves of training runs, averaged over seeds.
 
 Every `progress.csv` in and below the folders is a run. Runs whose `params.json` differ in
 nothing but the seed are one curve: their mean, and a band around it. Where some of the seeds
@@ -194,7 +194,7 @@ BANDS = ("bootstrap", "std", "none")
 
 
 class Curve(NamedTuple):
-    """A middle over runs, `[points]` each."""
+    """A mean curve over runs, `[points]` each."""
 
     x: Floats
     mean: Floats  # or what the statistic is
@@ -211,7 +211,7 @@ def aggregated(
     smooth: int = 1,
     points: int | None = None,
 ) -> Curve:
-    """Return the middle of some curves, at the steps that they have.
+    """Return the mean of some curves, at their common steps.
 
     Between two points of a run it is interpolated; before its first and after its last
     it does not count. Points without a number are left out.

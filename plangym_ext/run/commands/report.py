@@ -1,4 +1,4 @@
-"""`plangym-ext report DIR...`: one page about runs, which needs no network.
+"""`plangym-ext report DIR...`: write one self-contained page about runs.
 
 Curves, settings, films and searches that were recorded, the table of `plangym-ext eval`, and
 versions, of all runs in and below the folders.

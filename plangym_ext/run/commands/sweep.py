@@ -1,4 +1,4 @@
-"""`plangym-ext sweep PRESET --over KEY=VALUES`: many training runs as one experiment.
+"""`plangym-ext sweep PRESET --over KEY=VALUES`: run many training runs as one experiment.
 
 `plangym-ext sweep ppo_cartpole --over algorithm.learning_rate=1e-3,3e-4 --seeds 3` runs every
 combination of the values with every seed, so many processes at a time, each in a folder of its
@@ -125,7 +125,7 @@ def _sources(given: Sequence[str]) -> list[Any]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run what is left of the sweep; print what each variant has reached."""
+    """Run the remaining runs of the sweep; print the result of each variant."""
     from plangym_ext.run.experiments.plan import jobs_of
     from plangym_ext.run.experiments.summary import lines, scores
 
@@ -274,7 +274,7 @@ def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
 
 
 def _left(queue: JobQueue, folder: Path) -> str:
-    """Return what an interrupt has left of the runs."""
+    """Return the report of an interrupted sweep."""
     from plangym_ext.run.training.checkpoints import Checkpoints
 
     # A second Ctrl-C killed them, and their last checkpoints are what is left.

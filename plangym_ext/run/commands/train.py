@@ -1,4 +1,4 @@
-"""`plangym-ext train PRESET`: a network learns from planning, or from what an agent played.
+"""`plangym-ext train PRESET`: train a network from a planner's plans or an agent's play.
 
 Settings come from a preset, from files given with `--config`, and from the command line,
 the later over the earlier: `plangym-ext train cartpole --algorithm.learning_rate 3e-4`.
@@ -107,7 +107,7 @@ def _sources(given: Sequence[str]) -> list[Any]:
 
 
 def preset_lines() -> Iterator[str]:
-    """Yield name and meaning of each preset, and below them what runs of it have reached."""
+    """Yield name and description of each preset, followed by its measured returns."""
     from plangym_ext.run.settings.presets import PRESETS
 
     found = reached()
@@ -207,7 +207,7 @@ FILE = Path(__file__).parents[1] / "settings" / "reached.json"
 
 
 class Reached(NamedTuple):
-    """How runs of a preset have ended.
+    """Measured final return of a preset.
 
     Attributes:
         mean: interquartile mean over the seeds, of the mean return of evaluations.
@@ -231,7 +231,7 @@ class Reached(NamedTuple):
 
 
 def reached() -> dict[str, Reached]:
-    """Return what was measured, by preset."""
+    """Return the measured returns by preset."""
     found = json.loads(FILE.read_text(encoding="utf-8"))
     return {name: _read(row) for name, row in found.items()}
 

@@ -1,4 +1,4 @@
-"""`plangym-ext watch DIR`: a live page about runs, in a browser on this machine.
+"""`plangym-ext watch DIR`: serve a live page about runs, in a browser on this machine.
 
 The page of `plangym-ext report`, which follows the runs in and below the folders: curves, speed,
 the newest recorded episode and its searches. Ctrl-C ends it; the runs do not notice.

@@ -1,1 +1,1 @@
-"""Players compared on the same episodes, and critics on the same states."""
+"""Evaluation: comparison of players on equal episodes, audit of critics."""

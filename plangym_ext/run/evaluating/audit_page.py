@@ -1,4 +1,4 @@
-"""The page of a value audit: one HTML file without a script, which loads nothing."""
+"""HTML page of a value audit."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _MEANINGS = {
     "rank_correlation": "of the critic's values and the mean returns (Spearman): 1 if the states "
     "are in the right order",
     "explained_variance": "share of the variance of the mean returns",
-    "bias": "by how much the critic says more than was returned",
+    "bias": "mean of the critic's value minus the mean return",
     "rmse": "root of the mean squared difference",
-    "noise": "the part of it that comes of playing so few rollouts",
-    "critic_in_returns": "what the critic's own word weighs in a return, by its discount, where "
+    "noise": "the part of the rmse that is due to the finite number of rollouts",
+    "critic_in_returns": "share of the return that is the critic's own bootstrap, where "
     "rollouts were cut",
 }
 

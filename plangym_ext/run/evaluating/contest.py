@@ -1,4 +1,4 @@
-"""Players that are to play the same episodes of one env: checkpoints and planners by name."""
+"""Contest: players (checkpoints, planners) of one evaluation command, on equal episodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_STEPS = 1000
 
 
 class Contest(Closing):
-    """What was named on the command line, ready to play in one env.
+    """The players named on the command line, ready to play in one env.
 
     Args:
         names: of checkpoints and folders of runs, which must exist, and of planners and
@@ -138,7 +138,7 @@ class Contest(Closing):
         return StateSet.load(path, self.env)
 
     def try_out(self, name: str) -> None:
-        """Have a player make one move, which raises what keeps it from playing here."""
+        """Let a player make one move, to raise incompatibilities early."""
         self._play(name, self.seed, max_steps=1, num_episodes=1)
 
     def play(
@@ -179,7 +179,7 @@ class Contest(Closing):
 
 
 def told(name: str, move: Move) -> str:
-    """Return a line that tells how far a player is."""
+    """Return a progress line of a player."""
     return f"{name}: step {move.step + 1}, episode {move.episode + 1}, return {move.total:g}"
 
 
@@ -197,7 +197,7 @@ def _planner(name: str, env: Any) -> Any:
 
 
 def _identity(env: Any) -> Any:
-    """Return what two envs have in common whose episodes can be compared."""
+    """Return the properties that envs of comparable episodes share."""
     envelope = getattr(env, "envelope", None)
     # A plain env captures no states, and so has no fingerprint.
     return env.name if envelope is None else envelope.identity

@@ -1,4 +1,4 @@
-"""Several players on the same episodes: how sure their differences are."""
+"""Paired comparison of players on equal episodes, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.run.bootstrap import episodes_for, mean_interval, unpaired_inte
 def paired_summary(
     played: Mapping[str, Sequence[Episode]], width: float | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return what every player reached, and its differences to the first one.
+    """Return every player's results, and the differences to the first one.
 
     Args:
         played: episodes by player, at least two of each; the k-th of all of them began alike.
@@ -44,7 +44,7 @@ def paired_summary(
 def difference(
     first: Sequence[float], second: Sequence[float], width: float | None = None
 ) -> dict[str, Any]:
-    """Return by how much the second is better, with and without the pairs; see `paired_summary`."""
+    """Return the mean difference of two players, paired and unpaired; see `paired_summary`."""
     # Episode by episode: what both have in common, such as a hard start, cancels.
     pairs = (np.asarray(second) - np.asarray(first)).tolist()
     # The same returns both ways: what the narrower interval shows is what pairing saves.

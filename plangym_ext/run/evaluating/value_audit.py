@@ -1,4 +1,4 @@
-"""What a critic says of stored states, against what stepping on from them returns."""
+"""Value audit: a critic's estimates for stored states against returns of rollouts from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ValueAudit:
-    """The values of N states, as the critic has them and as they were played.
+    """Values of N states: the critic's, and the returns of rollouts.
 
     Attributes:
         states: the set.
@@ -43,7 +43,7 @@ class ValueAudit:
 
     @property
     def deviations(self) -> Floats:
-        """`[N]` standard error of each mean; NaN of a single rollout, which does not say."""
+        """`[N]` standard error of each mean; NaN for a single rollout."""
         count = self.returned.shape[1]
         # Of one value `std` with ddof=1 is 0 / 0.
         if count == 1:
@@ -52,7 +52,7 @@ class ValueAudit:
         return found
 
     def worst(self, count: int) -> npt.NDArray[np.intp]:
-        """Return the states where the critic is farthest from the mean return, worst first."""
+        """Return the states with the largest errors of the critic, worst first."""
         found: npt.NDArray[np.intp] = np.argsort(-abs(self.said - self.means), kind="stable")
         return found[:count]
 
@@ -87,7 +87,7 @@ def audit_values(
     max_steps: int = 1000,
     seed: int = 0,
 ) -> ValueAudit:
-    """Step on from every state several times, and compare the returns with a critic.
+    """Play rollouts from every state, and compare their returns with a critic.
 
     The env draws the same in all rollouts from a state, as its generator is part of the state:
     they differ by what the player draws. A rollout that is cut, by the env or after `max_steps`,

@@ -1,1 +1,1 @@
-"""Many runs as one: what is varied, the queue that runs it, and what came of it."""
+"""Sweeps: many training runs as one experiment (variants, queue, summary)."""

@@ -1,4 +1,4 @@
-"""The program of one run of a sweep: `train` on its share of the processors.
+"""Program of one sweep run: `train` pinned to its share of the processors.
 
     python -m plangym_ext.run.experiments.job PARENT CORES ARGUMENTS...
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _ends_with(parent: int) -> bool:
-    """Have this process ended when its parent dies; False if that has died already."""
+    """Bind this process's life to its parent's; return False if the parent is dead."""
     if sys.platform == "linux":
         import ctypes
 

@@ -1,4 +1,4 @@
-"""How a run of a sweep has ended: a small file in its folder."""
+"""Outcome file of a sweep run: done or failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FILE = "outcome.json"
 
 
 def outcome(folder: Path) -> str:
-    """Return `DONE` or `FAILED`; empty while the run in a folder has not ended.
+    """Return `DONE` or `FAILED`; empty before the end of a run.
 
     A file that says neither is passed over: the run goes on from its last checkpoint.
     """
@@ -24,7 +24,7 @@ def outcome(folder: Path) -> str:
 
 
 def write_outcome(folder: Path, exit_status: int, seconds: float) -> None:
-    """Write down that a run has ended, with the exit status of its process."""
+    """Write the outcome of a run, from the exit status of its process."""
     status = FAILED if exit_status else DONE
     said = {"status": status, "exit": exit_status, "seconds": round(seconds, 3)}
     write_json(folder / _FILE, said)

@@ -1,4 +1,4 @@
-"""A sweep as it was asked for: which runs there are, with which settings and where."""
+"""Sweep specification: parsing, and the list of runs with settings and folders."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KEYS = tuple(_KINDS)
 
 
 class Sweep(NamedTuple):
-    """What a file or the command line asks for.
+    """Specification of a sweep, from a file or the command line.
 
     Args:
         sources: presets, files and settings of every run; see `compose`.
@@ -76,7 +76,7 @@ class Job(NamedTuple):
 
 
 def read_sweep(path: Path) -> dict[str, Any]:
-    """Return what the file of a sweep says, a key of `KEYS` each.
+    """Return the content of a sweep file, one entry per key of `KEYS`.
 
     Raises:
         UnknownName: it has another key.

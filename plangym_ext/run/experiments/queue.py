@@ -1,4 +1,4 @@
-"""Runs side by side, each a process: started, watched, started again after a kill."""
+"""JobQueue: parallel run processes of a sweep, with retries after kills."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PROGRAM = (sys.executable, "-P", "-m", "plangym_ext.run.experiments.job")
 
 
 class Process(Protocol):
-    """What runs a job: a process, or what stands for one elsewhere; as `subprocess` has it.
+    """Protocol of a job's process, local or remote, with the methods of `subprocess.Popen`.
 
     Attributes:
         returncode: exit status; negative if a signal killed it; None while it runs.
@@ -47,7 +47,7 @@ class Process(Protocol):
 
 
 class Jobs(Protocol):
-    """Where jobs run, some at a time.
+    """Protocol of a place that runs jobs.
 
     Attributes:
         slots: how many at a time.
@@ -83,7 +83,7 @@ class Running:
 
 
 class JobQueue:
-    """Runs jobs, so many at a time, until all have ended.
+    """Runs jobs, a limited number at a time, until all have ended.
 
     A run that a signal killed goes on from its checkpoint, twice at most. One that ended with
     an error is left, and the others go on.
@@ -169,7 +169,7 @@ class JobQueue:
             self.running.append(Running(job, slot, self._where.start(folder, slot)))
 
     def _gone(self) -> list[Running]:
-        """Return what has ended for good; start again what a signal killed."""
+        """Return jobs that have ended; restart those killed by a signal."""
         gone = []
         for one in self.running:
             status = one.process.poll()

@@ -1,4 +1,4 @@
-"""Runs as tasks of a Ray cluster: one for each, which starts its process and waits for that."""
+"""RayJobs: the runs of a sweep as tasks of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK = 0.5
 
 
 class RayJobs(Closing):
-    """Runs on a Ray cluster, which is left as it was found.
+    """Runs jobs on a Ray cluster that other programs may use as well.
 
     The folder of the sweep has to be one and the same for all machines.
 
@@ -72,7 +72,7 @@ class RayJobs(Closing):
 
 
 class RayJob:
-    """A task that runs a job, with the calls of a process.
+    """A Ray task that runs a job, with the methods of a process.
 
     Args:
         ref: of its exit status.
@@ -117,7 +117,7 @@ class RayJob:
             log.write(f"{text}\n")
 
     def send_signal(self, number: int, /) -> None:
-        """Have the run end after its round if this is SIGINT; else end it at once."""
+        """End the run after its round for SIGINT; end it at once for other signals."""
         ray_module().cancel(self._ref, force=number != signal.SIGINT)
 
 

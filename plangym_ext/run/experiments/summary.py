@@ -1,4 +1,4 @@
-"""What came of a sweep: a line per variant, the best first."""
+"""Result table of a sweep: one line per variant, best first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAIL = 8192  # bytes
 
 
 class Score(NamedTuple):
-    """Of the runs of a variant that are done.
+    """Result of a variant, over its finished runs.
 
     Args:
         variant: its name.
@@ -35,7 +35,7 @@ class Score(NamedTuple):
 
 
 def final_return(folder: Path) -> float | None:
-    """Return the last evaluation's mean return, or that of the last episodes of the training.
+    """Return the last evaluation's mean return, or that of the last training episodes.
 
     None: the run has no return yet.
     """
@@ -51,7 +51,7 @@ def final_return(folder: Path) -> float | None:
 
 
 def share_done(job: Job, folder: Path) -> float:
-    """Return how much of a run is logged, 0 to 1.
+    """Return the logged share of a run, 0 to 1.
 
     Args:
         job: the run.
@@ -71,7 +71,7 @@ def share_done(job: Job, folder: Path) -> float:
 
 
 def scores(folder: Path, jobs: Sequence[Job]) -> list[Score]:
-    """Return the variants with a run that is done, the best first."""
+    """Return the variants with a finished run, the best first."""
     values: dict[str, list[float]] = {}
     for job in jobs:
         found = final_return(folder / job.name) if outcome(folder / job.name) == DONE else None
@@ -82,7 +82,7 @@ def scores(folder: Path, jobs: Sequence[Job]) -> list[Score]:
 
 
 def lines(rows: Sequence[Score]) -> list[str]:
-    """Return a table for the eye."""
+    """Return the printed table."""
     width = max([len(row.variant) for row in rows] + [7])
     found = [f"{'variant':<{width}}  runs     return  95 % interval"]
     for row in rows:

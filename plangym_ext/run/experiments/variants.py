@@ -1,4 +1,4 @@
-"""What a sweep varies: a grid of settings, settings drawn at random, or rows of a file."""
+"""Variants of a sweep: grids of settings, random draws, rows of a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RANGE = re.compile(r"\s*(log|uniform|int)\s*\(\s*([^,()]+?)\s*,\s*([^,()]+?)\s*
 
 
 class Variant(NamedTuple):
-    """Settings that are run with each of the seeds.
+    """One combination of settings, to be run with each of the seeds.
 
     Args:
         name: what tells it from the others, fit for a folder; empty if there is only one.
@@ -36,7 +36,7 @@ class Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers that are drawn at random.
+    """A range of random numbers.
 
     Args:
         kind: "uniform" between the ends; "log", whose logarithm is; "int", both ends included.
@@ -72,7 +72,7 @@ class Range:
 
 
 def read_over(key: str, value: Any) -> list[Any] | Range:
-    """Return the values that a key is to take.
+    """Return the values of a key in `--over`.
 
     Args:
         key: dotted, for the message.
@@ -162,7 +162,7 @@ def _variant(rows: Sequence[Mapping[str, Any]]) -> Variant:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    """Return what a row is called: its name, or its settings, in letters that folders may have."""
+    """Return the folder name of a row: its name, or its settings."""
     if "name" in row:
         text = str(row["name"])
     else:

@@ -1,1 +1,1 @@
-"""What a training run writes down about itself."""
+"""Logs of a training run: CSV, JSON lines, TensorBoard, Weights & Biases, terminal table."""

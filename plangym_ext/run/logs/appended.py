@@ -1,4 +1,4 @@
-"""A text file that grows line by line, and at times is replaced as a whole."""
+"""AppendedFile: text file that is appended to, or replaced as a whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.run.logs.late_file import LateFile
 
 
 class AppendedFile:
-    """Opened when something is written; what is there already stays.
+    """A text file that opens at the first write; existing content stays.
 
     Args:
         path: of the file.
@@ -33,7 +33,7 @@ class AppendedFile:
             file.write(text)
 
     def whole_lines(self, errors: str = "strict") -> str:
-        """Return what is in the file; nothing if it is not there.
+        """Return the complete lines of the file; nothing if it does not exist.
 
         A last line without its end was being written when the writer was killed, or is
         being written now. It is left out.
@@ -57,7 +57,7 @@ class AppendedFile:
         return text[: text.rfind("\n") + 1]
 
     def sync(self) -> None:
-        """Bring the file to the disk."""
+        """Flush the file to disk."""
         self._file.sync()
 
     def close(self) -> None:

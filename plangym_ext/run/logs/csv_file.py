@@ -1,4 +1,4 @@
-"""A table on disk whose rows begin with a step, and whose columns may become more."""
+"""CsvFile: CSV log by step, with columns that may be added later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Number = int | float
 
 
 class CsvFile(AppendedFile):
-    """Rows of numbers by column name; a cell is empty where a row has no such number.
+    """Rows of numbers by column name; missing numbers are empty cells.
 
     The bytes depend on the rows alone: a file that was cut back with `truncate_after` and
     got the same rows again is the same file.

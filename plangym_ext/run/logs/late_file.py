@@ -1,4 +1,4 @@
-"""A file of which nothing is there before something is written."""
+"""LateFile: file that is created at its first write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO, Any
 
 
 class LateFile:
-    """Opened by the first write, and by the first one after `close`; what is written is flushed.
+    """A file that opens at the first write, also after `close`; writes are flushed.
 
     Args:
         opened: opens the file.
@@ -39,7 +39,7 @@ class LateFile:
             raise
 
     def sync(self) -> None:
-        """Bring the file to the disk."""
+        """Flush the file to disk."""
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())

@@ -1,4 +1,4 @@
-"""One object that writes a run's numbers to all places where people look for them."""
+"""Logger: writes the numbers of a run to all its log files and services."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plangym_ext.run.logs.wandb_run import WandbRun
 
 
 class JsonlFile(AppendedFile):
-    """Rows by name, each with a step. What is not finite is written as null."""
+    """Rows by name, each with a step. Numbers that are not finite become null."""
 
     def add(self, row: Mapping[str, Number]) -> None:
         """Append a row; it is in the file when this returns."""
@@ -44,7 +44,7 @@ Numbers = Mapping[str, float]
 
 
 class Logger(Closing):
-    """Writes `progress.csv`, `progress.jsonl`, `params.json`, `timings.csv`, and for services.
+    """Writes `progress.csv`, `progress.jsonl`, `params.json`, `timings.csv`, and to services.
 
     Everything that the run computes goes to the progress files, which are the same bytes
     for the same run, resumed or not; everything that clocks say goes to `timings.csv`.
@@ -111,7 +111,7 @@ class Logger(Closing):
         self._began = time.monotonic() - self._timings.last.get("seconds", 0.0)
 
     def log(self, step: int, values: Numbers, *, timings: Numbers | None = None) -> None:
-        """Write one row and show it.
+        """Write and show one row.
 
         Args:
             step: greater than that of the row before.
@@ -150,12 +150,12 @@ class Logger(Closing):
             self._table.progress(step, text)
 
     def leave(self) -> None:
-        """Show what the table holds, and end its line: something else will be printed."""
+        """Print the table's pending rows and end its line, before other output."""
         if self._table is not None:
             self._table.leave()
 
     def truncate_after(self, step: int) -> None:
-        """Drop all rows after `step`, and what a kill left half written.
+        """Drop all rows after `step`, and rows half written at a kill.
 
         An interrupted run that calls it with the step of its checkpoint, and goes on, ends
         with the progress files of a run that was never interrupted.
@@ -165,7 +165,7 @@ class Logger(Closing):
         self._start_clock()
 
     def flush(self) -> None:
-        """Bring everything to the disk: before a checkpoint that refers to it."""
+        """Write everything to disk before a checkpoint refers to it."""
         for file in self._files:
             file.sync()
 

@@ -1,4 +1,4 @@
-"""Logged runs, read back: one by one, and as groups that differ in their seed alone."""
+"""Reader of logged runs, and their grouping by settings over seeds."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Group(NamedTuple):
     runs: list[Run]
 
     def param(self, name: str) -> Any:
-        """Return a param of all of them; None if they have no such."""
+        """Return a param of the runs; None if they have no such param."""
         return self.runs[0].params.get(name)
 
 
@@ -148,7 +148,7 @@ def find_groups(folders: Iterable[Path], read: Callable[[Path], Run] = read_run)
 
 
 def shared_names(groups: Sequence[Group]) -> str:
-    """Return what all groups share of the env and of what learns; empty if it is nothing."""
+    """Return the env and algorithm names common to all groups; empty without any."""
     named = ("env.id", "algorithm.name", "planner.name")
     # As text: what a file calls a name may be a list, of which there is no set.
     shared = [{str(group.param(name) or "") for group in groups} for name in named]

@@ -1,4 +1,4 @@
-"""Rows of numbers for the eye: what is shown while a run goes on."""
+"""LiveTable: terminal table and progress bar of a training run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LiveTable:
         self._start: tuple[int, float] | None = None
 
     def row(self, step: int, values: Mapping[str, int | float]) -> None:
-        """Show a row, or hold it if another one was shown a moment ago."""
+        """Show a row, or hold it if another one was shown just before."""
         sums = {name: self._held.get(name, 0) + values[name] for name in _SUMMED if name in values}
         self._held, self._held_step = {**self._held, **values, **sums}, step
         self._seen.update(values)
@@ -105,7 +105,7 @@ class LiveTable:
         return f"step {step:,}/{self._total:,} [{bar}] {share:4.0%}"
 
     def leave(self) -> None:
-        """Show what is held, and leave the line of the bar: something else will be printed."""
+        """Show the held row, and leave the line of the bar before other output."""
         if self._held:
             self._show_held()
         self._line.leave()

@@ -1,4 +1,4 @@
-"""Event files of TensorBoard, written by its own package, without torch or TensorFlow."""
+"""TensorBoard event files, written with the `tensorboard` package only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from plangym_ext.run.logs.late_file import LateFile
 
 
 def tensorboard_is_there() -> bool:
-    """Return whether the package is installed; it is not imported for that."""
+    """Return whether the package is installed, without importing it."""
     return importlib.util.find_spec("tensorboard") is not None
 
 
 class TensorBoardFile:
-    """Scalars by step. Files cannot be cut back, but readers can be made to forget.
+    """Scalars by step. Later rows are removed by a restart event, not by cutting files.
 
     Args:
         folder: where the event file is made, when there is something to write.
@@ -46,13 +46,13 @@ class TensorBoardFile:
         self._write(step=int(row["step"]), summary={"value": scalars})
 
     def truncate_after(self, step: int) -> None:
-        """Tell readers to forget what other files have after `step`."""
+        """Write a restart event, so that readers drop rows after `step`."""
         if any(self._folder.glob("events.out.tfevents.*")):
             # A restart makes readers drop its own step too, hence one more.
             self._write(step=step + 1, session_log={"status": "START"})
 
     def sync(self) -> None:
-        """Bring the file to the disk."""
+        """Flush the file to disk."""
         self._file.sync()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A run on Weights & Biases, whose history is the log."""
+"""WandbRun: logging to Weights & Biases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plangym_ext.run.files import write_json
 
 
 class WandbRun:
-    """Scalars by step. A log that goes on in the same folder goes on with the same run.
+    """Scalars by step. A log in the same folder continues the same run.
 
     `WANDB_MODE=offline` keeps the run in the folder, for `wandb sync`.
 
@@ -54,7 +54,7 @@ class WandbRun:
         """Do nothing: rows are handed to another process at once."""
 
     def close(self) -> None:
-        """Wait until all has been handed over; the next `add` goes on with the run."""
+        """Wait for the upload; the next `add` continues the run."""
         if self._run is not None:
             self._run.finish()
             self._run = None

@@ -1,1 +1,1 @@
-"""The episode that `plan` plays: what is shown of it meanwhile, and what is left of it."""
+"""Output of the `plan` command: progress, messages, episode file."""

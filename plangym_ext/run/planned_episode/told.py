@@ -1,4 +1,4 @@
-"""What is said of an episode before and after it is played, and what is written of it."""
+"""Display, messages and files of the `plan` command: progress, results, `episode.json`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plangym_ext.run.video import first_frame
 
 
 def tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
-    """Say which options are those that were tuned for the env."""
+    """Print the options that were tuned for the env."""
     from plangym_ext.planners.tuned import tuned_options
 
     tuned = tuned_options(env, planner)
@@ -28,11 +28,11 @@ def tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
 
 
 def tell_trained(options: argparse.Namespace) -> None:
-    """Say where the network has learned, if that is not where is planned.
+    """Warn if the network was trained in another env or with another frameskip.
 
     Raises:
-        ForeignCheckpoint: its env was made by a function, and what was typed is the name that the
-            settings have in its place.
+        ForeignCheckpoint: its env was made by a function, and the command names the env id that
+            the settings have in its place.
     """
     from plangym_ext.run.training.trained import trained_in
 
@@ -56,7 +56,7 @@ def tell_trained(options: argparse.Namespace) -> None:
 
 
 def tell_played(options: argparse.Namespace, shown: Shown, seconds: float) -> None:
-    """Say what was played and written."""
+    """Print the result of the episode and the files written."""
     if shown.interrupted:
         print(f"interrupted after {shown.moves} moves, which are kept")
     compiling = f", {shown.compile_seconds:.1f} s of it compiling, or loading what was compiled"
@@ -123,11 +123,11 @@ def write_episode(
 
 # Raised by the callback: `play` has no other way to end before the episode does.
 class Stopped(Exception):
-    """The move that was played when Ctrl-C was pressed is over."""
+    """Raised at the end of the move in which Ctrl-C was pressed."""
 
 
 class Shown:
-    """What is shown of each move: the progress line and the page of trees.
+    """Displays each move: the progress line and the page of trees.
 
     Args:
         options: of the command line.
@@ -195,7 +195,7 @@ class Shown:
             raise Stopped
 
     def _first_frame(self) -> Any:
-        """Return what the page begins with; without a package to draw with it has no pictures."""
+        """Return the page's first frame; None without a rendering package."""
         try:
             # Its reset changes nothing: `play` resets with the same seed again.
             return first_frame(self._env, self._options.seed)

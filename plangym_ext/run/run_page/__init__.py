@@ -1,1 +1,1 @@
-"""The page of runs: curves, episodes, settings; as a file, or live."""
+"""HTML page of training runs: curves, episodes, settings; as a file or live."""

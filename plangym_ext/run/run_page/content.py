@@ -1,4 +1,4 @@
-"""What the page of runs shows, read from their folders.
+"""Content of the runs page, read from run folders as JSON data.
 
 What a file of a run says is of no certain kind: one that cannot be read, or says what makes no
 sense, costs what would be shown of it, and the page tells its name.
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def page(content: Mapping[str, Any]) -> str:
-    """Return the whole page, which needs nothing else."""
+    """Return the complete, self-contained page."""
     import importlib.resources
 
     text = importlib.resources.files(__package__).joinpath("page.html").read_text("utf-8")
@@ -55,7 +55,7 @@ def page(content: Mapping[str, Any]) -> str:
 def content(
     folders: Sequence[Path], address: Address, *, status: str = "", live: bool = False
 ) -> dict[str, Any]:
-    """Return what the page shows of the runs in and below some folders.
+    """Return the page's data of the runs in and below some folders.
 
     Args:
         folders: of runs, also while they go on.
@@ -84,7 +84,7 @@ def content(
 
 
 def signature(folders: Sequence[Path]) -> str:
-    """Return a text that changes when what the page shows does."""
+    """Return a text that changes with the page's data."""
     found = 0
     for folder in folders:
         # Of a row in the log `timings.csv` is written last, so that the others have it by then.
@@ -98,7 +98,7 @@ def signature(folders: Sequence[Path]) -> str:
 
 
 class _Odd:
-    """Notes what could not be read.
+    """Collects notes on unreadable files.
 
     Attributes:
         told: a line for each.
@@ -108,7 +108,7 @@ class _Odd:
         self.told: list[str] = []
 
     def part(self, path: Path, read: Callable[[Path], T], otherwise: T) -> T:
-        """Return what is read from a file, or what stands for it."""
+        """Return the content of a file, or its placeholder."""
         try:
             return read(path)
         # Of whatever kind: no file, of a person's or a program's, is to cost the other panels.
@@ -161,7 +161,7 @@ def _total(settings: Mapping[str, Any]) -> int | None:
 
 
 def _plain(value: Any, level: int = 0) -> Any:
-    """Return what a file says as JSON that browsers read, and no more of it than can be shown."""
+    """Return a file's content as JSON for browsers, limited in size."""
     if isinstance(value, float):
         # JSON has neither NaN nor infinity, and browsers refuse what Python writes for them.
         return value if math.isfinite(value) else str(value)
@@ -194,7 +194,7 @@ def _number(value: float) -> float | None:
 
 
 def _evaluation(path: Path) -> dict[str, Any] | None:
-    """Return what `plangym-ext eval` found; None if it was not run."""
+    """Return the result of `plangym-ext eval`; None without one."""
     if not path.exists():
         return None
     with opened(path) as file:

@@ -1,4 +1,4 @@
-"""The live page of runs, over HTTP.
+"""HTTP server of the live runs page.
 
 It is for the user of this machine: pages of other sites in the same browser are kept from reading
 it, and so are pages that lie in the folders of runs.
@@ -48,7 +48,7 @@ _PAGE = (
 
 
 class PageServer(http.server.ThreadingHTTPServer):
-    """Answers with the page, its data, and the files of recorded episodes, and nothing else.
+    """Serves the page, its data, and the files of recorded episodes, and nothing else.
 
     Args:
         folders: with runs.
@@ -93,7 +93,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         self.server_name, self.server_port = self._host, self.server_address[1]
 
     def content(self) -> dict[str, Any]:
-        """Return what the page shows now."""
+        """Return the page's present data."""
         return content(self.folders, self._address, live=True, status="live")
 
     def _address(self, path: Path) -> str:
@@ -106,7 +106,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         return next(i for i, folder in enumerate(self.folders) if path.is_relative_to(folder))
 
     def episode(self, address: str) -> Path | None:
-        """Return the file that `_address` gave this address; None if there is no such."""
+        """Return the file of an address from `_address`; None for an unknown one."""
         root, _, inside = address.partition("/")
         # ValueError: a NUL in the name, or no number. OSError: a name that is too long, a circle
         # of links.
@@ -149,7 +149,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Drop those that do not say what they want; called twice a second."""
+        """Drop connections without a request; called twice a second."""
         latest = time.monotonic() - _TO_ASK
         with self._lock:
             late = [one for one, began in self._clients.items() if began < latest]
@@ -176,7 +176,7 @@ class PageServer(http.server.ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: what ends here is a connection that a client has left."""
+        """Ignore the error of a connection that a client has left."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -257,11 +257,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(piece)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Say nothing of each request."""
+        """Log no requests."""
 
 
 def _policy(text: str) -> str:
-    """Return what the page may do: run its own scripts, whatever is written into it."""
+    """Return the page's content security policy: only its own scripts run."""
     scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()) for one in scripts]
     return _PAGE.format(scripts=" ".join(f"'sha256-{one.decode()}'" for one in digests))

@@ -1,1 +1,1 @@
-"""Settings of a training run: their sections, presets and composition."""
+"""Settings of a training run: sections, presets and composition."""

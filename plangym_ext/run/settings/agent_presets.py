@@ -1,4 +1,4 @@
-"""Settings of runs in which an agent plays, by name."""
+"""Presets of training runs in which an agent (PPO, DQN, SAC, ...) plays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _line(start: float, over: int) -> dict[str, Any]:
 
 
 def agent_on_cartpole(algorithm: Mapping[str, Any], **rest: Any) -> dict[str, Any]:
-    """Have an agent learn to balance."""
+    """Return settings in which an agent learns CartPole."""
     return {
         "env": {"id": "CartPole-v1", "max_steps": 500},
         "agent": dict(APART),
@@ -43,7 +43,7 @@ def agent_on_cartpole(algorithm: Mapping[str, Any], **rest: Any) -> dict[str, An
 
 
 def _ppo_on_mujoco(env_id: str, initial_log_std: float = -0.5) -> dict[str, Any]:
-    """Have PPO learn to walk within a million steps, with the settings of Tianshou's benchmark."""
+    """Return PPO settings for a MuJoCo task, a million steps, after Tianshou's benchmark."""
     return {
         "env": {"id": env_id, "max_steps": 1000},
         "agent": {**APART, "normalize_obs": True, "initial_log_std": initial_log_std},
@@ -66,7 +66,7 @@ def _ppo_on_mujoco(env_id: str, initial_log_std: float = -0.5) -> dict[str, Any]
 def _from_replay(
     env_id: str, max_steps: int, steps: int, agent: str, algorithm: Mapping[str, Any], **rest: Any
 ) -> dict[str, Any]:
-    """Have an agent learn from a replay, with an update for each step of one env."""
+    """Return settings of an agent with a replay, one update per step of one env."""
     rounds = steps // 16
     return {
         "env": {"id": env_id, "max_steps": max_steps},
@@ -80,7 +80,7 @@ def _from_replay(
 
 
 def _atari_from_replay(agent: Mapping[str, Any], algorithm: Mapping[str, Any]) -> dict[str, Any]:
-    """Have a Q network learn a game in ten million steps, an update every four of them."""
+    """Return settings of a Q network for Atari: ten million steps, an update every four."""
     return {
         "env": _ATARI,
         "agent": {"name": "q", "kind": "nature", **agent},

@@ -1,4 +1,4 @@
-"""Settings put together: a preset, files, and what is typed, the later over the earlier."""
+"""Composition of settings from presets, files and the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)")
 def compose(
     sources: Sequence[str | Path | Mapping[str, Any]] = (),
 ) -> RunConfig:
-    """Make the settings of a run.
+    """Build the settings of a run from a preset, files and single values.
 
     Args:
         sources: names of presets, paths of files (.toml, .yaml, .yml, .json), or nested
@@ -65,7 +65,7 @@ def _name(settings: Mapping[str, Any]) -> Any:
 
 
 def named(source: str | Path) -> dict[str, Any]:
-    """Return what a preset or a file says."""
+    """Return the settings of a preset or a file."""
     path = Path(source)
     # By its ending, and not by whether it is there: a path with a mistake is then not taken for a
     # preset.

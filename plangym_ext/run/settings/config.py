@@ -1,4 +1,4 @@
-"""All settings of a training run."""
+"""RunConfig: the complete, checked settings of a training run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class EnvSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CollectorSettings:
-    """How episodes are collected.
+    """Settings of collection: kind, number of envs, moves per round, workers.
 
     Args:
         kind: "games" that are played move by move; or "solutions": of every game the planner
@@ -112,7 +112,7 @@ class CollectorSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationSettings:
-    """How the network is judged, apart from training.
+    """Settings of the evaluation, apart from training.
 
     Args:
         every: rounds between evaluations, the last round included; 0: never.
@@ -246,12 +246,12 @@ class RunConfig:
 
     @property
     def learner(self) -> Any:
-        """Settings of what the algorithm's class reads."""
+        """Settings for the algorithm's class."""
         return None if self.algorithm is None else self.algorithm.config
 
     @property
     def learns_episodes(self) -> bool:
-        """Whether whole episodes are learned from, which a planner plays."""
+        """Whether the run learns from a planner's whole episodes."""
         return isinstance(self.learner, PlanLearningConfig)
 
     def _check_planner(self) -> None:
@@ -320,7 +320,7 @@ class RunConfig:
             )
 
     def check_discounts(self) -> None:
-        """Refuse a planner and a learner that discount otherwise, before anything is learned.
+        """Refuse a planner and a learner with different discounts, before the run begins.
 
         Runs that were learned so before can be read all the same.
         """
@@ -329,12 +329,12 @@ class RunConfig:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """The sections that a run has none of, and that are not saved."""
+        """Sections that the run does not use and does not save."""
         return frozenset() if self.planner is not None else frozenset({"planner"})
 
     @property
     def steps_per_round(self) -> int | None:
-        """Moves of all games in a round; None: as many as the ways have that are found."""
+        """Steps of all envs per round; None: it depends on the solutions found."""
         if self.collector.kind == "solutions":
             return None
         return self.learners * self.collector.num_envs * self.collector.moves

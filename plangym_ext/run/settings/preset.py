@@ -1,4 +1,4 @@
-"""What a preset is."""
+"""Preset: a named, tested set of training settings."""
 
 from __future__ import annotations
 

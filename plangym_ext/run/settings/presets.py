@@ -1,4 +1,4 @@
-"""Settings that work, by name."""
+"""Presets of training runs with planners, and lookup of any preset by name."""
 
 from __future__ import annotations
 

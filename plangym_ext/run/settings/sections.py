@@ -1,4 +1,4 @@
-"""Sections whose settings depend on a name: an agent's, an algorithm's, a planner's."""
+"""Settings sections chosen by name: agent, algorithm, planner."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from plangym_ext.run.settings.settings import (
 
 
 class AgentKind(NamedTuple):
-    """What an agent is made of.
+    """The classes of an agent, its network and its configuration.
 
     Attributes:
         agent: its class in `plangym_ext.learn`, made with the network and `device`.
@@ -134,7 +134,7 @@ class NamedSettings:
 
     @classmethod
     def _base(cls) -> type[Any]:
-        """Return what a class of the user's derives from."""
+        """Return the library's base class of a user's class."""
         raise NotImplementedError
 
     @classmethod
@@ -179,7 +179,7 @@ class NamedSettings:
 @final
 @dataclass(frozen=True)
 class AgentSettings(NamedSettings):
-    """An agent, and what its network is made of.
+    """An agent, and the configuration of its network.
 
     Args:
         name: one of `AGENTS`; or "module:Class" of a `NetworkAgent` of your own, which is made
@@ -215,7 +215,7 @@ class AgentSettings(NamedSettings):
 
     @classmethod
     def _own_kind(cls, name: str) -> AgentKind:
-        """Return what the agent of the library is made of that an own one derives from."""
+        """Return the kind of the library's agent from which a user's agent derives."""
         import plangym_ext.learn
 
         own = load_own_class(name, f"settings: {cls.section}.name", cls._base())
@@ -226,7 +226,7 @@ class AgentSettings(NamedSettings):
 
     @property
     def kind(self) -> AgentKind:
-        """What it is made of."""
+        """Classes of the agent's parts."""
         return self._own_kind(self.name) if is_own(self.name) else AGENTS[self.name]
 
     def make_network(self, observation_space: Any, action_space: Any, seed: int) -> Any:
@@ -249,7 +249,7 @@ class AgentSettings(NamedSettings):
 @final
 @dataclass(frozen=True)
 class AlgorithmSettings(NamedSettings):
-    """An algorithm that learns from what was played, and its settings.
+    """An algorithm and its configuration.
 
     Args:
         name: one of `ALGORITHMS`; or "module:Class" of an `AgentAlgorithm` of your own.
@@ -321,14 +321,14 @@ class PlannerSettings:
         return found
 
     def changed(self, options: Mapping[str, Any], where: str) -> PlannerSettings:
-        """Return the same planner with some options as others say."""
+        """Return the same planner with some options changed."""
         # All of them are read again, which changes none: a value of the right kind is read as it
         # is.
         return self.from_settings({"name": self.name, **self.options, **options}, where)
 
     @property
     def discount(self) -> float | None:
-        """What it discounts by, per step; None: it has no such option."""
+        """The planner's discount per step; None without such an option."""
         from plangym_ext.planners import load_planner, options_of
 
         known = {option.name: option.default for option in options_of(load_planner(self.name))}
@@ -368,7 +368,7 @@ def make_planner(
 
 
 def is_own(name: str) -> bool:
-    """Return whether a name is "module:Class" of the user's own."""
+    """Return whether a name is a user's "module:Class"."""
     return ":" in name
 
 
@@ -384,7 +384,7 @@ def planner_kinds(name: str) -> dict[str, Any]:
 
 
 def checked_choice(where: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a value that is neither one of those known nor "module:Class"."""
+    """Refuse a value that is neither a known name nor a user's class."""
     if value not in known and not is_own(value):
         raise InvalidOption(
             f"settings: {where} must be one of {', '.join(known)}, or module:Class; got {value!r}"
@@ -393,7 +393,7 @@ def checked_choice(where: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def checked_discounts(where: str, planner: PlannerSettings, learner: str, config: Any) -> None:
-    """Refuse a planner and a learner that discount otherwise.
+    """Refuse a planner and a learner with different discounts.
 
     The one adds values to rewards that the other has learned, which are then of other returns.
 
@@ -413,7 +413,7 @@ def checked_discounts(where: str, planner: PlannerSettings, learner: str, config
 
 
 def checked_least(where: str, value: float | None, least: float) -> None:
-    """Refuse a number below `least`; None is what it means."""
+    """Refuse a number below `least`; None passes."""
     # Not `value < least`, which is false of NaN and would let it pass.
     if value is not None and not value >= least:
         raise InvalidOption(f"settings: {where} must be at least {least}; got {value}.")

@@ -1,4 +1,4 @@
-"""Typed settings out of nested mappings: what a file, a preset or the command line says.
+"""Conversion between nested mappings (TOML, JSON, command line) and typed settings.
 
 A section is a frozen dataclass. `build` makes it from a mapping and refuses what it does
 not know; `plain` turns it back into one that JSON can hold.
@@ -19,7 +19,7 @@ from plangym_ext.learn.schedule import OwnSchedule, Schedule
 
 
 class Text(str):
-    """A value as it was typed: read as whatever kind is wanted in its place."""
+    """A value as typed; its meaning depends on the setting's type."""
 
     # A class of its own, as a file tells "3" from 3 and a command line does not.
     __slots__ = ()
@@ -42,7 +42,7 @@ class Setting(NamedTuple):
 
 
 def build(cls: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
-    """Make a section from a mapping; what it does not name keeps its default.
+    """Make a section from a mapping; missing keys keep their defaults.
 
     Args:
         cls: a dataclass; or a class with `from_settings(values, where)` of its own.
@@ -90,7 +90,7 @@ def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None
     for key in values:
         if not isinstance(key, str):  # YAML takes `on` and `1` for what they are elsewhere
             raise InvalidOption(
-                f"settings: the names in {where or 'the settings'} must be texts; got {key!r}. "
+                f"settings: the names in {where or 'the settings'} must be strings; got {key!r}. "
                 f"Write it in quotes, if it is one."
             )
         if key not in known:
@@ -102,7 +102,7 @@ def check_names(values: Mapping[str, Any], known: list[str], where: str) -> None
 
 
 def read(kind: Any, value: Any, where: str) -> Any:
-    """Return `value` as the annotation `kind` says.
+    """Return `value` converted to the annotation `kind`.
 
     Raises:
         InvalidOption: it is no such value.
@@ -135,7 +135,7 @@ def read(kind: Any, value: Any, where: str) -> Any:
 
 
 def _typed_list(value: Text) -> str:
-    """Return what stands in brackets, if anything does: as Python, TOML and JSON write lists."""
+    """Return the content of typed brackets, in Python's, TOML's or JSON's form; None without."""
     whole = value.strip()
     return whole[1:-1] if whole[:1] + whole[-1:] in ("[]", "()") else whole
 
@@ -176,7 +176,7 @@ def _read_schedule(value: Any, where: str) -> Schedule | OwnSchedule | None:
 
 
 def free(value: Any) -> Any:
-    """Return a value of no known kind: a literal as TOML has it, else the text."""
+    """Return a value without a known type: a TOML literal, or else the text."""
     if isinstance(value, Mapping):
         return {key: free(one) for key, one in value.items()}
     if not isinstance(value, Text):
@@ -260,7 +260,7 @@ def _left_out(section: Any) -> frozenset[str]:
 def merged(
     first: Mapping[str, Any], second: Mapping[str, Any], *, at_once: bool = False
 ) -> dict[str, Any]:
-    """Return the first with what the second says, section by section.
+    """Return two nested mappings merged; values of the second take precedence.
 
     A section that the second gives another `name` is replaced as a whole: what belonged
     to another planner or algorithm means nothing to the new one.
@@ -315,7 +315,7 @@ def differences(mine: Any, theirs: Any, where: str = "") -> list[str]:
 
 
 def listed(section: Any, where: str = "") -> list[Setting]:
-    """List all values that a section holds, with what they mean."""
+    """List all values of a section, with their descriptions."""
     if hasattr(section, "listed"):
         return list(section.listed(where))
     found: list[Setting] = []

@@ -1,4 +1,4 @@
-"""Settings of the stored states that an agent's episodes begin from."""
+"""Settings of the start-state distribution of an agent's episodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = ("stored", "backward", "unsure")
 
 @dataclass(frozen=True, kw_only=True)
 class StartsSettings:
-    """Which stored states episodes begin from while an agent learns.
+    """Start-state distribution of the training episodes.
 
     Args:
         file: of a `StateSet`, as `plangym-ext states` writes it; empty: there is none, and

@@ -1,1 +1,1 @@
-"""Training runs: collect, add, train, evaluate, checkpoint; and their settings."""
+"""Training runs: collection, learning, evaluation, checkpoints."""

@@ -1,4 +1,4 @@
-"""Actors that play a run's games elsewhere than in its own process, such as on a Ray cluster."""
+"""Actors: option of a run to play its games elsewhere, such as on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.workers.workplace import Workplace
 
 @dataclass(frozen=True)
 class Actors:
-    """Where a run's games are played, and by how many actors.
+    """The workplace of a run's games, and the number of actors.
 
     They are no setting: what is played does not depend on where, and a run may go on with others.
 
@@ -24,12 +24,12 @@ class Actors:
     count: int | None = None
 
     def number(self, settings: CollectorSettings) -> int:
-        """Return how many actors there are to be: each plays a game at least."""
+        """Return the number of actors, at most one per game."""
         wanted = self.count or settings.n_workers or self.workplace.default_workers()
         return min(wanted, settings.num_envs)
 
     def check(self, config: RunConfig) -> None:
-        """Refuse a run whose games they cannot play.
+        """Refuse a run whose games these actors cannot play.
 
         Raises:
             InvalidOption: it has several learners, or there is more to step than its games.

@@ -1,4 +1,4 @@
-"""Large arrays beside checkpoints, in blocks, of which each save writes those that changed."""
+"""BlockFiles: incremental checkpoints of large arrays in immutable block files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME = re.compile(r"blocks-(\d{8})\.bin")
 
 
 class _Table(NamedTuple):
-    """Where the K blocks of an array are."""
+    """Places of the K blocks of an array."""
 
     digests: npt.NDArray[np.uint8]  # [K, 32] SHA-256 of each
     files: npt.NDArray[np.int64]  # [K] numbers of the files that hold them; -1: none yet
@@ -38,7 +38,7 @@ class _Table(NamedTuple):
 
 @final
 class BlockFiles:
-    """The files of blocks in a folder; none ever changes once it is there.
+    """The block files in a folder; files never change once written.
 
     A block is written again when its bytes have changed, or when little else of its file is
     still needed. So a ring of which a part was overwritten costs that part, and the files take at
@@ -54,7 +54,7 @@ class BlockFiles:
         self._last: dict[str, _Table] = {}
 
     def save(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Write what has changed of large arrays since the last call, without a copy of them.
+        """Write the changed blocks of large arrays, without copying the arrays.
 
         Args:
             content: nested dicts of arrays and plain values.
@@ -73,7 +73,7 @@ class BlockFiles:
         return _with_tables(content, tables)
 
     def load(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what was saved, with fresh arrays in place of tables.
+        """Return a saved value, with fresh arrays in place of tables.
 
         Raises:
             DamagedCheckpoint: a file is not there, or its bytes are others.
@@ -87,7 +87,7 @@ class BlockFiles:
                 file.close()
 
     def go_on_from(self, content: Mapping[str, Any]) -> None:
-        """Have the next `save` write what has changed since another object's `save`.
+        """Continue from another object's last `save`.
 
         Args:
             content: what that returned.
@@ -171,7 +171,7 @@ class BlockFiles:
 
 
 def files_of(content: Mapping[str, Any]) -> set[int]:
-    """Return the numbers of the files that something needs which `BlockFiles.save` returned."""
+    """Return the numbers of the files that a saved value refers to."""
     found = (np.unique(described["files"]).tolist() for _, described in _described(content))
     return set().union(*found)
 

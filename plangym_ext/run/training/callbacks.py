@@ -1,4 +1,4 @@
-"""What can be hung into a training run."""
+"""Callback: user hooks of a training run (start, episodes, evaluation, round, checkpoint)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from plangym_ext.planners.episode import Episode
 
 
 class Callback:
-    """Called at the joints of a run; derive and override what you want.
+    """Base class of user hooks in a training run; override any of its methods.
 
     A callback may look at anything of the `Runner`, and end the run with `runner.stop`.
     What it changes is no part of a checkpoint, but what its `state_dict` returns.
     """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what it needs to go on when the run is resumed: plain data, arrays, tensors."""
+        """Return the callback's state for resuming: plain data, arrays, tensors."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` has returned; called before `on_start`."""
+        """Continue from a `state_dict`; called before `on_start`."""
 
     def on_start(self, runner: Any) -> None:
         """Run before the first round, or the first after resuming."""
 
     def on_episodes(self, runner: Any, records: Any) -> None:
-        """Run after collecting, before anything is learned from what was played.
+        """Run after collection, before the update of the network.
 
         `records` is the tree `[T, B]` of the sampler, which the next round overwrites; of
         `collector.kind` "solutions" it is a list of `EpisodeRecord`.
@@ -45,11 +45,11 @@ class Callback:
         """Run after a checkpoint has been written."""
 
     def on_end(self, runner: Any) -> None:
-        """Run when training is over, completed or stopped, but not after an error."""
+        """Run after training, completed or stopped, but not after an error."""
 
 
 class StopAt(Callback):
-    """End the run once the evaluation's mean return is high enough.
+    """Ends the run once the evaluation's mean return reaches a threshold.
 
     Args:
         mean_return: how high.
@@ -59,7 +59,7 @@ class StopAt(Callback):
         self.mean_return = mean_return
 
     def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
-        """Stop the run if the mean return is high enough."""
+        """Stop the run if the mean return has reached the threshold."""
         mean = sum(episode.return_ for episode in episodes) / len(episodes)
         # Ten rewards of 0.1 are 1 - 1e-16.
         if mean >= self.mean_return - rounding_of(self.mean_return):
@@ -67,7 +67,7 @@ class StopAt(Callback):
 
 
 def saved_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
-    """Return the states of those that have any, by class and number."""
+    """Return the states of callbacks that have any, by class and number."""
     found: dict[str, Any] = {
         name: getattr(one, "state_dict", dict)() for name, one in _named(callbacks)
     }
@@ -75,7 +75,7 @@ def saved_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
 
 
 def load_callbacks(callbacks: Sequence[Any], saved: Mapping[str, Any]) -> None:
-    """Give those that are there what `saved_callbacks` returned; others may have been left out."""
+    """Load the states of present callbacks; others may be missing."""
     for name, one in _named(callbacks):
         if name in saved:
             one.load_state_dict(saved[name])

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: two in a folder, whole at any moment."""
+"""Checkpoints of a run: atomic writing, reading, compatibility checks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _REPLAY = "replay"
 
 
 class Checkpoints:
-    """The checkpoints in the folder of a run, and what they share of their replays.
+    """The checkpoints in a run's folder, with their shared block files.
 
     Args:
         folder: of the run; they lie in its subfolder "checkpoints".
@@ -81,17 +81,17 @@ class Checkpoints:
         return found[-1] if found else None
 
     def path(self, round_number: int) -> Path:
-        """Return where that of a round is, or would be."""
+        """Return the path of a round's checkpoint."""
         return self.folder / f"checkpoint-{round_number:08}.pt"
 
     @property
     def begun(self) -> bool:
-        """Whether a run can go on from here; one from before the first round says nothing yet."""
+        """Whether a run can resume from here; not before the first round's checkpoint."""
         latest = self.latest()
         return latest is not None and latest > self.path(0)
 
     def check_unused(self) -> None:
-        """Refuse a folder that holds what a run that begins here would lose.
+        """Refuse a folder with results that a new run would overwrite.
 
         Raises:
             FolderTaken: there are checkpoints or a log of another run, or other results.
@@ -115,7 +115,7 @@ class Checkpoints:
             )
 
     def without(self, path: Path, why: str) -> str:
-        """Return how to go on without the newest checkpoint, which cannot be read.
+        """Return how to continue without the newest, unreadable checkpoint.
 
         Args:
             path: of that one.
@@ -130,7 +130,7 @@ class Checkpoints:
         )
 
     def drop_after(self, round_number: int) -> None:
-        """Remove those of later rounds, which a run that goes on from this one plays again."""
+        """Remove checkpoints of later rounds, which a resumed run plays again."""
         for path in self.paths():
             if path > self.path(round_number):
                 path.unlink()
@@ -163,7 +163,7 @@ class Checkpoints:
         return path
 
     def save_weights(self, round_number: int, content: Mapping[str, Any]) -> Path:
-        """Write what plays, without what a run goes on from; all such files are kept."""
+        """Write the playing weights without training state; all such files are kept."""
         from plangym_ext.learn import tensor_file
 
         folder = self.folder.with_name("weights")
@@ -173,7 +173,7 @@ class Checkpoints:
         return path
 
     def _begun(self) -> dict[str, set[int]]:
-        """Return what checkpoints need that another process has left, and go on from the last."""
+        """Return the block files of another process's checkpoints, and continue from the last."""
         found: dict[str, set[int]] = {}
         for path in self.paths():
             try:
@@ -223,7 +223,7 @@ def read_checkpoint(path: Path | str, *, replay: bool = True) -> dict[str, Any]:
         texts = content.get(name, {})
         if not (isinstance(texts, dict) and all(map(_is_text, (*texts, *texts.values())))):
             raise DamagedCheckpoint(
-                f"{path}: {name} must be texts by name; it holds {texts!r:.80}."
+                f"{path}: {name} must map names to strings; it holds {texts!r:.80}."
             )
     if number > FORMAT:
         raise ForeignCheckpoint(
@@ -240,7 +240,7 @@ def _is_text(value: Any) -> bool:
 
 
 def check_counts(saved: Any, where: str = "") -> None:
-    """Refuse whole numbers beyond what a run counts to: of some it would be busy for ever.
+    """Refuse implausibly large whole numbers.
 
     Args:
         saved: what a checkpoint holds, nested; states of random generators have any numbers.
@@ -273,7 +273,7 @@ def checked_count(saved: Mapping[str, Any], name: str) -> int:
 
 
 def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """Refuse to go on from the checkpoint of another run.
+    """Refuse to resume from the checkpoint of another run.
 
     Args:
         where: the checkpoint, for the message.
@@ -292,7 +292,7 @@ def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, An
 
 
 def check_not_former(where: str, config: Any) -> None:
-    """Refuse the checkpoint of a run of planners from when these had settings of another kind.
+    """Refuse the checkpoint format of earlier planner runs.
 
     Args:
         where: the checkpoint, for the message.
@@ -311,7 +311,7 @@ def check_not_former(where: str, config: Any) -> None:
 
 
 def check_own_parts(where: str, saved: Mapping[str, Any], given: Container[str]) -> None:
-    """Refuse to make by the settings what a run had made by functions of the caller's own.
+    """Refuse to replace parts from the caller's functions by parts from the settings.
 
     Args:
         where: the checkpoint, for the message.
@@ -370,7 +370,7 @@ def spaces_of(env: Any) -> dict[str, dict[str, str]]:
 
 
 def _values(space: Any) -> Any:
-    """Return what makes a space what it is, nested, without its generator."""
+    """Return the defining values of a space, nested, without its generator."""
     # Here: help of commands does without.
     from gymnasium import spaces
 

@@ -1,4 +1,4 @@
-"""Judging a network: episodes apart from training."""
+"""Periodic evaluation of a run's network on separate episodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from plangym_ext.run.training.parts import Parts, PlainEnv
 
 
 class Evaluation:
-    """Plays the evaluation's episodes; the same every time, but for the network.
+    """Plays the evaluation's episodes, which depend only on the network.
 
     Args:
         parts: how things are made.
@@ -64,7 +64,7 @@ def played(
     callback: Callable[[Move], None] | None = None,
     starts: StateSet | None = None,
 ) -> list[Episode]:
-    """Play episodes in lockstep, or one after the other, which are the same. See `play`."""
+    """Play episodes in lockstep, or one by one with equal results. See `play`."""
     if starts is not None or not _one_by_one(env, player):
         return play(
             env,
@@ -99,7 +99,7 @@ def _one_by_one(env: Any, player: Any) -> bool:
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:
-    """Return mean, least and spread of the returns, mean length, and how episodes ended."""
+    """Return mean, minimum and spread of returns, mean length, and shares of endings."""
     found = np.array([episode.return_ for episode in episodes])
     return {
         "eval/return": float(found.mean()),

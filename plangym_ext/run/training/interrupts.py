@@ -1,4 +1,4 @@
-"""Ctrl-C that lets a round end."""
+"""Ctrl-C handling of a run: the current round ends first."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Interrupts:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back until the block has ended, such as one that starts a process.
+    """Delay Ctrl-C until the end of a block, such as one that starts a process.
 
     Not by a mask of this thread: another one would take the signal, and this one raise it.
     """

@@ -1,4 +1,4 @@
-"""One learner of several: what it plays, learns and saves, in a process of its own."""
+"""Learner: one of several data-parallel learners, in its own process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from plangym_ext.run.training.solutions import make_sampler
 
 @dataclass(frozen=True)
 class LearnerMaker:
-    """Makes what the worker of a learner serves, there.
+    """Makes a learner in its worker process.
 
     Attributes:
         parts: of the run.
@@ -42,7 +42,7 @@ class LearnerMaker:
 
 
 class Learner:
-    """Network, sampler and algorithm of a learner, which is asked by learner 0; see `Service`."""
+    """Network, sampler and algorithm of one learner, called by learner 0; see `Service`."""
 
     def __init__(self, parts: Parts, folder: Path, file: Path) -> None:
         from plangym_ext.learn.repeatable import fix_threads, keep_freed_memory
@@ -61,7 +61,7 @@ class Learner:
         self._group: Any = None
 
     def description(self) -> dict[str, Any]:
-        """Return nothing: learner 0 has to know nothing."""
+        """Return nothing: learner 0 needs no description."""
         return {}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -104,7 +104,7 @@ class Learner:
         return weights_hash(self._algorithm)
 
     def _load(self, round_number: int) -> None:
-        """Go on from the checkpoint of a round."""
+        """Load the checkpoint of a round."""
         saved = read_checkpoint(self._checkpoints.path(round_number))
         self._algorithm.load_state_dict(saved)
         self._own.load_state_dict(saved.get(OWN_STATE, {}))
@@ -125,7 +125,7 @@ class Learner:
 
 
 def with_the_others(collected: Collected, group: LearnerGroup) -> Collected:
-    """Return what was collected, with the episodes and the costs of all learners.
+    """Return a sampler's result with the episodes and costs of all learners.
 
     Its `data` is this learner's own.
     """
@@ -140,7 +140,7 @@ def with_the_others(collected: Collected, group: LearnerGroup) -> Collected:
 
 
 def learner_device(device: str, rank: int) -> str:
-    """Return where the network of a learner runs: "cuda" is a GPU for each, if there are enough."""
+    """Return the device of a learner's network: with "cuda" a GPU each, if there are enough."""
     if device != "cuda":
         return device
     from plangym_ext.learn.torch_extra import torch
@@ -149,7 +149,7 @@ def learner_device(device: str, rank: int) -> str:
 
 
 def weights_hash(algorithm: Any) -> bytes:
-    """Return a hash of the weights that an algorithm saves, those of its other networks too."""
+    """Return a hash of the weights that an algorithm saves."""
     saved, found = algorithm.state_dict()["trainer"], hashlib.sha256()
     for state in (saved["network"], *saved.get("modules", {}).values()):
         for name, tensor in state.items():

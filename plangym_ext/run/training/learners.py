@@ -1,4 +1,4 @@
-"""The learners of a run besides the first, as the first sees them."""
+"""Learners: the first learner's handle on the other data-parallel learners."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FOLDER = "learners"
 
 
 class Learners(Closing):
-    """The sampler of learner 0, which has the other learners play and learn as often as it does.
+    """Learner 0's sampler, which makes the other learners play and learn in step with it.
 
     They are workers. `collect` tells them to play a fragment of their own envs and to learn from
     it, while this process does the same; in each update they meet in the `TorchGroup`. What a
@@ -86,7 +86,7 @@ class Learners(Closing):
     # Asking the others ------------------------------------------------------------------
 
     def _ask(self, name: str, *args: Any) -> None:
-        """Have all of them begin something."""
+        """Begin a call in all other learners."""
         self._answers(self._timeout)
         try:
             self._asked = [worker.call(name, *args) for worker in self._workers]
@@ -94,7 +94,7 @@ class Learners(Closing):
             self._lost(error.worker or 0, error)
 
     def _answers(self, seconds: float | None = None) -> list[Any]:
-        """Wait until they have done what they were asked last; return what they answered."""
+        """Wait for the others' last call; return its answers."""
         asked, self._asked = self._asked, []
         deadline = None if seconds is None else time.monotonic() + seconds
         found, errors = [], []
@@ -121,7 +121,7 @@ class Learners(Closing):
         ) from error
 
     def _watched(self, progress: Progress | None) -> Callable[[int], None]:
-        """Return what looks after the others while this one plays."""
+        """Return a progress callback that checks the others during play."""
         looked = time.monotonic()
 
         def told(done: int) -> None:
@@ -144,7 +144,7 @@ class Learners(Closing):
     # As a sampler -----------------------------------------------------------------------
 
     def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
-        """Play n steps in every env of this learner, and tell of those of all.
+        """Play n steps in every env of this learner, and return the totals of all.
 
         Args:
             n: how many.
@@ -162,7 +162,7 @@ class Learners(Closing):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Have the others save, and return what learner 0 saves.
+        """Make the others save, and return learner 0's state.
 
         Raises:
             LearnerLost: the weights of a learner are not those of the others.
@@ -180,7 +180,7 @@ class Learners(Closing):
         return {"own": self._sampler.state_dict(), "rounds": self._rounds}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Have all go on from what was saved."""
+        """Make all learners continue from a saved state."""
         self._sampler.load_state_dict(state["own"])
         self._rounds = int(state["rounds"])
         self._ask("load", self._rounds)

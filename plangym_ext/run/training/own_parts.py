@@ -1,4 +1,4 @@
-"""What parts of the user's classes hold besides their `state_dict`, in the checkpoints of a run."""
+"""Checkpointing of state in user-defined classes that their `state_dict` leaves out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OWN_STATE = "own_state"
 
 
 class OwnParts:
-    """The parts of a run whose classes are the user's.
+    """The user-defined parts of a run.
 
     Args:
         parts: how things are made.
@@ -34,7 +34,7 @@ class OwnParts:
         self._own = {name: one for name, one in named.items() if is_own(type(one))}
 
     def state_dict(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what they hold besides what is saved of them: nothing but names and plain data.
+        """Return the parts' unsaved attributes: names and plain data only.
 
         Args:
             saved: what the algorithm's `state_dict` has returned.
@@ -72,7 +72,7 @@ class OwnParts:
             self.state_dict(algorithm.state_dict())
 
     def agent_state(self) -> dict[str, Any]:
-        """Return what the agent alone holds, as `state_dict` does."""
+        """Return the agent's part of `state_dict`."""
         if "agent" not in self._own:
             return {}
         whole, self._own = self._own, {"agent": self._own["agent"]}
@@ -89,7 +89,7 @@ class OwnParts:
             load_own_state(self._own[name], one)
 
     def _made_anew(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parts like those that a run is made of that goes on from these."""
+        """Return freshly made parts, like those of a resumed run."""
         parts, saved = self._parts, _apart(saved)
         network = parts.network(self._env)
         others = {"agent": parts.agent(network)}
@@ -110,7 +110,7 @@ class OwnParts:
 
 
 def load_agent(agent: Any, saved: Mapping[str, Any], path: str) -> None:
-    """Give an agent what a checkpoint says that it holds.
+    """Load an agent's attributes from a checkpoint.
 
     Raises:
         DamagedCheckpoint: it cannot hold that.

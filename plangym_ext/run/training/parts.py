@@ -1,4 +1,4 @@
-"""What a run is made of, made from its settings. Only this knows how."""
+"""Parts: factory of a run's env, network, agent and algorithm; env without exact states."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MakeNetwork = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Parts:
-    """How the parts of a run are made.
+    """Factory of a run's parts, from its settings.
 
     Args:
         config: the settings.
@@ -58,14 +58,14 @@ class Parts:
 
     @property
     def starts(self) -> StartsSettings:
-        """What episodes begin from, with the whole path of the file."""
+        """Settings of the start states, with the absolute path of the file."""
         named = self.config.starts
         file = os.path.join(self.folder, named.file) if named.file else ""
         return dataclasses.replace(named, file=file)
 
     @property
     def own(self) -> dict[str, str]:
-        """Which of `make_env` and `make_network` are given, and the names of these functions."""
+        """The user's `make_env` and `make_network` functions that are in use, by name."""
         made_by = {"make_env": self.make_env, "make_network": self.make_network}
         return {
             argument: f"{getattr(one, '__module__', '')}.{getattr(one, '__qualname__', repr(one))}"
@@ -144,7 +144,7 @@ class Parts:
         return PlainEnv(build, settings.id)
 
     def vector_env(self, count: int | None = None, *, exact: bool = True) -> Any:
-        """Make the envs that are played in while something is learned, side by side.
+        """Make the vector env for training.
 
         Args:
             count: how many; None: all.
@@ -175,12 +175,12 @@ class Parts:
             raise _no_frameskip(settings) from error
 
     def _factory(self, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return what makes one env of the user's."""
+        """Return the constructor of the user's env."""
         assert self.make_env is not None
         return functools.partial(self.make_env, **kwargs)
 
     def network(self, env: Any) -> Any:
-        """Make a network with the weights that a run begins with."""
+        """Make a network with the run's initial weights."""
         from plangym_ext.learn.repeatable import seeded
 
         spaces = (env.observation_space, env.action_space)
@@ -196,14 +196,14 @@ class Parts:
         return self.config.agent.make(network, self.config.device)
 
     def evaluator(self, network: Any) -> Any:
-        """Make what planners ask."""
+        """Make the planner's evaluator."""
         from plangym_ext.learn import NetworkEvaluator
         from plangym_ext.learn.networks.quick_forward import of_observations
 
         return NetworkEvaluator(of_observations(network), device=self.config.device)
 
     def algorithm(self, network: Any) -> Algorithm:
-        """Make what learns."""
+        """Make the learning algorithm."""
         assert self.config.algorithm is not None
         # Networks begin alike in all learners; what is drawn while they learn differs.
         seed = learner_seed(self.config.seed, self.learner)
@@ -211,7 +211,7 @@ class Parts:
         return found
 
     def planner(self, network: Any) -> Any:
-        """Make the planner that searches while something is learned, and the evaluator it asks."""
+        """Make the planner for training, and its evaluator."""
         assert self.config.planner is not None
         if not getattr(self.config.learner, "guided", True):
             return self.config.planner.make(), None
@@ -219,7 +219,7 @@ class Parts:
         return self.config.planner.make(evaluator, self._policy(evaluator)), evaluator
 
     def planner_agent(self, network: Any, env: Any) -> Any:
-        """Make the agent that plays the planner; its copies elsewhere make all anew."""
+        """Make the agent that plays the planner; copies in other processes rebuild it."""
         from plangym_ext.learn import PlannerAgent
 
         planner, evaluator = self.planner(network)
@@ -227,7 +227,7 @@ class Parts:
         return PlannerAgent(planner, env, network=network, evaluator=evaluator, make=make)
 
     def player(self, agent: Any) -> Any:
-        """Make the planner that is evaluated: that plays the agent, or searches."""
+        """Make the planner for evaluation: of the agent, or with search."""
         from plangym_ext.learn.agents.agent_planner import AgentPlanner
         from plangym_ext.planners.base import Planner
 
@@ -277,7 +277,7 @@ _NO_STATE = np.zeros(1, np.uint8)
 
 
 class PlainEnv(Closing):
-    """Plays one episode at a time, for players that look at observations alone.
+    """Plays one episode at a time, for players that only read observations.
 
     It stands where `play` expects an env with states; the states that it returns mean nothing.
 
@@ -305,7 +305,7 @@ class PlainEnv(Closing):
         return _NO_STATE, obs, info
 
     def step(self, action: Any, state: Any = None) -> tuple[Any, ...]:  # noqa: ARG002
-        """Step from where the episode is: a state that means nothing, and as gymnasium."""
+        """Step the episode; the state argument has no meaning."""
         film = self.film
         if film is None:
             return (_NO_STATE, *self.gym_env.step(action))
@@ -327,7 +327,7 @@ class PlainEnv(Closing):
         )
 
     def render(self) -> Any:
-        """Return what the env renders."""
+        """Return the env's picture."""
         return self.gym_env.render()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the last episodes of a run were like, whichever rounds they ended in."""
+"""Log columns of a run's play: round means, sliding window of episodes, package versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.learn.sampling.episode_statistics import PLACE, Window
 
 
 class RecentEpisodes:
-    """Statistics of the last episodes: of one round there may be few, or none.
+    """Statistics of the last episodes, across rounds.
 
     Args:
         size: how many episodes.
@@ -50,12 +50,12 @@ class RecentEpisodes:
         return dict(self._window.columns)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Continue from a `state_dict`."""
         self._look_at(Window(self._size, state))
 
 
 def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
-    """Return what is logged of what was played, by column.
+    """Return the log numbers of a round's play, by column.
 
     Args:
         collected: in this round.
@@ -80,7 +80,7 @@ def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that results depend on."""
+    """Return the versions of Python and of packages that affect results."""
     found = {"python": platform.python_version()}
     for name in ("plangym-ext", "torch", "numpy", "gymnasium", "numba", "ale-py", "mujoco"):
         try:

@@ -1,4 +1,4 @@
-"""Films of evaluations, and pages of their searches, while a run goes on."""
+"""Recording: callback that films evaluation episodes and writes their search trees."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Recording(Closing, Callback):
             page.write(path.with_suffix(".html"))
 
     def _page(self, name: str) -> TreeRecorder | None:
-        """Return what takes in the trees; None if there are none."""
+        """Return the recorder of trees; None if there are none."""
         space = self._env.action_space
         # MultiBinary has an `n`, too.
         if not (self._grows and hasattr(space, "n") and hasattr(space, "start")):

@@ -1,4 +1,4 @@
-"""A training run: collect, add, train, evaluate, checkpoint, round after round."""
+"""Runner: the training loop of collection, learning, evaluation and checkpoints."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SHOWN = ("round", "recent/return", "eval/return", _LOSSES, STEP_RATE, "episodes
 
 
 class Runner(Closing):
-    """Has a sampler play and an algorithm learn from it, round after round.
+    """The training loop: a sampler plays and an algorithm learns, round after round.
 
     A round is `collector.moves` steps in every env, the updates that the algorithm makes of
     them, now and then an evaluation, a row in the log, and now and then a checkpoint. A run
@@ -163,7 +163,7 @@ class Runner(Closing):
             raise
 
     def _recording_of(self, every: int) -> Recording | None:
-        """Return what films evaluations; None if none are to be filmed."""
+        """Return the `Recording` of evaluations, or None."""
         if not (every and self.config.evaluation.every):
             return None
         found: Recording = self._closed_later(Recording(self._parts, self.agent, every))
@@ -181,7 +181,7 @@ class Runner(Closing):
 
     @property
     def note(self) -> str:
-        """What is to be known of the run; see the attributes."""
+        """Warning, in one line, that the env's states are not exact; empty if they are."""
         if self._env.exact is not False:
             return ""
         return (
@@ -191,7 +191,7 @@ class Runner(Closing):
 
     @property
     def replay(self) -> Any:
-        """What is remembered, by an algorithm that has a replay."""
+        """The replay buffer of the algorithm, if it has one."""
         return self.algorithm.replay  # type: ignore[attr-defined]
 
     def _make_log(self, resume: bool, show: bool, init_from: Path | str | None) -> Logger:
@@ -217,7 +217,7 @@ class Runner(Closing):
     # Running --------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run the rounds that are left.
+        """Run the remaining rounds.
 
         Ctrl-C ends the run after the round, with a checkpoint, and raises
         KeyboardInterrupt then; a second one raises it at once.
@@ -320,7 +320,7 @@ class Runner(Closing):
     # Saving ---------------------------------------------------------------------
 
     def checkpoint(self) -> Path:
-        """Write a checkpoint of now; only between two rounds."""
+        """Write a checkpoint; only between two rounds."""
         learned = self.algorithm.state_dict()
         content = {
             **self._about(),
@@ -360,7 +360,7 @@ class Runner(Closing):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Say in one line what it means that a file cannot be written."""
+        """Explain a failed write of a file in one line."""
         try:
             yield
         except FolderTaken:  # which is no fault of the disk
@@ -427,7 +427,7 @@ class Runner(Closing):
 
 
 def asks_for_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether settings let a run go further than those that it had."""
+    """Return whether settings extend a run beyond its earlier ones."""
     goals = [config["evaluation"]["stop_at"] for config in (before, now)]
     first, second = (math.inf if goal is None else goal for goal in goals)
     return bool(now["rounds"] > before["rounds"] or second > first)

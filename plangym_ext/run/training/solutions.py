@@ -1,4 +1,4 @@
-"""Collecting solutions: many problems side by side, a search of each, the ways that it found."""
+"""Factories of a run's sampler and start distribution; SolutionSampler for found solutions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from plangym_ext.run.training.parts import Parts
 
 
 class SolutionSampler:
-    """Samples the ways that a planner finds from the resets of an env, one search each.
+    """Samples a planner's solutions, one search from each reset of an env.
 
     Its data are the records of those that lead to a termination (see `Sampler`); the episodes
     that are logged are all of them, so that their mean "terminated" is the share that is solved.
@@ -48,7 +48,7 @@ class SolutionSampler:
         self._round = 0
 
     def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:  # noqa: ARG002
-        """Search from `num_problems` resets, whatever n is; see `Sampler.collect`."""
+        """Search from `num_problems` resets, for any n; see `Sampler.collect`."""
         numbers = range(self._num_problems)
         games = [Game(self._env, problem_seed(self._seed, i, self._round)) for i in numbers]
         self._round += 1
@@ -98,7 +98,7 @@ class SolutionSampler:
         return {"round": self._round}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the problems that come next."""
+        """Continue with the next problems."""
         self._round = int(state["round"])
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def problem_seed(run_seed: int, problem: int, round_number: int) -> int:
 
 
 def _moves(plan: Plan) -> list[Plan]:
-    """Return a plan for every move of the way that a plan found; the first is what it cost."""
+    """Return a plan for every move of a solution; the first has the whole cost."""
     if plan.actions is None or plan.weights is None:
         raise InvalidOption(
             "settings: collector.kind 'solutions' needs a planner that finds ways, such as phs, "
@@ -138,7 +138,7 @@ def _moves(plan: Plan) -> list[Plan]:
 def make_sampler(
     parts: Parts, env: Any, network: Any, agent: Any, actors: Actors | None = None
 ) -> Sampler:
-    """Make the sampler of a run; it owns the envs that are played in.
+    """Make the sampler of a run, which owns its envs.
 
     Args:
         parts: how things are made.
@@ -233,7 +233,7 @@ def _venv_of_rows(parts: Parts, exact: bool, rows: range) -> Any:
 def make_starts(
     settings: StartsSettings, env: Any, agent: Agent, algorithm: Any = None
 ) -> Starts | None:
-    """Make them; None if the settings name no file.
+    """Make the start distribution; None if the settings name no file.
 
     Args:
         settings: of the run.
@@ -268,7 +268,7 @@ def make_starts(
 
 
 def _to_rewards(algorithm: Any) -> Callable[[Any], Any]:
-    """Return what brings values to the scale of returns.
+    """Return a function that converts values to the scale of returns.
 
     Raises:
         InvalidOption: nothing does.
@@ -284,7 +284,7 @@ def _to_rewards(algorithm: Any) -> Callable[[Any], Any]:
 
 
 class AgentValue:
-    """What an agent says that observations are worth, as the first of an episode.
+    """An agent's values of observations, taken as first ones of an episode.
 
     Args:
         agent: that has values.

@@ -1,4 +1,4 @@
-"""A network that was trained, ready to play."""
+"""Trained: env, network and player loaded from a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEARNED = ("updates", "steps", "rewards")
 
 
 class Trained(Closing):
-    """Env, network and player of a checkpoint, as the run evaluated them.
+    """Env, network and player of a checkpoint, as in the run's evaluations.
 
     The network is where it was while it learned, or on the CPU if that was a GPU that is not here.
 
@@ -107,7 +107,7 @@ class Trained(Closing):
             raise
 
     def play(self, episodes: int, callback: Callable[[Move], None] | None = None) -> list[Episode]:
-        """Play so many episodes; `callback` is called after every move of each."""
+        """Play several episodes; `callback` is called after each move."""
         return played(
             self.env,
             self.player,
@@ -123,7 +123,7 @@ class Trained(Closing):
 
 
 def to_play(learned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is read here of what an algorithm has saved: without what learning alone needs.
+    """Return the playing part of an algorithm's saved state, without training data.
 
     Args:
         learned: what it has saved as its "trainer".
@@ -134,7 +134,7 @@ def to_play(learned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def load_weights(network: Any, env: Any, checkpoint: Path | str) -> None:
-    """Give a network the weights of a run, with what observations are normalised by.
+    """Load a run's weights and observation moments into a network.
 
     Args:
         network: of the same kind; it is changed in place.
@@ -154,7 +154,7 @@ def load_weights(network: Any, env: Any, checkpoint: Path | str) -> None:
 
 
 def trained_in(checkpoint: Path | str) -> tuple[EnvSettings, str]:
-    """Return the settings of the env in which a network was trained, and who made it.
+    """Return the settings of a network's training env, and the name of its constructor.
 
     The latter is the name of a function of the caller's own; empty if the settings name the env.
 
@@ -171,7 +171,7 @@ def trained_in(checkpoint: Path | str) -> tuple[EnvSettings, str]:
 def asking(
     cls: type[Any], checkpoint: Path | str, env: Any, options: Mapping[str, Any] | None = None
 ) -> Any:
-    """Return a planner that asks the network of a run, for an env that it plans in.
+    """Make a planner with the network of a run, for a given env.
 
     The network is its evaluator; of an agent with continuous actions its policy is the planner's
     as well, if that takes one.
@@ -190,7 +190,7 @@ def asking(
 
 
 def trained_evaluator(checkpoint: Path | str, env: Any) -> Any:
-    """Return the network of a run as what planners ask, for an env that they plan in.
+    """Return the network of a run as an evaluator for a given env.
 
     Of an agent, that is its policy and its value, its Q values, or what its critics say of the
     actions that it plays.

@@ -1,1 +1,1 @@
-"""One page that shows an episode and the search for each of its moves."""
+"""HTML page of an episode with the search tree of each move."""

@@ -1,4 +1,4 @@
-"""Takes in the moves of an episode and writes the page."""
+"""TreeRecorder: writes the tree page of an episode (node selection, PNG frames)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _base64(content: bytes) -> str:
 
 
 def action_names(env: Any) -> list[str]:
-    """Return what the simulator calls its actions, or their numbers."""
+    """Return the simulator's names of its actions, or their numbers."""
     space = env.action_space
     inner = getattr(getattr(env, "plan_env", env), "gym_env", None)
     meanings = getattr(getattr(inner, "unwrapped", None), "get_action_meanings", None)
@@ -129,7 +129,7 @@ def action_names(env: Any) -> list[str]:
 
 
 def tree_options(name: str, planner: Any) -> dict[str, Any]:
-    """Return the options with which a planner's plans have trees.
+    """Return the options that make a planner's plans include trees.
 
     Raises:
         InvalidOption: it is one of the library's, and grows none.
@@ -150,7 +150,7 @@ def tree_options(name: str, planner: Any) -> dict[str, Any]:
 
 
 def recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
-    """Return the recorder of the page of trees; None if not asked for."""
+    """Return the recorder of the tree page; None without the option."""
     if not options.tree:
         return None
 
@@ -174,7 +174,7 @@ def recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
 
 
 def one_step_tree(plan: Plan, num_actions: int) -> SearchTree:
-    """Return what a plan without a tree says, as one: the root, and a node for every action.
+    """Return a plan without a tree as a one-step tree: the root, and a node for every action.
 
     For agents, which do not search; the root alone where the plan knows nothing of the actions.
     """
@@ -213,7 +213,7 @@ def drawn_nodes(tree: SearchTree, most: int) -> npt.NDArray[np.intp]:
 
 
 def best_line(tree: SearchTree, plan: Plan, first: int) -> list[int]:
-    """Return the rows of the best line: what the plan says, else the most visited on.
+    """Return the rows of the best line: the plan's actions, else the most visited nodes.
 
     Args:
         tree: of the plan.
@@ -264,7 +264,7 @@ def columns(tree: SearchTree, plan: Plan, first: int, most: int) -> dict[str, An
 
 
 def rounded(values: Any) -> list[float | None]:
-    """Return numbers with four digits; None for what is not finite."""
+    """Return numbers with four digits; None for numbers that are not finite."""
     return [
         None if not np.isfinite(x) else float(f"{x:.4g}")
         for x in np.asarray(values, float).tolist()

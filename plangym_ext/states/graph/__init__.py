@@ -1,1 +1,1 @@
-"""Objects as bytes, without pickle: what snapshots are made of."""
+"""Object graphs as bytes without pickle, the format of snapshot states."""

@@ -1,4 +1,4 @@
-"""Types of arrays in an object graph: dtype, order of axes, shape, as the table has them."""
+"""Array types (dtype, memory order, shape) in the tables of object graphs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def dtype_text(dtype: np.dtype[Any]) -> Any:
 
 
 def array_type(row: Any) -> ArrayType:
-    """Return what an entry of the table says.
+    """Return the type of a table entry.
 
     Raises:
         ValueError, TypeError: it is none.

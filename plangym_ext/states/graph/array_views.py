@@ -1,4 +1,4 @@
-"""Arrays in one memory: which of them owns it, and where in it the others lie.
+"""Array views in object graphs: the owner of shared memory, and the place of each view.
 
 An env that keeps a grid and a row of it changes the grid through the row. Written one by one
 they would come back as two arrays, and what is set in one would not be seen in the other.
@@ -17,7 +17,7 @@ Place = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 class Ties:
-    """Finds arrays of one memory while attributes are written.
+    """Finds arrays that share memory while attributes are written.
 
     Two views may come before what they are views of, so this takes two rounds: what is `found`
     in the first is what the second begins with.
@@ -36,7 +36,7 @@ class Ties:
         self._met: set[int] = set(met)
 
     def owner(self, array: np.ndarray) -> np.ndarray | None:
-        """Return what an array is to be written as a view of; None: it is written by itself.
+        """Return the array of which an array is written as a view; None: it is written itself.
 
         Args:
             array: met for the first time.
@@ -54,7 +54,7 @@ class Ties:
 
 
 def owner_of(array: np.ndarray) -> np.ndarray:
-    """Return the array whose memory it is: itself, unless it is a view of another."""
+    """Return the owner of an array's memory: itself, unless it is a view."""
     base = array.base
     # Not a subclass, such as a file in memory: what it holds is no part of a state.
     while type(base) is np.ndarray:
@@ -63,7 +63,7 @@ def owner_of(array: np.ndarray) -> np.ndarray:
 
 
 def place_of(view: np.ndarray, owner: np.ndarray) -> Place:
-    """Return where a view lies in the memory of its owner.
+    """Return a view's position in the memory of its owner.
 
     Raises:
         NotPlain: the owner has gaps, or an order of its axes that its bytes alone do not tell.

@@ -1,4 +1,4 @@
-"""Classes whose instances are data: what an object graph has to hold of one."""
+"""Layout of Python classes in object graphs: slots, base data, instance dict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BASES = (list, dict, tuple)
 
 
 class Layout(NamedTuple):
-    """What there is to an instance beside the attributes in its dict.
+    """The storage of an instance beside its attribute dict.
 
     Attributes:
         base: the builtin type that it derives from; `object` if none.
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 @functools.cache
 def is_drawing(kind: Any) -> bool:
-    """Return whether instances of a class only show things."""
+    """Return whether instances of a class are only for rendering."""
     module = module_of(kind)
     return module.partition(".")[0] in _DRAWING_MODULES and module not in _DATA_MODULES
 
@@ -74,7 +74,7 @@ def layout_of(kind: Any) -> Layout | None:
 
 @functools.cache
 def is_simple(kind: Any) -> bool:
-    """Return whether an instance's attributes are all there is to it."""
+    """Return whether an instance consists of its attributes only."""
     layout = layout_of(kind)
     return bool(layout and layout.base is object and not layout.slots and kind.__dictoffset__ != 0)
 

@@ -1,4 +1,4 @@
-"""How instances of one type are taken apart and made again; see `data_types`."""
+"""DataType: disassembly and construction rules for one value type of object graphs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Parts = tuple[Any, ...]
 
 
 class DataType(NamedTuple):
-    """One type.
+    """Rules for one type: disassembly into parts and construction from them.
 
     Attributes:
         name: what graphs call it.

@@ -1,4 +1,4 @@
-"""Types that are no Python classes, and are data all the same: what they are made of.
+"""Standard-library value types in object graphs: dates, fractions, paths, iterators, ...
 
 Of the standard library: dates, fractions, paths, ranges, iterators, `random.Random` and the
 like. Each is taken apart into a tuple of plain values, and made of such a tuple again. Nothing
@@ -51,7 +51,7 @@ def are_plain(parts: Iterable[Any]) -> bool:
 
 
 def data_type(kind: Any) -> DataType | None:
-    """Return how instances of exactly a class are taken apart; None if they are not."""
+    """Return the rules for exactly this class; None without any."""
     return _BY_TYPE.get(kind) or _of_other_packages(kind)
 
 
@@ -157,7 +157,7 @@ def _made_array(typecode: str, data: bytes) -> array.array[Any]:
 
 
 def random_parts(value: random.Random) -> Parts:
-    """Return the numbers of a generator as bytes, and the draw that it keeps or None."""
+    """Return the state of a `random.Random` as bytes, and its pending Gaussian or None."""
     if len(vars(value)) != 1:
         raise NotPlain("a random.Random with attributes of its own")
     words = _random.Random.getstate(value)
@@ -237,7 +237,7 @@ def _iterator_parts(value: Any) -> Parts:
 
 
 def _made_over(kind: type, begun: Callable[..., Any], *over: type) -> Callable[..., Any]:
-    """Return what makes iterators over instances of exactly the classes `over`."""
+    """Return a constructor of iterators over instances of exactly the classes `over`."""
 
     def made(arguments: Parts, state: Any) -> Any:
         if not arguments:
@@ -257,7 +257,7 @@ def _made_over(kind: type, begun: Callable[..., Any], *over: type) -> Callable[.
 
 
 def _made_of(kind: Any, num_iterators: int | None) -> Callable[..., Any]:
-    """Return what makes iterators of some iterators, all of them if None, and other arguments."""
+    """Return a constructor of iterators from some iterators (None: all) and other arguments."""
 
     def made(arguments: Parts, state: Any) -> Any:
         held = [*arguments[:num_iterators]]
@@ -279,7 +279,7 @@ def _made_of(kind: Any, num_iterators: int | None) -> Callable[..., Any]:
 
 
 def _made_selection(kind: Any) -> Callable[..., Any]:
-    """Return what makes iterators over selections of the items of tuples."""
+    """Return a constructor of iterators over selections of tuples' items."""
 
     def made(arguments: Parts, state: Any) -> Any:
         if any(type(one) not in (tuple, int) for one in arguments):

@@ -1,4 +1,4 @@
-"""What the nodes of an object graph get when all that they hold is there."""
+"""Reader functions that fill containers and objects of a graph with their children."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.states.nameable import is_method
 
 
 class Reader(Protocol):
-    """What filling needs of the reader.
+    """Protocol of the reader that filling functions use.
 
     Attributes:
         seen: objects by number.
@@ -37,7 +37,7 @@ Filling = tuple[Fill, int, Any, Any, int, int]
 
 
 class _Later:
-    """Stands for an object that is made when all that it holds is there."""
+    """Placeholder for an object that is built after its content."""
 
 
 LATER: Any = _Later()
@@ -70,7 +70,7 @@ def _is_open(parts: Iterable[Any]) -> bool:
 
 
 def made_of_parts(found: DataType, children: list[Any]) -> Any:
-    """Return a value of its parts, the one child.
+    """Build a value from its parts, the one child.
 
     Raises:
         one of `plain.MALFORMED`: it has no such parts.
@@ -87,7 +87,7 @@ def made_of_parts(found: DataType, children: list[Any]) -> Any:
 
 
 def fill_value(_: Reader, __: Any, found: Any, children: list[Any]) -> Any:
-    """Return a value made of its parts."""
+    """Build a value from its parts."""
     return LATER if _is_open(children) else made_of_parts(found, children)
 
 
@@ -101,7 +101,7 @@ def fill_empty(reader: Reader, made: Any, found: Any, children: list[Any]) -> No
 
 
 def fill_data(reader: Reader, _: Any, how: Any, children: list[Any]) -> Any:
-    """Return an object made of its parts, once."""
+    """Build an object from its parts, once."""
     found, number = how
     made = reader.seen[number]
     if made is LATER and not _is_open(children):

@@ -1,4 +1,4 @@
-"""Kinds of the nodes of an object graph, and how a level of nodes is taken apart.
+"""Node kinds of object graphs, with the level-wise write and read functions of each.
 
 A graph is written level by level: the roots, what these hold, what that holds. Numbers and
 texts of a level are taken together, by functions that a level of the same types has had before:
@@ -22,7 +22,7 @@ _MOST_LEVELS, _LONGEST = 1024, 4096
 
 
 class Kind(IntEnum):
-    """What a node is, one byte; what it takes from the other blocks, and its children."""
+    """Kind of a node, one byte: its data in the other blocks, and its children."""
 
     NONE = 0
     FLOAT = auto()  # a float
@@ -86,7 +86,7 @@ Taker = Callable[[Any], Any]
 
 
 class Writing(NamedTuple):
-    """How a level of certain types is written.
+    """Writer of a level of nodes with given types.
 
     Attributes:
         kinds: of its nodes; 0 for those that are looked at one by one.
@@ -106,7 +106,7 @@ class Writing(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How a level of certain kinds is read.
+    """Reader of a level of nodes with given kinds.
 
     Attributes:
         counts: of the values of each kind of `COLUMNS`.

@@ -1,4 +1,4 @@
-"""Types of torch, pandas and PIL that are data; see `data_types`."""
+"""Value types of torch, pandas and PIL in object graphs."""
 
 from __future__ import annotations
 

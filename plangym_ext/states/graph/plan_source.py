@@ -1,4 +1,4 @@
-"""Functions that write and read the graphs of one structure.
+"""Code generator: specialised write and read functions for graphs of one structure.
 
 What `writer` and `reader` decide node by node is the same for all graphs whose nodes have the
 same types, names, lengths and ties; only numbers and the bytes of arrays differ. So once a graph

@@ -1,4 +1,4 @@
-"""Text of the two functions of a plan, while `plan_source` gathers it."""
+"""PlanText: source text under construction for `plan_source`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _GLOBALS: dict[str, Any] = {
 
 
 class NoPlan(Exception):
-    """A graph holds what only `writer` and `reader` can do."""
+    """A graph holds values that only `writer` and `reader` support."""
 
 
 class PlanText:
@@ -121,7 +121,7 @@ class PlanText:
         return found
 
     def int_names(self, count: int, source: str) -> list[str]:
-        """Take the next whole numbers as values; return what reading calls them."""
+        """Take the next integers as values; return their names in the reading function."""
         first = self._num_ints
         self._ints.append(source)
         self._num_ints += count
@@ -135,7 +135,7 @@ class PlanText:
         return [f"f{k}" for k in range(first, first + count)]
 
     def blob(self, source: str, size: int, letter: str = "") -> str:
-        """Take the next `size` bytes; return what reading calls them."""
+        """Take the next `size` bytes; return their name in the reading function."""
         self._blobs.append(source)
         name = f"x{len(self._blobs)}"
         if self.dynamic:
@@ -160,7 +160,7 @@ class PlanText:
         return name
 
     def unless(self, condition: str) -> None:
-        """Have writing give up under a condition."""
+        """Abort the writing function under a condition."""
         self.writing.append(f"if {condition}: return None")
 
     def number(self, source: str, name: str) -> None:
@@ -240,7 +240,7 @@ class PlanText:
 
 
 def items(sources: Iterable[str]) -> str:
-    """Return what is between the brackets of a tuple or list."""
+    """Return the text between the brackets of a tuple or list."""
     return "".join(f"{source}, " for source in sources)
 
 

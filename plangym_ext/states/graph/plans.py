@@ -1,4 +1,4 @@
-"""Plans: what was found out about graphs of a structure, to be used for the next of them."""
+"""Plans: cache of the generated write and read functions of one env's graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_TRIED = 6
 
 
 class _Plan:
-    """How graphs of one structure are written or read.
+    """The writing or reading function for graphs of one structure.
 
     Attributes:
         run: the function of it.

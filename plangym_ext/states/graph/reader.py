@@ -1,4 +1,4 @@
-"""Object graphs from bytes: the inverse of `writer`.
+"""GraphReader: object graphs from bytes, the inverse of `writer`.
 
 Instances are built without their constructors, and only of classes that the caller's
 `Finder` grants, so bytes from elsewhere cannot choose what code runs.
@@ -41,7 +41,7 @@ _SIZES = struct.Struct("<5I")
 
 
 class Finder(Protocol):
-    """Finds what a graph names, or raises `StateError`; see `nameable`.
+    """Protocol: resolves a graph's names, or raises `StateError`; see `nameable`.
 
     Attributes:
         careful: whether the graph is not trusted, so that none of the code of the
@@ -261,7 +261,7 @@ class GraphReader:
     # Filling ----------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Give all nodes what they hold, those of the last level first."""
+        """Fill all nodes with their children, those of the last level first."""
         below: list[Any] = []
         for level, fillings in reversed(self._levels):
             for fill, place, made, how, first, stop in fillings:
@@ -511,7 +511,7 @@ def _table(data: bytes) -> tuple[Any, ...]:
 
 
 def alike(one: Any, two: Any) -> bool:
-    """Return whether two objects of one type are the same data."""
+    """Return whether two objects of one type hold the same data."""
     # Compared as graphs: `==` may be an object's own, or an array's, which is no bool.
     if type(one) is not type(two):
         return False

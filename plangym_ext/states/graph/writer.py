@@ -1,4 +1,4 @@
-"""Object graphs as bytes, without pickle: what snapshots are made of.
+"""GraphWriter: object graphs to bytes, without pickle.
 
 A graph holds plain values (see `plain`), instances of Python classes with their
 attributes, data of the standard library (see `data_types`), and references to classes,
@@ -622,7 +622,7 @@ def _place_in_set(element: Any) -> str:
 
 
 def _writer_of(kind: Any) -> Callable[[GraphWriter, Any], int]:
-    """Return what writes instances of a class that is not builtin, and remember it."""
+    """Return the write function of a class that is not builtin, and cache it."""
     if issubclass(kind, np.generic):
         found = GraphWriter._put_scalar
     elif issubclass(kind, enum.Enum):

@@ -1,1 +1,1 @@
-"""States of envs that hold a simulator: Python objects and simulators are set in place."""
+"""In-place states: envs with a simulator object whose objects are restored in place."""

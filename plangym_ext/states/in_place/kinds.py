@@ -1,4 +1,4 @@
-"""What an object holds, by its kind: places with other objects, or content of its own.
+"""Read and write access to objects by type: references to others, and own content.
 
 A *place* is where an object refers to another: an attribute, an item, a variable of a
 closure. *Content* is what is no reference: the numbers of an array, of a generator, of a

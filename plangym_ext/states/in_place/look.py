@@ -1,4 +1,4 @@
-"""One look at the objects of an env: which are there, what they are called, how they differ."""
+"""Traversal of an env's objects that writes their differences from the first ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def written_places(
 
 
 class Names(dict[int, tuple[int, str]]):
-    """What a graph calls the numbered objects, and what lies in the simulators' memory.
+    """Graph names of the numbered objects, and of arrays in the simulators' memory.
 
     Attributes:
         arrays: those of them that are arrays, by `id`.
@@ -97,7 +97,7 @@ class Names(dict[int, tuple[int, str]]):
                 self[id(found)] = number, _GENERATOR
 
     def find(self, layer: int, name: str) -> Any:
-        """Return what has that name."""
+        """Return the object of a name."""
         objects = self._objects
         if 0 <= layer < objects.num_layers and name == _GENERATOR:
             return vars(objects.live[layer]).get(name)
@@ -111,7 +111,7 @@ class Names(dict[int, tuple[int, str]]):
 
 
 class Look:
-    """One look at all objects: which of them are there, and how they differ."""
+    """One traversal of all objects, which finds their differences."""
 
     def __init__(self, objects: Objects, names: Names) -> None:
         self._objects, self._names = objects, names
@@ -150,7 +150,7 @@ class Look:
         return rest
 
     def holder(self, error: NotPlain) -> str:
-        """Return which object holds what has no place in a graph, by where it was at first."""
+        """Return the path of the object that holds a value without a place in a graph."""
         for number, entry in self._entries.items():
             writer = GraphWriter(self._names, {}, learns=True)
             writer.put(entry)
@@ -253,7 +253,7 @@ class Look:
         return None if same else (now,)
 
     def _is_same(self, value: Any, standing: Any) -> bool:
-        """Return whether a place has what it had at first; reach what it refers to."""
+        """Return whether a place is unchanged; visit its object."""
         kind = type(standing)
         if kind is Ref:
             return self._is_object(value, standing.number)

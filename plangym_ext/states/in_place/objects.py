@@ -1,4 +1,4 @@
-"""All objects that an env's layers refer to, numbered, and how they differ from the first ones.
+"""Objects: numbered list of all objects that an env's layers refer to.
 
 An object is known by its place: where the constructor put the k-th object, another one of
 its class is the k-th one later. States hold numbers, so that they fit every env that a
@@ -71,7 +71,7 @@ class _LayerPlaces:
 
 
 class Objects:
-    """The objects that some layers of an env refer to, as they are now.
+    """The present objects that some layers of an env refer to.
 
     Args:
         layers: whose attributes are the state.
@@ -149,7 +149,7 @@ class Objects:
         return self._paths[number]
 
     def structure(self) -> str:
-        """Return a digest of what there is: classes of all objects in order."""
+        """Return a digest of the structure: classes of all objects in order."""
         kinds = [name_of(type(value)) for value in self.live]
         return hashlib.blake2b(repr(kinds).encode(), digest_size=16).hexdigest()
 
@@ -175,7 +175,7 @@ class Objects:
         }
 
     def _standing(self, value: Any, path: str, *, fixed: bool) -> Any:
-        """Return what stands for a value: itself if it has no parts."""
+        """Return a value's placeholder: itself if it has no parts."""
         kind: Any = type(value)
         if is_atom(kind):
             return value
@@ -263,7 +263,7 @@ class Objects:
             how[1](value, wanted)
 
     def is_first(self, number: int) -> bool:
-        """Return whether an object has what it had at first; False if it has more than texts."""
+        """Return whether an object is unchanged; False if it holds more than texts."""
         exact = self._exact.get(number)
         if exact is None:
             return False
@@ -335,7 +335,7 @@ class Objects:
             self.live[number] = copy.copy(live)
 
     def value(self, standing: Any) -> Any:
-        """Return what something stands for, as it is now."""
+        """Return the present object of a placeholder."""
         if type(standing) is Ref:
             return self.live[standing.number]
         if type(standing) is Group:
@@ -371,7 +371,7 @@ class Objects:
         return hashed(number, found)
 
     def rest(self, numbers: dict[int, Iterable[Any] | None]) -> int:
-        """Return a hash of what the constructor made, without what a state writes itself.
+        """Return a hash of the constructor's objects, without a state's own parts.
 
         Args:
             numbers: places that are written, by number of the object; None for all it has.

@@ -1,4 +1,4 @@
-"""State of an env that holds a simulator: what differs from what its constructor made.
+"""InPlacePart: state as the difference from the env that the constructor made.
 
 The objects that the env refers to stay the objects they are; their attributes, items and
 numbers are set in place. What a state does not name is as the constructor left it, and a
@@ -82,12 +82,12 @@ class InPlacePart(StatePart):
         self.width = int(len(data) * _SLACK) + 256
 
     def identity(self) -> dict[str, Any]:
-        """Return what there is: classes of all objects, and the simulators' versions."""
+        """Return classes of all objects, and the simulators' versions."""
         memories = [memory.identity() for memory in self._objects.memories.values()]
         return {"objects": self._objects.structure(), "simulators": memories}
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write what differs from what the constructor made."""
+        """Write the differences from the constructor's objects."""
         return put_block(buffer, offset, end, self._data())
 
     def _data(self, *, learns: bool = False) -> bytes:
@@ -108,7 +108,7 @@ class InPlacePart(StatePart):
         return (trust.digest(data) if vouched else bytes(trust.DIGEST_BYTES)) + data
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set every object to what the state says, or to what the constructor made."""
+        """Set every object to the state's content, or to the constructor's."""
         data, offset = get_block(buffer, offset)
         claimed, data = data[: trust.DIGEST_BYTES], data[trust.DIGEST_BYTES :]
         vouched = self._trusted or (any(claimed) and trust.is_ours(data, claimed))

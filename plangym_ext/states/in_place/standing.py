@@ -1,4 +1,4 @@
-"""What stands for a value in the places of an object, and what tells two values apart."""
+"""Placeholders for references in in-place states, and bitwise equality of atoms."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from plangym_ext.states.in_place.kinds import is_atom
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Stands for the object of that number."""
+    """Placeholder for a numbered object."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Stands for a tuple that holds objects."""
+    """Placeholder for a tuple that holds objects."""
 
     kind: Any
     items: tuple[Any, ...]
@@ -32,7 +32,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Stands for a method and what it is bound to."""
+    """Placeholder for a bound method and its owner."""
 
     function: Any
     owner: Any
@@ -68,7 +68,7 @@ def hashed(*what: Any) -> int:
 
 
 def text_of(value: Any) -> Any:
-    """Return what tells a value without parts from others, in every process."""
+    """Return an identifying text of a value without parts, equal in every process."""
     kind: Any = type(value)
     if isinstance(value, type | types.BuiltinFunctionType | types.ModuleType):
         return getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)

@@ -1,1 +1,1 @@
-"""Random generators within states: read, written, seeded anew."""
+"""Random generators in states: capture, restore, reseeding."""

@@ -1,4 +1,4 @@
-"""States of numpy generators as bytes and back."""
+"""Serialisation of numpy generators of any kind to bytes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def state_of(data: bytes) -> dict[str, Any]:
 
 
 def is_usual(generator: Any) -> bool:
-    """Return whether it is a generator as gymnasium makes them."""
+    """Return whether a generator is of the kind that gymnasium makes."""
     return type(generator) is np.random.Generator and (
         type(generator.bit_generator) is np.random.PCG64
     )
@@ -97,7 +97,7 @@ def is_short(data: bytes) -> bool:
 
 
 def set_short(live: Any, data: bytes) -> None:
-    """Bring a generator over a PCG64 to a state for which `is_short`."""
+    """Set a generator over a PCG64 to a state for which `is_short`."""
     memory = rng.bound(live)
     if memory is None:
         live.bit_generator.state = state_of(data)
@@ -121,7 +121,7 @@ def _is_legacy(state: dict[str, Any]) -> bool:
 
 
 def holds(live: Any, state: dict[str, Any]) -> bool:
-    """Return whether a generator is of the kind that can be in that state."""
+    """Return whether a generator has the right kind for a state."""
     if _is_legacy(state):
         # Private: RandomState has no public name for it.
         bits = live._bit_generator if isinstance(live, np.random.RandomState) else None
@@ -138,7 +138,7 @@ def generator(state: dict[str, Any]) -> Any:
 
 
 def set_state(live: Any, state: dict[str, Any]) -> None:
-    """Bring a generator of that kind to the state."""
+    """Set a generator of that kind to the state."""
     if _is_legacy(state):
         live.set_state(state)
     else:
@@ -161,7 +161,7 @@ def generator_of(
 
 
 def set_all(generators: Iterable[tuple[Any, Any]]) -> None:
-    """Bring generators to states.
+    """Set generators to states.
 
     Raises:
         DamagedState: a generator cannot be in such a state.

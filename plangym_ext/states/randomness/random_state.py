@@ -1,4 +1,4 @@
-"""States of numpy's bit generators that come as data: checked, for numpy does not.
+"""Validation of numpy bit-generator states from untrusted data.
 
 A position beyond the buffer makes numpy read, and give out, memory that is not its own.
 """

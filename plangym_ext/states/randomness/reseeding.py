@@ -1,4 +1,4 @@
-"""Other chances for a state: the env's random generator drawn anew, and nothing else changed."""
+"""Reseeding of a state: a new random generator, with the rest of the state unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def generator_words(rng: np.random.Generator | None, count: int) -> np.ndarray:
 
 
 def reseed(env: Any, codec: StateCodec, words: np.ndarray) -> None:
-    """Bring the random generator of an env to where `words` `[WORDS]` say.
+    """Set the random generator of an env from `words` `[WORDS]`.
 
     That is `np_random` of the simulator, and what its state's codec says beside it.
 

@@ -1,4 +1,4 @@
-"""The seed of the last reset, which gymnasium keeps beside the generator: `env.np_random_seed`.
+"""ResetSeedPart: capture of `env.np_random_seed`, the seed of the last reset.
 
 An env whose simulator has a codec has no use for it, but a wrapper of the user's own may read it.
 """

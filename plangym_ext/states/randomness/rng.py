@@ -1,4 +1,4 @@
-"""The state of a numpy Generator as 40 bytes, read and written in place."""
+"""GeneratorBytes: a PCG64 generator as 40 bytes, read and written in place."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A state is tried: does the same future follow when it is restored, and which codec does that."""
+"""Trials of state capture: restored states must lead to the same future."""

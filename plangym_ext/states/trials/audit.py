@@ -1,4 +1,4 @@
-"""The proof goes on while states are in use: futures are played again in forks, and compared.
+"""Audit: ongoing checks in forked processes that states in use restore exactly.
 
 From time to time a state that is in use is kept, with what the env showed after it. A fork of
 this process restores the state, plays the same again and plays on. At most a hundredth of the
@@ -39,7 +39,7 @@ _MOST_FAILED = 3
 
 
 def checked_audit(policy: str, where: str) -> str:
-    """Return a policy of audits, or refuse what is none."""
+    """Return an audit policy after a check."""
     if not isinstance(policy, str) or policy not in POLICIES:
         raise UnknownName(
             f"{where}: audit must be one of {', '.join(POLICIES)}; got {policy!r}"
@@ -50,7 +50,7 @@ def checked_audit(policy: str, where: str) -> str:
 
 @dataclass
 class Sample:
-    """A state in use, and what the env showed after it.
+    """A state in use, and the env's results after it.
 
     Attributes:
         state: payload of a row.
@@ -86,7 +86,7 @@ class Audit:
         self._started = 0.0
 
     def is_due(self) -> bool:
-        """Return whether there is time for an audit. A difference that was found is told.
+        """Return whether there is time for an audit; raise a difference that was found.
 
         Raises:
             InexactState: the last audit found one.
@@ -98,11 +98,11 @@ class Audit:
         return self._fork is None and time.monotonic() >= self._next
 
     def open(self, state: Any) -> None:
-        """Keep the payload of a state; what the env shows after it is to be noted."""
+        """Store the payload of a state; the env's next results are to be noted."""
         self.sample = Sample(bytes(state))
 
     def note(self, action: Any, shown: tuple[Any, ...]) -> bool:
-        """Keep what came of an action after the sample's state; whether that is enough."""
+        """Store the result of an action after the sample's state; return whether it suffices."""
         assert self.sample is not None
         self.sample.actions.append(action)
         self.sample.shown.append(shown)
@@ -178,7 +178,7 @@ def shown(
     terminated: Any = False,
     truncated: Any = False,
 ) -> tuple[Any, ...]:
-    """Return what came of an action, or of a reset, to be compared.
+    """Return the result of an action or a reset, in comparable form.
 
     Args:
         layout: of the observation space.

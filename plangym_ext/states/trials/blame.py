@@ -1,4 +1,4 @@
-"""Why a restored state led elsewhere: what lies around the env that the restore did not bring back.
+"""Diagnosis of a failed restore: variables outside the state that differ.
 
 Asked only where a way has failed already, in a process that is thrown away.
 """
@@ -18,7 +18,7 @@ _MOST_NAMES = 3
 
 
 def blamed(subject: Subject, actions: Sequence[Any], seed: int) -> str:
-    """Return a sentence that names what a state leaves out; "" if nothing is seen.
+    """Return a sentence with the variables that a state leaves out; "" without any.
 
     Args:
         subject: whose restored states led elsewhere; it is reset and played.

@@ -1,4 +1,4 @@
-"""Choosing how an env's state is captured: the first way that proves itself, on a copy.
+"""Choice of an env's capture method: the first one that passes its trial on a copy.
 
 Every way is tried in a fork of this process, on its copy of the env. The env itself is not
 reset, stepped or looked into, and stays as its constructor made it.
@@ -79,7 +79,7 @@ def check_way(state: str, *others: str) -> None:
 
 
 def prepare(env: gym.Env[Any, Any], state: str) -> None:
-    """Do to a new simulator what its family's codec needs done before the first reset."""
+    """Prepare a new simulator as its family's codec needs, before the first reset."""
     simulator = layers(env)[-1]
     if state in ("auto", "simulator"):
         remember(layers(env))
@@ -209,7 +209,7 @@ def _first_way(trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | 
 def _outcome(
     trial: _Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | None
 ) -> Binding | _Failed:
-    """Return what came of a trial: in a fork, or in a new process where a fork cannot do it."""
+    """Return the outcome of a trial in a fork, or in a new process where a fork cannot run it."""
     try:
         threads = running_threads(env)
         if threads:
@@ -238,7 +238,7 @@ def _outcome(
 
 @dataclass
 class _Failed:
-    """Why a way was not taken, in words."""
+    """A way failed its trial; the message says why."""
 
     reason: str
 
@@ -273,7 +273,7 @@ def _sendable(error: BaseException) -> BaseException:
 
 @dataclass(frozen=True)
 class _Trial:
-    """How a way is tried, in another process.
+    """The trial of one way, in another process.
 
     Attributes:
         state: as for `prove`.

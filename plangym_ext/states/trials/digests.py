@@ -1,4 +1,4 @@
-"""Digests of what an env refers to, by content: they tell whether it has changed."""
+"""Content digests of an env's data, for change detection."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def is_own_module(name: str) -> bool:
 
 
 def cells(function: Any) -> list[Any]:
-    """Return the variables around a function, in the order of `co_freevars`."""
+    """Return a function's closure variables, in the order of `co_freevars`."""
     found = []
     for cell in function.__closure__ or ():
         try:

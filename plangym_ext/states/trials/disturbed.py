@@ -1,4 +1,4 @@
-"""What differs from process to process, made other on purpose in a copy of this one.
+"""Trial in a copied process with altered addresses and hashes, to expose order dependence.
 
 Objects lie at other addresses in each process, so that a set of objects has another order there.
 `hash("a")`, and the order of a set of texts, differ unless the environment variable PYTHONHASHSEED
@@ -45,7 +45,7 @@ _PLAYED = ("replay", "approximate")
 
 
 class DisturbedSubject(Subject):
-    """A subject in a process of its own, where objects lie at other addresses after each restore.
+    """A subject in another process, with new object addresses after each restore.
 
     Sets of objects then have another order. So have sets that the state holds, but for those
     that no step changes and a restore gives the order that they had.
@@ -60,7 +60,7 @@ class DisturbedSubject(Subject):
         self._run_through = ""
 
     def serve(self, line: Line) -> None:
-        """Replay what is asked for in this process, which is thrown away.
+        """Serve replay requests in this temporary process.
 
         Weak sets are a library's, such as those of a body's shapes: a step may well show an order
         of them seldom, and who asks for it is seen.
@@ -82,7 +82,7 @@ class DisturbedSubject(Subject):
         super().serve(line)
 
     def keep_sets(self, fixed: Collection[int]) -> None:
-        """Be told which sets no step changes, by the hashes of what they hold."""
+        """Set the hashes of sets that no step changes."""
         self._first = {kept: self._first[kept] for kept in fixed if kept in self._first}
 
     def unordered(self) -> str:
@@ -95,7 +95,7 @@ class DisturbedSubject(Subject):
         )
 
     def restore(self, state: bytes) -> None:
-        """Bring the env to a saved state, and disturb it."""
+        """Restore a saved state, then disturb addresses and orders."""
         self._move_addresses()
         super().restore(state)
         for found in sets_in(layers(self.env)):
@@ -103,7 +103,7 @@ class DisturbedSubject(Subject):
                 _reorder(found)
 
     def _move_addresses(self) -> None:
-        """Have the objects that are made next lie at other places, in another order."""
+        """Allocate memory so that the next objects lie at other addresses."""
         made: list[Any] = [bytes(size - _HEAD) for size in _SIZES for _ in range(_OF_A_SIZE)]
         # Compiled code has memory of another kind.
         made += [np.empty(size, np.uint8) for size in _SIZES for _ in range(_OF_A_SIZE)]
@@ -151,7 +151,7 @@ def _names_hash(code: types.CodeType) -> bool:
 
 
 class _OtherTexts(Subject):
-    """A subject in a process of its own, where hashes of texts are made others.
+    """A subject in another process, with altered hashes of texts.
 
     A set of texts that the env can reach lies in another order after each restore.
     """
@@ -204,7 +204,7 @@ def _orders(elements: list[Any]) -> Iterator[list[Any]]:
 
 
 class _Filler:
-    """What takes room in a set for a moment: some place, or that of another hash."""
+    """Temporary set element that occupies a slot of the hash table."""
 
     def __init__(self, value: int | None = None) -> None:
         self._hash = id(self) // 16 if value is None else value

@@ -1,4 +1,4 @@
-"""A forked copy of this process that does what it is asked, and harms nothing."""
+"""Fork: a sandboxed copy of this process that runs a trial."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Line:
         self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
     def receive(self, seconds: float | None = None) -> Any:
-        """Return what was sent.
+        """Return the next value that was sent.
 
         Args:
             seconds: for which the other end may be silent; None for ever.
@@ -57,7 +57,7 @@ class Line:
         return pickle.loads(self._exactly(length))
 
     def busy(self, value: Any = None) -> None:
-        """Tell the other end from time to time that this one is at work; send a value if any."""
+        """Send a sign of life if due, or a value."""
         now = time.monotonic()
         if now - self._pulse < _PULSE:
             return
@@ -127,7 +127,7 @@ class Fork:
         self.end()
 
     def end(self) -> None:
-        """End the copy, whatever it does."""
+        """Kill the fork."""
         self.line.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A new process that tries the states of an env where a fork of this one cannot.
+"""Trial of an env's states in a new process, where a fork is unsuitable.
 
 A fork lacks the threads of compiled code and is no working copy of what uses a GPU. The env is
 constructed once more, in the new process, and files that it writes are written in memory there.
@@ -26,7 +26,7 @@ class FreshFailed(Exception):
 
 
 def tried_elsewhere(make: Callable[[], Any], attempt: Callable[[Any], Any]) -> Any:
-    """Return what `attempt` returns of a new env in a new process.
+    """Return the result of `attempt` on a new env in a new process.
 
     Args:
         make: constructor of the env; it travels by cloudpickle.

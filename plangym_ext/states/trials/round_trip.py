@@ -1,4 +1,4 @@
-"""The round trip: does a restored state really lead to the same future?
+"""Round trip test: futures from restored states against the original futures.
 
 Episodes are played and states saved on the way. Then the states are restored, in the same
 process and in others, the same actions played again, and everything compared as bytes. The
@@ -73,7 +73,7 @@ class RoundTrip:
 
 @dataclass
 class Plan:
-    """How far a round trip goes.
+    """Extent of a round trip.
 
     Attributes:
         seconds: of the processor that it may take, and twice as many by the clock. A step is
@@ -129,7 +129,7 @@ def check_round_trip(
 
 
 class _Trip:
-    """Episodes that an instance has played, with states on the way.
+    """Episodes that an instance has played, with saved states.
 
     Attributes:
         actions: that were played; the last one is None, a reset.
@@ -231,7 +231,7 @@ class _Trip:
         return fixed
 
     def left_around(self, instances: Sequence[tuple[str, Subject | RemoteSubject]]) -> str:
-        """Return what steps change around the env and a restored state does not bring back."""
+        """Return outside variables that steps change and a restore does not restore."""
         point = max(self._saved)
         for _, instance in instances if self._around else ():
             for _ in instance.replayed(self._saved[point], self.actions[point:]):
@@ -319,7 +319,7 @@ def _sets(env: gym.Env[Any, Any]) -> list[tuple[set[Any], list[Any]]]:
 
 
 class _Actions:
-    """Chooses what is played: drawn anew, held for some steps, or for an episode."""
+    """Chooses actions: redrawn, held for some steps, or for an episode."""
 
     def __init__(self, space: gym.Space[Any], seed: int) -> None:
         # A copy, as seeding the env's own space would change what its user samples.

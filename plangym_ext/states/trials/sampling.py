@@ -1,4 +1,4 @@
-"""Actions to try an env with, and the infos that come of them."""
+"""Random test actions for trials, and the infos of steps and resets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MASK = "action_mask"
 
 
 def sampled(space: spaces.Space[Any], info: Any) -> Any:
-    """Return a random action, of those alone that the info allows where it says so.
+    """Return a random action, among the legal ones if the info has a mask.
 
     Args:
         space: of the actions; its generator is advanced.
@@ -55,12 +55,12 @@ def _allowed(mask: Any, count: int) -> npt.NDArray[np.int8] | None:
 
 
 def info_of(shown: Any) -> Any:
-    """Return the info of what a reset returned; none of an env of the old Gym, which has none."""
+    """Return the info of a reset's result; empty for the old Gym API."""
     return shown[1] if isinstance(shown, tuple) and len(shown) == 2 else {}
 
 
 def step_info(env: gym.Env[Any, Any]) -> dict[str, Any]:
-    """Return the info of a step, with None for what is no number."""
+    """Return the info of a step, with None for values that are not numbers."""
     shown = info_of(env.reset(seed=0))
     probe = copy.deepcopy(env.action_space)
     probe.seed(0)

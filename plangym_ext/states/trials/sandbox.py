@@ -1,4 +1,4 @@
-"""What a forked copy of this process may reach: nothing that the original would notice.
+"""Sandbox of a forked process: no effects on files, sockets or shared memory.
 
 A fork has copies of all private memory. It shares open files (with their positions), sockets,
 pipes and shared memory, and the file system. `enter` gives the copy its own of each.
@@ -14,6 +14,7 @@ import fcntl
 import io
 import mmap
 import os
+import re
 import signal
 import stat
 import sys
@@ -50,6 +51,11 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _LANDLOCK_WRITES = 0b1_1111_1111_0010
 
 
+#: Names of compiled code in the caches of numba and Python, ours among them, whole or being
+#: written. What such a file holds follows from the code alone: no future depends on it.
+_COMPILED = re.compile(r"/__pycache__(/|$)|\.(nbi|nbc|pyc)(\.[\w.]+)?$")
+
+
 class OutsideReached(PermissionError):
     """The env tried to reach another process or machine, which a copy of it must not."""
 
@@ -62,7 +68,7 @@ class Sandbox:
         forks: whether it is about to fork one.
         files: paths that were opened for writing, as the env named them. What was written lies
             in memory.
-        read_back: those of them that were opened again afterwards.
+        read_back: those of them that were opened again afterwards, but for compiled code.
     """
 
     def __init__(self) -> None:
@@ -76,7 +82,7 @@ class Sandbox:
         self._is_entered = False
 
     def enter(self, keep: int) -> None:
-        """Take away what the original shares.
+        """Detach this process from everything shared with the original.
 
         Args:
             keep: descriptor that stays as it is.
@@ -104,7 +110,7 @@ class Sandbox:
     # Files ----------------------------------------------------------------------------
 
     def write_in_memory(self) -> None:
-        """Have Python's own calls write to copies of files."""
+        """Redirect Python's file writes to copies in memory."""
         module: Any = os
         low, high = os.open, io.open
 
@@ -161,12 +167,16 @@ class Sandbox:
             return path  # a descriptor
         name = _absolute(path)
         if name in self._copies:
-            self.read_back.add(name)
+            self._note_read(name)
             return self._copies[name]
         if name in self._removed:
-            self.read_back.add(name)
+            self._note_read(name)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return path
+
+    def _note_read(self, name: str) -> None:
+        if not _COMPILED.search(name):
+            self.read_back.add(name)
 
     def _place(self, path: Any, writes: bool, *, kept: bool, reads: bool) -> Any:
         """Return where a file is written, or read after it was written."""
@@ -175,7 +185,8 @@ class Sandbox:
         name = _absolute(path)
         if name in self._copies:
             # To append is not to read: a log that each instance goes on with is none.
-            self.read_back.update((name,) if kept and reads else ())
+            if kept and reads:
+                self._note_read(name)
         elif not writes or name.startswith(("/dev/", "/proc/")):
             return path
         else:
@@ -275,7 +286,7 @@ def _shared_mappings() -> Iterator[tuple[int, int]]:
 
 
 def _forbid_writing(libc: Any) -> None:
-    """Have the kernel refuse what compiled code would write; Linux 5.13 and later can."""
+    """Forbid file writes of compiled code by Landlock; Linux 5.13 and later."""
     rules = ctypes.c_uint64(_LANDLOCK_WRITES)
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), ctypes.sizeof(rules), 0)
     if ruleset < 0:

@@ -1,4 +1,4 @@
-"""Settings of the process that an env may change, by name: to say why a restore led elsewhere."""
+"""Process-wide settings (locale, warnings, umask, ...) that an env may change."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def scalars() -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """Return marks of the settings of this process, by name; each changes with its setting."""
+    """Return marks of this process's settings by name; a mark changes with its setting."""
     found = {}
     for name, setting in _SETTINGS.items():
         with contextlib.suppress(Exception):  # whatever the `repr` of what was set raises

@@ -1,4 +1,4 @@
-"""An env instance under check: it plays, saves and restores, and tells everything as bytes."""
+"""Subject: an env under trial, with its observations and results as bytes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Fields = dict[str, Any]
 
 
 def wrong_step(env: gym.Env[Any, Any], num_values: int) -> str:
-    """Return what to say of an env whose step returns another number of values than five."""
+    """Return the message for an env whose step does not return five values."""
     return (
         f"{type(env.unwrapped).__qualname__}: step must return (observation, reward, "
         f"terminated, truncated, info); got {num_values} values. An env of the old Gym "
@@ -78,7 +78,7 @@ class Subject:
             return found
 
     def restore(self, state: bytes) -> None:
-        """Bring the env to a saved state."""
+        """Restore a saved state."""
         started = time.perf_counter()
         self.codec.restore(memoryview(bytearray(state)), 0)
         self.restore_seconds.append(time.perf_counter() - started)
@@ -97,7 +97,7 @@ class Subject:
         yield self.left_state(self.save())
 
     def serve(self, line: Line) -> None:
-        """Do what the other end of a line asks for, for ever."""
+        """Serve the requests of the other end of a line, without end."""
         while True:
             name, args = line.receive()
             try:
@@ -161,7 +161,7 @@ class Subject:
         return {name: found.get(name) for name in names}
 
     def reason(self) -> str:
-        """Return which orders may have led elsewhere, as a sentence; "" for none."""
+        """Return a sentence on iteration orders that may have caused a difference; "" for none."""
         named = [
             f"{type(layer).__qualname__}.{name}"
             for layer in layers(self.env)
@@ -182,10 +182,10 @@ class Subject:
         return any(map(is_by_address, found))
 
     def keep_sets(self, fixed: Collection[int]) -> None:
-        """Be told which sets of the env no step changes, by the hashes of what they hold."""
+        """Set the hashes of the env's sets that no step changes."""
 
     def unordered(self) -> str:
-        """Return what was run through in an order that nothing decides; "" for nothing."""
+        """Return containers that were iterated in an undefined order; "" for none."""
         return ""
 
     def random_state(self) -> bytes:
@@ -230,21 +230,21 @@ class RemoteSubject:
         yield from self._asked("replayed_here", state, list(actions))
 
     def around(self, names: Sequence[str]) -> Marks:
-        """Return what lies around the env there; see `Subject.around`."""
+        """Return the outside variables of the env there; see `Subject.around`."""
         found: Marks = self._asked("around", names)
         return found
 
     def reason(self) -> str:
-        """Return what may lead elsewhere there; see `Subject.reason`."""
+        """Return possible causes of a difference there; see `Subject.reason`."""
         found: str = self._asked("reason")
         return found
 
     def keep_sets(self, fixed: Collection[int]) -> None:
-        """Tell it which sets no step changes; see `Subject.keep_sets`."""
+        """Send the hashes of unchanging sets; see `Subject.keep_sets`."""
         self._asked("keep_sets", fixed)
 
     def unordered(self) -> str:
-        """Return what was run through in no order there; see `Subject.unordered`."""
+        """Return containers iterated in an undefined order there; see `Subject.unordered`."""
         found: str = self._asked("unordered")
         return found
 

@@ -1,4 +1,4 @@
-"""What steps of an env may read that is no attribute of it, and no state holds.
+"""Change detection for data outside an env: globals, class attributes, closures.
 
 Class attributes, module globals, attributes and closures of functions, context variables,
 generators of the process. An env that changes one of them is told by its name.
@@ -46,7 +46,7 @@ _NAMED_ELSEWHERE = ("_np_random", "_np_random_seed", "env")
 
 
 def generators() -> dict[str, int]:
-    """Return a mark of each generator of the process, which changes when it is drawn from."""
+    """Return a mark of each process-wide generator, which changes when it is used."""
     found = {"the generator of `random`": hash(random.getstate())}
     # Of the process, on purpose. By its address: as a value its state takes 50 times as long.
     numbers: Any = np.random.get_bit_generator()  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ Marks = dict[str, Any]
 
 
 def surroundings(env: gym.Env[Any, Any], *, deep: bool = False) -> Marks:
-    """Return a mark of what lies around an env, by name.
+    """Return marks of the variables outside an env, by name.
 
     Args:
         env: whose surroundings.
@@ -131,7 +131,7 @@ def surroundings(env: gym.Env[Any, Any], *, deep: bool = False) -> Marks:
 
 
 def changed(before: Marks, after: Marks, *, grown: bool = False) -> list[str]:
-    """Return the names of what is another now.
+    """Return the names of changed variables.
 
     Args:
         before: marks.
@@ -154,7 +154,7 @@ def _folder() -> str:
 
 
 def what_no_state_holds(env: gym.Env[Any, Any]) -> list[str]:
-    """Return the attributes of an env's layers that belong to the process, with their kinds."""
+    """Return the attributes of an env's layers that belong to the process."""
     held: list[tuple[Any, str, Any]] = [
         (layer, name, type(value)) for layer in layers(env) for name, value in vars(layer).items()
     ]
@@ -376,7 +376,7 @@ class _Marks:
 
 
 class _Buffer(bytes):
-    """The digest of an array, which may be written anew by each step before it is read."""
+    """Digest of an array that each step may rewrite before reading."""
 
 
 def _grown(before: Any, after: Any) -> bool:

@@ -1,1 +1,1 @@
-"""Vector envs as other frameworks want them: one file each, which imports its framework."""
+"""Adapters of the vector env to other RL frameworks, one module each."""

@@ -1,10 +1,11 @@
-"""What adapters ask of single envs, where those live: no framework is imported for it.
+"""Helpers of the adapters: attributes of envs in workers; LegacyInfo for old gymnasium infos.
 
 A function travels to a worker by the name of its module, which is imported there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -15,9 +16,31 @@ from plangym_ext.states.codec import layers
 from plangym_ext.vector.spaces import space_of
 
 
+class Missing:
+    """Stands for an attribute that an env has not.
+
+    An error in a worker would be that of a call, which undoes what the call has done: envs without
+    states would lose their episodes.
+    """
+
+
+def given(found: Sequence[Any], name: str) -> list[Any]:
+    """Return the same attributes of some envs.
+
+    Raises:
+        AttributeError: one of them is missing.
+    """
+    if any(one is Missing for one in found):
+        raise AttributeError(f"an env has no attribute {name!r}")
+    return list(found)
+
+
 def attribute(env: gym.Env[Any, Any], name: str) -> Any:
     """Return an attribute of the env, or of the outermost wrapper that has it; call no method."""
-    return env.get_wrapper_attr(name)
+    try:
+        return env.get_wrapper_attr(name)
+    except AttributeError:
+        return Missing
 
 
 def has_layer(env: gym.Env[Any, Any], kind: type) -> bool:
@@ -32,7 +55,7 @@ def own_attribute(env: gym.Env[Any, Any], name: str) -> Any:
 
 def base_attribute(env: gym.Env[Any, Any], name: str) -> Any:
     """Return an attribute of the env under all wrappers; call no method."""
-    return getattr(env.unwrapped, name)
+    return getattr(env.unwrapped, name, Missing)
 
 
 def seed_as_tianshou(env: gym.Env[Any, Any], seed: int | None) -> tuple[Any] | None:
@@ -44,7 +67,7 @@ def seed_as_tianshou(env: gym.Env[Any, Any], seed: int | None) -> tuple[Any] | N
 
 # Without type arguments: of gymnasium 1.2 the class takes none.
 class LegacyInfo(gym.vector.VectorWrapper):
-    """Gives infos the layout of gymnasium 0.29.
+    """Converts infos to the layout of gymnasium 0.29.
 
     An ended sub-env's last observation and info are in `final_observation` and `final_info`:
     object arrays `[n]` of observations and dicts, None where no episode ended, with the masks

@@ -1,4 +1,4 @@
-"""A `PlanVectorEnv` as a Stable-Baselines3 `VecEnv`."""
+"""Adapter of `PlanVectorEnv` to Stable-Baselines3's `VecEnv`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 from stable_baselines3.common.vec_env import VecEnv
 
-from plangym_ext.vector.adapters.in_workers import attribute, has_layer
+from plangym_ext.vector.adapters.in_workers import attribute, given, has_layer
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class StableBaselines3VecEnv(VecEnv):
-    """What SB3's `DummyVecEnv` returns, bit for bit, from a `PlanVectorEnv`.
+    """A `PlanVectorEnv` with the results of SB3's `DummyVecEnv`, bit for bit.
 
     Its episodes are `venv`'s: states may be saved, restored and forked there in between.
 
@@ -89,6 +90,15 @@ class StableBaselines3VecEnv(VecEnv):
         # float32, as SB3's own vector envs keep them.
         return obs, rewards.astype(np.float32), dones, infos
 
+    @property
+    def envs(self) -> list[gym.Env[Any, Any]]:
+        """The envs themselves, as of `DummyVecEnv`, where they live in this process.
+
+        Raises:
+            AttributeError: they live in workers, or are rows of states.
+        """
+        return self.venv.envs
+
     def close(self) -> None:
         """Close the envs."""
         self.venv.close()
@@ -104,7 +114,7 @@ class StableBaselines3VecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute of some envs."""
-        return list(self.venv.call_some(self._numbers(indices), attribute, attr_name))
+        return given(self.venv.call_some(self._numbers(indices), attribute, attr_name), attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of some envs to one value."""

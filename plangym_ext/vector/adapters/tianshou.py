@@ -1,4 +1,4 @@
-"""A `PlanVectorEnv` as a Tianshou `BaseVectorEnv`."""
+"""Adapter of `PlanVectorEnv` to Tianshou's `BaseVectorEnv`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import iterate
 from tianshou.env import BaseVectorEnv
+from tianshou.env.venvs import GYM_RESERVED_KEYS
 from tianshou.env.worker import DummyEnvWorker
 
-from plangym_ext.vector.adapters.in_workers import base_attribute, seed_as_tianshou
+from plangym_ext.vector.adapters.in_workers import Missing, base_attribute, given, seed_as_tianshou
 from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
 class _NoEnv(gym.Env[Any, Any]):
-    """Stands where Tianshou's base class wants envs of its own; only its spaces are looked at."""
+    """Placeholder env for Tianshou's base class, which reads only its spaces."""
 
     def __init__(self, venv: PlanVectorEnv) -> None:
         # A copy of its own: Tianshou seeds it.
@@ -57,6 +58,9 @@ class TianshouVectorEnv(BaseVectorEnv):
         makes = [functools.partial(_NoEnv, venv)] * venv.num_envs
         super().__init__(makes, DummyEnvWorker, wait_num, timeout)
         self.venv = venv
+        if venv.backend == "serial":
+            for worker, env in zip(self.workers, venv.envs, strict=True):
+                worker.env = env
 
     def reset(
         self, env_id: int | list[int] | np.ndarray | None = None, **kwargs: Any
@@ -111,8 +115,14 @@ class TianshouVectorEnv(BaseVectorEnv):
         return [[one] if found is None else found[0] for one, found in zip(seeds, own, strict=True)]
 
     def get_env_attr(self, key: str, id: Any = None) -> list[Any]:  # noqa: A002 - Tianshou's
-        """Return an attribute of some envs, those under all wrappers."""
-        return list(self.venv.call_some(self._numbers(id), base_attribute, key))
+        """Return an attribute of some envs, those under all wrappers.
+
+        One that every env should have, such as `action_space`, is None of an env without it.
+        """
+        found = self.venv.call_some(self._numbers(id), base_attribute, key)
+        if key in GYM_RESERVED_KEYS:
+            found = tuple(None if one is Missing else one for one in found)
+        return given(found, key)
 
     def set_env_attr(self, key: str, value: Any, id: Any = None) -> None:  # noqa: A002
         """Set an attribute of some envs, those under all wrappers, to one value."""

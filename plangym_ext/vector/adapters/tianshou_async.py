@@ -1,4 +1,4 @@
-"""Tianshou's asynchronous mode: each env in a process of its own, which none other waits for."""
+"""Adapter for Tianshou's asynchronous mode: one worker process per env."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plangym_ext.workers.channel import wait_readable
 
 
 class TianshouAsyncVectorEnv(BaseVectorEnv):
-    """What Tianshou's `SubprocVectorEnv` does, with workers that are replaced if they die.
+    """Tianshou's `SubprocVectorEnv` with workers that are replaced if they die.
 
     A step returns when `wait_num` envs are done, or after `timeout` seconds those that are; one
     whose worker has died is waited for until a new one has done its step. Without either it waits

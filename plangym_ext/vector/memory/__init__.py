@@ -1,1 +1,1 @@
-"""The memory of a vector env, which the processes of its rows share with the caller."""
+"""Shared memory of a vector env: actions, results and messages of its rows."""

@@ -1,4 +1,4 @@
-"""The actions of a vector env's rows, in memory that the processes of the rows read."""
+"""ActionMemory: the rows' actions in shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Infos of numbers, as bytes in memory that two processes share."""
+"""InfoForms: numeric infos as bytes in shared memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCALARS: dict[type, str] = {bool: "?", int: "q", float: "d"}
 
 
 class InfoForm(NamedTuple):
-    """What infos have in common that are kept alike.
+    """Keys, types and array shapes of infos with one byte layout.
 
     Attributes:
         keys: in their order.
@@ -78,7 +78,7 @@ class _Codec:
         self.nbytes = self._struct.size
 
     def write(self, memory: memoryview, start: int, info: dict[str, Any]) -> bool:
-        """Write an info; return whether it has this form and its numbers have room."""
+        """Write an info; return whether it has this form and fits."""
         form = self._form
         values: Any = info.values()
         if (
@@ -122,7 +122,7 @@ def _scalar_reader(dtype: np.dtype[Any]) -> Callable[[bytes], Any]:
 
 
 class InfoForms:
-    """The forms that two processes have agreed on, by number.
+    """Numbered info forms known to both of two processes.
 
     The one that reads tells with every call how many it knows; the one that writes uses those,
     and brings the others with its answer. So it does not matter which answers are never read.

@@ -1,4 +1,4 @@
-"""The memory that the rows of a vector env write to, for all processes that hold some."""
+"""RowMemory: rewards, endings and observations of the rows in shared memory."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class StepMemory:
         return self.rewards[rows], self.terminations[rows], self.truncations[rows]
 
     def taken(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the same as fresh arrays; a range stands for all rows."""
+        """Return fresh copies of the arrays; a range stands for all rows."""
         if isinstance(rows, range):
             return self.rewards.copy(), self.terminations.copy(), self.truncations.copy()
         return self.rows(rows)
 
 
 class RowMemory(NamedTuple):
-    """What rows write to, for all processes of a vector env.
+    """Result memory of all rows, shared by all processes of a vector env.
 
     Attributes:
         obs: what every row shows.
@@ -80,13 +80,13 @@ class RowMemory(NamedTuple):
     infos: np.ndarray
 
     def messages(self, first: int) -> StepMessages:
-        """Return what writes and reads the messages of steps of a process, by its first row."""
+        """Return the `StepMessages` of a process, by its first row."""
         return StepMessages(self.actions, InfoForms(self.infos), first)
 
 
 @dataclass(frozen=True)
 class MemoryForm:
-    """What lies where in the memory that all processes of a vector env write to.
+    """Layout of the shared memory of all processes of a vector env.
 
     Attributes:
         space: of one row's observations.

@@ -1,4 +1,4 @@
-"""What the workers of a vector env know of the caller's arrays that they write to."""
+"""SharedOuts: `out=` arrays of the caller that worker processes write directly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SET_HERE = (f"infos:{MARKS.key}", f"infos:_{MARKS.key}")
 
 
 class OutLayout(NamedTuple):
-    """Where the arrays of an `out` lie that workers write to.
+    """Places of the arrays of an `out` that workers write to.
 
     Attributes:
         number: that workers know it by.
@@ -47,7 +47,7 @@ class OutLayout(NamedTuple):
 
 
 class OutShare(NamedTuple):
-    """What the rows of one process are written to in one call.
+    """Places for the rows of one process in one call.
 
     Attributes:
         layout: of the whole call.
@@ -59,7 +59,7 @@ class OutShare(NamedTuple):
 
 
 class SharedOuts:
-    """Numbers the arrays of `out` and their memory, so that workers are told of each once.
+    """Numbers the arrays of `out` and their memory, so that workers learn of each once.
 
     Args:
         expire: takes `ForgetBlock` and `ForgetLayout` for all workers that know of it.
@@ -77,7 +77,7 @@ class SharedOuts:
         self._gone: list[int] = []
 
     def layout(self, out: StepOut) -> OutLayout:
-        """Return where the arrays of an `out` lie."""
+        """Return the places of the arrays of an `out`."""
         found: OutLayout | None = out.layout
         if found is None or not found.usable:
             found = out.layout = self._layout(out)

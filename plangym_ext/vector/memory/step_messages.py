@@ -1,4 +1,4 @@
-"""A step of one process's rows as a message of a few bytes: what it is about lies in memory.
+"""StepMessages: compact step messages between the vector env and its processes.
 
 request: what to step and where to write, [rows], [places], [resets]
 answer:  checksum, and for each info its row, where that stands in the call, and its form
@@ -27,7 +27,7 @@ _NUMBER = np.dtype("<i4")
 
 
 class StepRequest(NamedTuple):
-    """What a process is asked for.
+    """A decoded step request: rows, resets, places.
 
     Attributes:
         rows, actions, resets, same_step: as of `EnvRows.step`.
@@ -44,7 +44,7 @@ class StepRequest(NamedTuple):
 
 
 class StepMessages:
-    """Writes and reads the messages of one process's steps; both ends have one.
+    """Encodes and decodes the step messages of one process; both ends have one.
 
     Args:
         actions: memory of all rows of the vector env; None if actions have no array form.
@@ -56,7 +56,7 @@ class StepMessages:
         self._actions, self.forms, self._first = actions, forms, first
 
     def request(self, args: Sequence[Any], out: tuple[int, Places] | None) -> bytes | None:
-        """Return the message for a step; None if the actions cannot be brought so.
+        """Return the message for a step; None if the actions have no array form.
 
         Args:
             args: of `EnvRows.step`.
@@ -76,7 +76,7 @@ class StepMessages:
         return b"".join((head, row_list, place_list, bytes(resets) if any_reset else b""))
 
     def read_request(self, data: bytes) -> StepRequest:
-        """Return what a message asks for; the actions are fresh."""
+        """Return the request of a message; the actions are fresh."""
         flags, code, number, forms, *ends = _REQUEST.unpack_from(data)
         start = _REQUEST.size
         rows, start = _read(data, start, *ends[:2])

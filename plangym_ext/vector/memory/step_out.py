@@ -1,4 +1,4 @@
-"""`out=` of a vector env: arrays of the caller's that a step or a reset is written to."""
+"""StepOut: the `out=` arrays of a vector env's step or reset, checked once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Places = slice | Sequence[int]
 
 
 class OutArrays:
-    """Arrays that what came of some rows is written to.
+    """Target arrays for the results of some rows.
 
     Args:
         space: of one row's observations.
@@ -77,7 +77,7 @@ class OutArrays:
         infos: Iterable[tuple[int, dict[str, Any]]],
         finals: Iterable[tuple[int, Any, dict[str, Any]]],
     ) -> None:
-        """Write what came of k rows, but for the final observations of `finals`.
+        """Write the results of k rows, without the final observations of `finals`.
 
         Args:
             places: where the rows stand in the arrays: a slice, or a list.
@@ -99,7 +99,7 @@ class OutArrays:
             self._write_infos(places, infos, finals)
 
     def write_results(self, results: StepResults, shown: Sequence[np.ndarray]) -> None:
-        """Write what came of all rows of a call; `shown` as for `write`."""
+        """Write the results of all rows of a call; `shown` as for `write`."""
         infos, finals = results.infos, results.finals
         self.write(_EVERY, shown, results, infos, finals)
         if self._finals is None:
@@ -117,7 +117,7 @@ class OutArrays:
         rows: Sequence[int],
         infos: Iterable[tuple[int, dict[str, Any]]],
     ) -> None:
-        """Write what came of a reset of some of all rows.
+        """Write the results of a reset of some rows.
 
         Args:
             shown: what all rows show.
@@ -178,7 +178,7 @@ class OutArrays:
 
 
 class OutRows(NamedTuple):
-    """What some rows of a call are written to.
+    """Targets of some rows of a call.
 
     Attributes:
         arrays: of all rows of the call.
@@ -195,7 +195,7 @@ class OutRows(NamedTuple):
         infos: list[tuple[int, dict[str, Any]]],
         finals: list[tuple[int, Any, dict[str, Any]]],
     ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, Any, dict[str, Any]]]]:
-        """Write what came of these rows; return what is wanted of infos and finals besides.
+        """Write the results of these rows; return requested infos and finals not written.
 
         Arguments are as of `OutArrays.write`.
         """
@@ -214,7 +214,7 @@ class OutRows(NamedTuple):
 
 
 class StepOut:
-    """The arrays of an `out`, checked once: `PlanVectorEnv.step_out` makes it.
+    """The checked arrays of an `out`: `PlanVectorEnv.step_out` makes it.
 
     Attributes:
         given: the caller's objects by name.
@@ -238,7 +238,7 @@ class StepOut:
         self._all = all(name in given for name in STEP_FIELDS[:4])
 
     def in_place_of(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return results of a step with the caller's objects in the place of what was fresh."""
+        """Return a step's results with the caller's objects in place of fresh arrays."""
         # The usual `out` of a sampler: nothing has to be looked up by name.
         if self._all:
             return (*self._first, results[4])

@@ -1,1 +1,1 @@
-"""Rows that are states, stepped by a native backend."""
+"""Vector-env backend whose rows are states, stepped by a native backend."""

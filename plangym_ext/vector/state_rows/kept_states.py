@@ -1,4 +1,4 @@
-"""The states of rows as they were kept last, and what a call does until it is kept, too.
+"""KeptStates: committed row states, with rollback of failed or interrupted calls.
 
     begin --> reach --> keep      the call has happened
        '--------'-----> forget    it failed, or was interrupted: rows are where they were
@@ -24,7 +24,7 @@ _Kept = tuple[np.ndarray, np.ndarray, Any, dict[int, int]]
 
 
 class KeptStates:
-    """Where n rows are; see the module.
+    """States of n rows with commit and rollback; see the module.
 
     Args:
         num_rows: n.
@@ -67,7 +67,7 @@ class KeptStates:
         self._seeded = self._seeded | seeds
 
     def reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
-        """Note where a call leads; what rows show may be written from here on."""
+        """Record a call's new states; the rows' observations may be written from here on."""
         # First what rows show, as an interrupt that comes after it has something to give back.
         self._before = self.now, self.obs.taken(range(len(fresh)))
         self.reached = states, fresh
@@ -79,7 +79,7 @@ class KeptStates:
     def reach_each(
         self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Sequence[Any] | None
     ) -> None:
-        """Note where a call leads that moved rows one by one, and what they show.
+        """Record the new states of rows moved one by one, and their observations.
 
         Args:
             rows: which; they have been reset, or have come to a state.
@@ -102,7 +102,7 @@ class KeptStates:
             self.reached = states, fresh
 
     def keep(self, note: Any) -> None:
-        """Have the call happen, and `note` with it."""
+        """Commit the call, together with `note`."""
         states, fresh, _, seeds = self.now
         if self.reached is not None:
             states, fresh = self.reached
@@ -112,7 +112,7 @@ class KeptStates:
         self.reached, self._before, self.begun, self._seeded = None, None, False, {}
 
     def forget(self) -> None:
-        """Have rows show what they showed before a call that was interrupted or has failed."""
+        """Restore the observations from before an interrupted or failed call."""
         if self._before is not None:
             kept, shown = self._before
             if kept is self.now:  # else the interrupt came within `keep`

@@ -1,4 +1,4 @@
-"""What native calls of a vector env return, as its results: infos in groups, arrays of `out`."""
+"""NativeResults: results of a native backend in the vector env's format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SMALL = 1 << 16
 
 
 class OutUse(NamedTuple):
-    """What native code makes of an `out`.
+    """Native code's use of the arrays of an `out`.
 
     Attributes:
         arrays: that it writes to itself.
@@ -43,7 +43,7 @@ ALL_FRESH = OutUse(NO_OUT, "numeric")
 
 
 class NativeResults:
-    """What the native calls of one env say of rows, in the form of a vector env's results.
+    """Converts one env's native results to those of a vector env.
 
     Args:
         env: whose; its `reset_columns` are known after its first resets.
@@ -57,7 +57,7 @@ class NativeResults:
         self._marks = env.plan_env.layout.info[len(self._columns) :]
 
     def use_of(self, out: StepOut, *, with_obs: bool) -> OutUse:
-        """Return what native code makes of an `out`, which is worked out once.
+        """Return native code's use of an `out`, computed once.
 
         Args:
             out: of a step.

@@ -1,4 +1,4 @@
-"""Rows that are states, stepped by a native backend without a Python call for each."""
+"""StateBackend: vector-env rows as states of one native env."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CHANGEABLE = (np.ndarray, np.random.Generator, list, dict, set, tuple)
 
 
 class StateBackend(VectorBackend):
-    """Moves n states with one env; see `VectorBackend`.
+    """Steps n states with one env; see `VectorBackend`.
 
     A step, with the resets of rows that ended, is one native call for all rows
     (`_step_all`). Rows that the native code cannot judge, resets with seeds or options, and
@@ -142,7 +142,7 @@ class StateBackend(VectorBackend):
         call: StepResults | RowStep,
         timeout: float | None,  # noqa: ARG002 - it cannot be stopped
     ) -> StepResults:
-        """Return what came of the call, which was done at once, or is when its turn has come."""
+        """Return a call's results, which are computed at once or in turn."""
         return self._step(call) if isinstance(call, RowStep) else call
 
     def _step_all(
@@ -362,7 +362,7 @@ class StateBackend(VectorBackend):
         return found
 
     def _given(self, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, bool]:
-        """Return what the env proper gives where it is, and whether that may have moved it."""
+        """Return the env proper's result at its present state, and whether it may have moved."""
         env = self._gym_env
         value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
         moves = callable(value)  # what is only read moves nothing
@@ -422,11 +422,11 @@ class StateBackend(VectorBackend):
         self._env.set_state(state)
 
     def finish_call(self, call: list[Any], timeout: float | None) -> list[Any]:  # noqa: ARG002
-        """Return what each env gave, which was done at once."""
+        """Return each env's result, which was computed at once."""
         return call
 
     def _visit(self, row: int) -> None:
-        """Bring the env proper to where a row is, unless that was never reset."""
+        """Set the env proper to a row's state, unless the row was never reset."""
         if not self._kept.fresh[row]:
             self._env.set_state(self._sealed([row])[0])
 
@@ -434,7 +434,7 @@ class StateBackend(VectorBackend):
         return self._env.sealed(self._kept.now[0][_index(rows)])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
-        """Set what is part of a state.
+        """Set an attribute that is part of a state.
 
         Raises:
             ValueError: it is not, so rows cannot differ in it.
@@ -515,6 +515,6 @@ def _noted(infos: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
 def _quiet_results(
     num_rows: int, infos: Sequence[dict[str, Any]], finals: list[tuple[int, Any, dict[str, Any]]]
 ) -> StepResults:
-    """Return what comes of k rows that ended nothing and were paid nothing."""
+    """Return results of k rows without endings and rewards."""
     quiet = np.zeros(num_rows), np.zeros(num_rows, bool), np.zeros(num_rows, bool)
     return StepResults(*quiet, _noted(infos), finals)

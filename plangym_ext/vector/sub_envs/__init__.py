@@ -1,1 +1,1 @@
-"""Rows that are envs of their own: in this process, or many in each worker, and recovered."""
+"""Vector-env backend whose rows are live envs, in this process or in workers."""

@@ -1,4 +1,4 @@
-"""Where the rows of one process are: the states captured last, and the calls since."""
+"""Checkpoint: captured row states and the calls since, for recovery in another process."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class RowCall(NamedTuple):
 
     @property
     def recorded(self) -> tuple[str, tuple[Any, ...]]:
-        """What is played again: the name, and arguments that are written to no more."""
+        """The call for a replay: its name, and copies of its arguments."""
         return self.name, self.args if self.again is None else self.again
 
     def doing(self, row: int) -> str:
-        """Return what is played in a row of the process, in words."""
+        """Return a description of the call for a row of the process."""
         if self.name != "step":
             return self.name
         rows, actions, *_ = self.args
@@ -48,7 +48,7 @@ class RowCall(NamedTuple):
 # Not frozen: to assign eight fields past that guard costs microseconds in every step.
 @dataclass(slots=True, eq=False)
 class Checkpoint:
-    """What brings rows to where they are, in any process: it is never changed.
+    """Immutable data that restores rows in any process: states, and the calls since.
 
     Two are the same only if they are one object: a `ReplayLog` compares where its rows are
     with where they should be by `is`.
@@ -76,7 +76,7 @@ class Checkpoint:
 
     @property
     def restorable(self) -> bool:
-        """Whether rows can be brought here."""
+        """Whether rows can be restored from this checkpoint."""
         return self.captures or not self.moved
 
     def recorded(self) -> list[tuple[str, tuple[Any, ...]]]:

@@ -1,4 +1,4 @@
-"""A running checksum of what the rows of a process have shown.
+"""ResultChecksum: running checksum of results, compared when calls are replayed.
 
 A process that died is replaced, and what its rows did since their states were captured is
 played again. That it is the same is not taken on trust: both times leave a checksum.
@@ -57,14 +57,14 @@ class ResultChecksum:
         self.value, self._calls = value, self._calls + 1
 
     def add_values(self, values: Iterable[Any]) -> None:
-        """Add observations that have no array form, where they are plain data."""
+        """Add observations without an array form, if they are plain data."""
         for value in values:
             with contextlib.suppress(plain.NotPlain):
                 self.value = zlib.crc32(plain.encode(value), self.value)
 
 
 def not_exact(rows: range, num_calls: int) -> NotExact:
-    """Return the error for sub-envs that gave something else when calls were played again."""
+    """Return the error for sub-envs with other results in a replay."""
     return NotExact(
         f"sub-envs {rows.start} to {rows[-1]} are not where they were: a worker was replaced or a "
         f"call undone, {num_calls} calls since their states were captured were played again, and "

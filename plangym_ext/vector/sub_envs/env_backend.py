@@ -1,4 +1,4 @@
-"""Rows that are envs of their own, played in place: in this process, or many in each worker."""
+"""EnvBackend: vector-env rows as live envs, in this process or in worker processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from plangym_ext.workers.close_errors import warn_of
 
 
 class EnvBackend(VectorBackend):
-    """Moves live envs; see `VectorBackend`.
+    """Steps live envs; see `VectorBackend`.
 
     Args:
         makes: constructor of each row's env.
@@ -192,7 +192,7 @@ class EnvBackend(VectorBackend):
         return results
 
     def _results(self, call: SharedCall, replies: Sequence[Reply]) -> StepResults:
-        """Return what came of a step or a reset of some rows, in the order of the call."""
+        """Return the results of a step or a reset of some rows, in the order of the call."""
         assert self._memory is not None
         steps, last = self._memory.steps, self._memory.finals
         infos: list[tuple[int, dict[str, Any]]] = []
@@ -310,7 +310,7 @@ class EnvBackend(VectorBackend):
         return call
 
     def _send_ahead(self, call: SharedCall) -> SharedCall:
-        """Have processes begin a call whose turn has not come, as far as they are in order."""
+        """Begin a later call in processes that are ready for it."""
         for share, one in zip(call.shares, call.calls, strict=True):
             self.logs[share.host].send_ahead(self._kept[0][share.host], one)
         return call
@@ -391,7 +391,7 @@ class CallWatch:
         self._by_fd: dict[int, ReplayLog] = {}
 
     def finish(self, logs: Sequence[ReplayLog], timeout: float | None) -> None:
-        """Wait until calls have settled.
+        """Wait until calls are complete.
 
         Args:
             logs: that have begun a call.

@@ -1,4 +1,4 @@
-"""The rows of a vector env that live in one process: each is an env of its own, played in place.
+"""EnvRows: the live envs of one process (reset, step, method calls, states).
 
 Used as it is by the serial backend, and inside a worker by the process backend.
 """
@@ -118,7 +118,7 @@ class EnvRows:
             raise
 
     def description(self) -> dict[str, Any]:
-        """Return what the vector env has to know: spaces of every row, and the first env's own."""
+        """Return the spaces of every row, and the first env's attributes."""
         first = self.envs[0]
         return {
             "observation_spaces": [space_of(env, "observation_space") for env in self.envs],
@@ -324,7 +324,7 @@ class EnvRows:
         capture: bool | None,
         begun: float | None = None,
     ) -> Reply:
-        """Return what came of a call, with the checksum that a replay of it has to come to."""
+        """Return the reply of a call, with the checksum for a replay."""
         self._checksum.add(*self._results_of(rows))
         own = None if self._obs.is_array else obs
         if own is not None:
@@ -392,7 +392,7 @@ class EnvRows:
         kwargs: dict[str, Any],
         changes: PlainChanges,
     ) -> Any:
-        """Return an attribute of a row's env, or what its method returns."""
+        """Read an attribute of a row's env, or call its method."""
         env = self.envs[row]
         value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
         if not callable(value):
@@ -456,7 +456,7 @@ class EnvRows:
         observations: Any,
         capture: bool | None = None,
     ) -> Reply:
-        """Bring rows to states.
+        """Set rows to states.
 
         Args:
             rows: which.
@@ -484,13 +484,13 @@ class EnvRows:
             self._state(row).restore(state, "set_states")
 
     def settle(self) -> None:
-        """Keep what the last call has set, wherever rows are brought back to."""
+        """Make the last call's attribute changes permanent."""
         self._undo = None
 
     # Being brought back -------------------------------------------------------------
 
     def restore_all(self, states: Sequence[np.ndarray | None]) -> None:
-        """Bring all rows of this process to states; None for rows that were never reset.
+        """Set all rows of this process to states; None for rows that were never reset.
 
         Raises:
             ResetNeeded: such a row was stepped here.
@@ -507,7 +507,7 @@ class EnvRows:
         self._checksum.restart()
 
     def replay(self, calls: Sequence[tuple[str, tuple[Any, ...]]]) -> int:
-        """Make calls of these methods once more; return what they come to, as `Reply.checksum`."""
+        """Repeat calls of these methods; return their checksum, as `Reply.checksum`."""
         for name, args in calls:
             getattr(self, name)(*args, capture=False)
         return self._checksum.value

@@ -1,4 +1,4 @@
-"""The hosts of a vector env's rows: built together, described, told of their memory, closed."""
+"""HostGroup: all processes of a vector env's sub-envs, built, described and closed together."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class HostGroup:
         return WorkerHost(rows, index, self._timeout)
 
     def _description(self, index: int, hosted: HostedRows) -> dict[str, Any]:
-        """Return what a host says of its rows; build it without states if those kill it.
+        """Return a host's description; build it without states if those kill it.
 
         An env may end its process in a step that is made only to find how its state is
         captured.
@@ -127,7 +127,7 @@ class HostGroup:
 
     @property
     def note(self) -> str:
-        """Which rows have no states, and why; "" if all have."""
+        """The rows without states, and the reason; "" if all have states."""
         reasons: dict[str, list[int]] = {}
         notes = [note for found in self.described for note in found["notes"]]
         for row, note in enumerate(notes):
@@ -171,7 +171,7 @@ class HostGroup:
         return memory
 
     def expire(self, message: ForgetBlock | ForgetLayout) -> None:
-        """Have workers forget arrays that results were written to."""
+        """Make workers drop arrays of earlier `out`s."""
         for host in self.hosts:
             if isinstance(host, WorkerHost):
                 host.expire(message)
@@ -183,7 +183,7 @@ class HostGroup:
                 host.worker.kill()
 
     def close(self) -> list[BaseException | None]:
-        """Close all envs and return what each host raised; further calls do nothing."""
+        """Close all envs and return each host's error; further calls do nothing."""
         # Told before any is waited for: workers leave beside each other.
         for host in self.hosts:
             host.begin_close()

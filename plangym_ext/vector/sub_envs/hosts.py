@@ -1,4 +1,4 @@
-"""Where the rows of a vector env live: in this process, or in a worker of their own."""
+"""RowHost: access to the sub-envs of one process, local or in a worker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from plangym_ext.workers.worker_handle import WorkerHandle, next_request
 
 @dataclass(frozen=True)
 class HostedRows:
-    """What makes the rows of one process.
+    """Recipe for the rows of one process.
 
     Attributes:
         makes: constructor of each row's env.
@@ -53,13 +53,13 @@ class HostedRows:
         return EnvRows(self.makes, first=self.first, proved=proved, **self.settings)
 
     def without_states(self, reason: str) -> HostedRows:
-        """Return the same rows without states, for a reason that the caller is told."""
+        """Return the same recipe without states, with the reason."""
         settings = {**self.settings, "state": "off", "why_off": reason}
         return HostedRows(self.makes, self.first, settings)
 
 
 class RowHost(ABC):
-    """The rows of one process, seen from the vector env's."""
+    """Abstract access to the rows of one process."""
 
     @abstractmethod
     def build(self) -> None:
@@ -73,7 +73,7 @@ class RowHost(ABC):
     def use(
         self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
     ) -> None:
-        """Have the rows write to memory.
+        """Set the memory to which the rows write.
 
         Args:
             form: of it.
@@ -97,7 +97,7 @@ class RowHost(ABC):
 
     @abstractmethod
     def take(self, request: int) -> Any:
-        """Return or raise what the answer to a request says; it is given once."""
+        """Return or raise a request's answer, once."""
 
     @abstractmethod
     def begin_close(self) -> None:
@@ -105,7 +105,7 @@ class RowHost(ABC):
 
     @abstractmethod
     def close(self) -> BaseException | None:
-        """Close the envs and return what one has raised; further calls do nothing."""
+        """Close the envs and return an error of one; further calls do nothing."""
 
 
 class LocalHost(RowHost):
@@ -240,7 +240,7 @@ class WorkerHost(RowHost):
         return request
 
     def _message(self, request: int, call: RowCall) -> Plain | Call:
-        """Return what asks for a call: a few bytes if it is a step whose actions lie in memory."""
+        """Return the message of a call: a few bytes for a step with actions in memory."""
         out = None if call.out is None else self._told(call.out)
         if call.name == "step":
             data = self._messages.request(call.args, out)
@@ -251,7 +251,7 @@ class WorkerHost(RowHost):
         return Call(request, call.name, pickle.dumps((call.args, given), protocol=5))
 
     def _told(self, out: OutShare) -> tuple[int, Places]:
-        """Tell the process where arrays lie, unless it knows; return what a step says of them."""
+        """Send the places of arrays to the process if unknown; return their number and places."""
         # First, so that the process lets go of memory before it maps more.
         while self._expired:
             self.worker.post(self._expired.pop())
@@ -268,7 +268,7 @@ class WorkerHost(RowHost):
         self._known.add(layout.number)
 
     def expire(self, message: ForgetBlock | ForgetLayout) -> None:
-        """Have the process forget what it knows of, before the next step with an `out`."""
+        """Make the process drop known arrays, before the next step with an `out`."""
         if message.number in self._known:
             self._known.remove(message.number)
             self._expired.append(message)
@@ -285,7 +285,7 @@ class WorkerHost(RowHost):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """The row that is moved now or `NO_ROW`, and how many calls have moved rows."""
+        """The row in progress or `NO_ROW`, and the number of calls that have moved rows."""
         if self._memory is None:
             return NO_ROW, 0
         row, count = self._memory.progress[self._index, :2].tolist()
@@ -306,7 +306,7 @@ class WorkerHost(RowHost):
         self.worker.restart()
 
     def open(self, attributes: dict[tuple[int, str], Any]) -> int:
-        """Begin to have a new process use the memory, and its envs have some attributes.
+        """Begin to set memory and attributes in a new process.
 
         Raises:
             Exception: what the constructor of an env raised.
@@ -336,7 +336,7 @@ class WorkerHost(RowHost):
 
 
 class RowService:
-    """What the worker of a `WorkerHost` serves: the methods of `EnvRows`, and `open`.
+    """The service in a `WorkerHost`'s worker: the methods of `EnvRows`, and `open`.
 
     Args:
         hosted: the rows.
@@ -356,7 +356,7 @@ class RowService:
         self._blocks[number] = SharedBlock.attach(fd, nbytes)
 
     def close_block(self, number: int) -> None:
-        """Let go of shared memory, and of the arrays that lie there."""
+        """Unmap shared memory, with its arrays."""
         self._outs = {k: found for k, found in self._outs.items() if number not in found[1]}
         self._blocks.pop(number).close()
 
@@ -380,7 +380,7 @@ class RowService:
         return self._called(getattr(self._rows, name), *args, **given)
 
     def plain(self, message: Plain) -> Plain | bytes:
-        """Step rows as a message of few bytes says; return the answer, a pickle if it has to be."""
+        """Step rows by a compact message; return the answer, pickled if necessary."""
         asked = self._messages.read_request(message.data)
         out = None if asked.out is None else self._out(*asked.out)
         reply = self._called(self._rows.step, *asked[:4], out=out)
@@ -408,7 +408,7 @@ class RowService:
 
 
 def _next_service(constructor: bytes, proved: Sequence[ProvedRow]) -> RowService:
-    """Return what the process after the first one serves.
+    """Return the service of a replacement process.
 
     Args:
         constructor: that of the first one, as it was pickled then: what it makes may depend on

@@ -1,4 +1,4 @@
-"""The numbers and texts that an env holds as attributes, such as the gravity of a simulator."""
+"""Tracking and undoing of changes to an env's plain attributes in method calls."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _KINDS = (bool, int, float, str)
 
 
 def plain_attributes(env: Any) -> dict[str, Any]:
-    """Return those of the env under all wrappers, by name; what begins with "_" is its own."""
+    """Return plain attributes of the unwrapped env by name, without private ones."""
     found = vars(env.unwrapped).items()
     return {n: v for n, v in found if type(v) in _KINDS and not n.startswith("_")}
 
 
 def changed_attributes(env: Any, before: dict[str, Any]) -> dict[str, Any]:
-    """Return what `plain_attributes` gives of an env now and was not so `before`."""
+    """Return the plain attributes of an env that differ from `before`."""
     missing = object()
     now = {
         name: (before.get(name, missing), value) for name, value in plain_attributes(env).items()
@@ -25,7 +25,7 @@ def changed_attributes(env: Any, before: dict[str, Any]) -> dict[str, Any]:
 
 
 def set_back(env: Any, before: dict[str, Any]) -> None:
-    """Make what `plain_attributes` gives of an env what it was `before`."""
+    """Set the plain attributes of an env back to `before`."""
     held = vars(env.unwrapped)
     for name in changed_attributes(env, before):
         if name in before:
@@ -37,7 +37,7 @@ def set_back(env: Any, before: dict[str, Any]) -> None:
 
 
 class PlainChanges:
-    """What methods of some rows' envs set of their plain attributes in one call, to be undone.
+    """Changes of plain attributes by method calls on some rows' envs, to be undone.
 
     Args:
         envs: of all rows.
@@ -61,7 +61,7 @@ class PlainChanges:
         self._before[row] = plain_attributes(self._envs[row])
 
     def note(self, row: int) -> bool:
-        """Note what the method has set; return whether it has set anything."""
+        """Record the method's changes; return whether there are any."""
         found = changed_attributes(self._envs[row], self._before[row])
         self.made |= {(row, name): value for name, value in found.items()}
         return bool(found)

@@ -1,4 +1,4 @@
-"""The calls of one process's rows: where the rows should be, where they are, how to get there.
+"""ReplayLog: calls to the sub-envs of one process, with restart and replay after its death.
 
     idle --- begin ---> STARTING --> OPENING --> RESTORING --> REPLAYING --> ASKED --> SETTLED
                |  a new process is needed             ^                        ^
@@ -34,7 +34,7 @@ _CHECKS = 8
 
 
 class Phase(enum.Enum):
-    """What a log waits for."""
+    """States of the log's state machine."""
 
     STARTING = "a worker was started"
     OPENING = "a worker was prepared"
@@ -49,7 +49,7 @@ _SETTLED, _ASKED, _STARTING = Phase.SETTLED, Phase.ASKED, Phase.STARTING
 
 
 class ReplayLog:
-    """Makes calls of one host, one at a time, each from where its rows should be.
+    """Makes the calls of one host in sequence, each from the rows' committed states.
 
     Args:
         host: whose.
@@ -120,13 +120,13 @@ class ReplayLog:
         return self.at is not checkpoint or self.fallen is not None
 
     def is_lost(self, checkpoint: Checkpoint) -> bool:
-        """Return whether rows are elsewhere and cannot be brought there: reset them."""
+        """Return whether rows have moved and cannot be restored: reset them."""
         return self.is_away(checkpoint) and (
             not checkpoint.restorable or self._unreachable is checkpoint
         )
 
     def begin(self, target: Checkpoint, call: RowCall | None) -> None:
-        """Begin a call, or only to bring rows where they should be.
+        """Begin a call, or only the restoration of rows.
 
         Args:
             target: where that is.
@@ -184,7 +184,7 @@ class ReplayLog:
         return True
 
     def drop_ahead(self) -> None:
-        """Forget calls that were sent ahead: they may have moved rows."""
+        """Drop calls that were sent ahead: they may have moved rows."""
         for _, request in self._ahead:
             self.at = None
             self._abandon(request)
@@ -197,7 +197,7 @@ class ReplayLog:
         self._abandoned = True
 
     def receive(self, ready: Any) -> None:
-        """Take in what has come from the host on descriptors that are readable, and go on."""
+        """Read the host's messages from readable descriptors, and advance."""
         assert self._remote is not None
         if self.fallen is None:
             self._remote.worker.look(ready)
@@ -206,7 +206,7 @@ class ReplayLog:
         self.advance()
 
     def advance(self) -> None:
-        """Go on as far as that is possible without waiting."""
+        """Advance as far as possible without waiting."""
         while self.phase is not _SETTLED:
             if self.fallen is not None:
                 self._died()
@@ -247,7 +247,7 @@ class ReplayLog:
         self._enter(Phase.OPENING, self._call_limit)
 
     def _bring_back(self) -> None:
-        """Bring rows of a process that is ready to where they should be."""
+        """Restore the committed states of rows in a process that is ready."""
         target = self._target
         if not target.restorable or target is self._unreachable:
             if self._abandoned and self._remote is not None:

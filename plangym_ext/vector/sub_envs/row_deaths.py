@@ -1,4 +1,4 @@
-"""Workers of a vector env that die again and again while one call is made: when to give up."""
+"""RowDeaths: limit on repeated worker deaths in one call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FROM_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)
 
 
 class RowDeaths:
-    """The deaths of one worker over one call.
+    """Counts the deaths of one worker during one call.
 
     Args:
         first: number in the vector env of its first row.

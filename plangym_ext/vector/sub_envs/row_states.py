@@ -1,4 +1,4 @@
-"""How and when the states of the rows of one process are captured.
+"""State capture of a process's rows: proved methods, and the interval between captures.
 
 How is tried on copies of the rows' envs (see `states.trials.choice`), which stay as their
 constructors made them.
@@ -22,7 +22,7 @@ RowState = LiveState | IncompleteState
 
 
 class ProvedRow(NamedTuple):
-    """What was learned of a row's env, as plain data: it serves the next process, too.
+    """Proved capture method of a row's env as plain data, also for the next process.
 
     Attributes:
         kind: id and classes of the env, by name.
@@ -57,7 +57,7 @@ def proved_rows(
     trust: bool,
     earlier: Sequence[ProvedRow] = (),
 ) -> list[ProvedRow]:
-    """Return how each row's state is captured, or why it cannot be.
+    """Return each row's capture method, or why it has none.
 
     Args:
         envs: of the rows.
@@ -107,7 +107,7 @@ def _proved(
 
 
 def check_distinct(envs: Sequence[gym.Env[Any, Any]], first: int) -> None:
-    """Refuse rows whose envs are, or wrap, one and the same instance.
+    """Refuse rows that share, or wrap, one env instance.
 
     Args:
         envs: of the rows.
@@ -129,7 +129,7 @@ def check_distinct(envs: Sequence[gym.Env[Any, Any]], first: int) -> None:
 
 
 class CapturePace:
-    """Measures what steps and captures cost."""
+    """Measures the costs of steps and captures, and decides when to capture."""
 
     def __init__(self) -> None:
         self._calls, self._seconds = 0.0, 0.0

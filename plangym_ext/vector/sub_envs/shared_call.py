@@ -1,4 +1,4 @@
-"""A call of a vector env, shared out to the processes of its rows."""
+"""SharedCall: one vector-env call, split over the processes of its rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Share:
         self.is_all = len(rows) == len(hosted)
 
     def of(self, values: Any) -> Any:
-        """Return what belongs to these rows, fresh: it may be played again later."""
+        """Return the arguments of these rows, fresh, for a possible replay."""
         if isinstance(values, np.ndarray):
             return values[self.places].copy()
         if isinstance(self.places, slice):
@@ -45,7 +45,7 @@ class Share:
 
 
 def own_if_possible(values: Any) -> Any:
-    """Return a copy of what a caller has passed, for playing it again; itself if there is none."""
+    """Return a copy of a caller's argument for a replay; itself if it cannot be copied."""
     try:
         return copy.deepcopy(values)
     except Exception:  # whatever an object's own copying raises
@@ -96,7 +96,7 @@ class SharedCall(NamedTuple):
     logs: list[ReplayLog]
 
     def in_order(self, results: Iterable[Sequence[Any]]) -> list[Any]:
-        """Return what each row returned, in the order of the call; `results`: of each share."""
+        """Return each row's result in the order of the call; `results`: of each share."""
         found: list[Any] = [None] * len(self.rows)
         for share, part in zip(self.shares, results, strict=True):
             for number, result in zip(share.numbers, part, strict=True):

@@ -1,4 +1,4 @@
-"""Rows of a process that were stepped ahead of their first reset.
+"""StepsAhead: rows that were stepped before their first reset, for replay.
 
 Envs may allow that, as gymnasium's vector envs do. Where such a row is has no state to bring it
 back to: it is what the constructor made, and the steps since. So these are played again in a new
@@ -71,11 +71,11 @@ class StepsAhead:
 
     @property
     def too_many(self) -> bool:
-        """Whether there were more steps than are kept."""
+        """Whether there were more steps than the record holds."""
         return self._steps > _MOST_STEPS
 
     def check_back(self, states: Sequence[np.ndarray | None]) -> None:
-        """Check that rows can be brought back to states, None for never reset.
+        """Check that rows can be set back to states, None for never reset.
 
         Raises:
             ResetNeeded: such a row is not what its constructor made any more.

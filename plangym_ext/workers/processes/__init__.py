@@ -1,1 +1,1 @@
-"""How worker processes are started and ended: as forks of a server, or as programs."""
+"""Start and end of worker processes: forks of a server, or new programs."""

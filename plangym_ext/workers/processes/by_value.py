@@ -1,4 +1,4 @@
-"""Objects that travel to workers by cloudpickle, their classes by value, with their full names."""
+"""Cloudpickle of objects for workers, with classes by value under their full names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File descriptors that workers need: whether there are enough, and those of input and output."""
+"""File-descriptor checks before workers start: enough of them, standard ones open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPARE = 20
 
 
 def check_descriptors(num_workers: int) -> None:
-    """Make sure that workers can be started and used.
+    """Check that there are enough file descriptors for the workers.
 
     Args:
         num_workers: how many are about to be started.
@@ -38,7 +38,7 @@ def check_descriptors(num_workers: int) -> None:
 
 
 def open_standard_ones() -> None:
-    """Open what is closed of standard input, output and errors, as the system's null device.
+    """Open closed standard streams (input, output, errors) as the null device.
 
     A socket or pipe would take such a number, and what a library prints would go there.
     """

@@ -1,4 +1,4 @@
-"""A process that has imported what every worker needs, and of which workers are forked.
+"""ForkServer: a preloaded process from which workers are forked.
 
 An interpreter that imports numpy and gymnasium starts in a quarter of a second, a fork of one in
 about ten milliseconds. The server is an interpreter of its own, so nothing of this process, its
@@ -268,7 +268,7 @@ def forked_worker(
 
 
 def current() -> ForkServer | None:
-    """Return the server that new workers come of, if there is one."""
+    """Return the present fork server, if there is one."""
     server = _current
     return server if server is not None and server._close.alive else None
 

@@ -1,4 +1,4 @@
-"""The server's side of `fork_server`: imports what workers need, and forks them.
+"""Program of the fork server: imports, then forks workers on request.
 
 It is started as `python -m plangym_ext.workers.processes.fork_server_program SOCKET LIFELINE
 IDLE`, with the numbers of two descriptors and the seconds without a worker after which it ends.
@@ -139,7 +139,7 @@ def _named(request: Fork, fds: list[int]) -> list[int]:
 
 
 def _become_worker(request: Fork, fds: list[int]) -> list[str]:
-    """Be as this process would be had the parent started it; return the program's arguments."""
+    """Take over the parent's environment and limits; return the program's arguments."""
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
     *mine, stdout, stderr, folder = _named(request, fds)

@@ -1,4 +1,4 @@
-"""A spec of gymnasium's registry that is loaded when an env is made of it."""
+"""LazySpec: gymnasium env spec that is unpickled at its first use."""
 
 from __future__ import annotations
 

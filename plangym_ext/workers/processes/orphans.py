@@ -1,4 +1,4 @@
-"""Processes that envs have started, and that end with the worker of their env.
+"""Clean-up of processes that envs started, when their worker ends.
 
 What an env starts stays in the worker's group, and ends with it by a signal to the group; but for
 what leaves the group (`setsid`, daemons). So workers and the fork server are subreapers of Linux:
@@ -22,7 +22,7 @@ _PATIENCE = 2.0
 
 
 def adopt() -> None:
-    """Have processes below this one become its children when their parents end."""
+    """Make this process the subreaper of its descendants."""
     # Elsewhere than on Linux there is no such function, or it refuses.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

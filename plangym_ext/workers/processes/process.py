@@ -1,4 +1,4 @@
-"""A worker's operating-system process: started, watched, stopped, always reaped.
+"""WorkerProcess: start, watch, stop and reap a worker's operating-system process.
 
 parent                                     worker
 socket (Channel) <--- requests, answers ---> socket
@@ -185,7 +185,7 @@ class WorkerProcess:
         return text
 
     def death(self, last_command: str) -> WorkerDied:
-        """Return the error that says how a worker that is gone ended; reaps it."""
+        """Return the error with a dead worker's exit; reaps it."""
         if self._process.returncode is None:
             self._wait_gone(1.0)
             # One that closed its socket yet lives on is of no more use than a dead one.

@@ -1,4 +1,4 @@
-"""The worker program: what a worker process does before it serves its env.
+"""Program of a worker process: set-up before it serves its env.
 
 Started as `python -P -m plangym_ext.workers.processes.program SOCKET LIFELINE STACK` with three
 inherited descriptors. The first message (`protocol.Start`) carries the parent's module path, what
@@ -33,7 +33,7 @@ STACK_SIGNAL = signal.SIGUSR2
 
 
 def watch_parent(lifeline: int) -> None:
-    """End this process the moment the parent is gone, however busy it is.
+    """Kill this process as soon as the parent is gone, however busy it is.
 
     The parent holds the only writing end of the lifeline and never writes. When it
     dies the kernel sends a signal here, which ends the process even inside native code that

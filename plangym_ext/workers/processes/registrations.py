@@ -1,4 +1,4 @@
-"""What a worker has to know of gymnasium's registry: all that this process has registered.
+"""Registrations: transfer of this process's gymnasium env ids to workers.
 
 Upstream's workers are forks, or run the main script again, and so know every id that the
 parent does. A worker program is told instead. Specs travel with names in the place of their
@@ -20,7 +20,7 @@ _MAIN = "__main__"
 
 
 class LazyEntryPoint:
-    """An entry point that travels by value, loaded when an env is made of it.
+    """An entry point sent by value, and unpickled when an env is made of it.
 
     A class or function of a script may refer to anything, and what it refers to is imported
     when it is loaded: most workers never make an env of it.
@@ -96,7 +96,7 @@ class Registrations:
         return cls(pickle.dumps(plain, protocol=5), tuple(others), tuple(objects))
 
     def install(self) -> None:
-        """Register all of it in this process, and replace what has the same ids."""
+        """Register all specs in this process; they replace those with the same ids."""
         import gymnasium as gym
 
         # A package that the parent has imported registers its ids once more when it is imported
@@ -202,7 +202,7 @@ def _refusal(name: str, reason: str) -> Callable[..., Any]:
 
 
 def _install_main(objects: tuple[tuple[str, bytes | str], ...]) -> None:
-    """Have `__main__` hold what the parent's does, as far as entry points name it."""
+    """Set `__main__` to the parent's, as far as entry points name it."""
     # A new module: the names of the worker program stay its own.
     found = types.ModuleType(_MAIN)
     for name, data in objects:

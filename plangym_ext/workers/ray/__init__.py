@@ -1,1 +1,1 @@
-"""The ray backend: rows that run on more than one machine."""
+"""The ray backend: rows on several machines of a Ray cluster."""

@@ -1,4 +1,4 @@
-"""The actors of one env: started, told apart by speed, replaced when they or their node die.
+"""ActorPool: the Ray actors of one env, with replacement after deaths.
 
 An actor that cannot be placed yet, because its node is gone, waits in Ray's queue. The others
 do its work meanwhile, and it takes part again as soon as there is a node for it.
@@ -29,7 +29,7 @@ _NEW = 0.3
 
 @dataclass(eq=False)
 class Sent:
-    """A share that an actor was sent and has not answered.
+    """A share that an actor has not answered yet.
 
     Attributes:
         actor: which.
@@ -48,7 +48,7 @@ class Sent:
 
 
 class Actor:
-    """One actor, and who takes its place if it dies.
+    """One Ray actor, with its replacement after a death.
 
     Args:
         index: its number.
@@ -69,7 +69,7 @@ class Actor:
         self.start()
 
     def start(self) -> None:
-        """Have Ray start it; `ready` tells when it is."""
+        """Start the actor; `ready` reports completion."""
         self.description: dict[str, Any] | None = None
         self.sent: deque[Sent] = deque()
         self.handle = self._begin(self.n_workers)
@@ -78,7 +78,7 @@ class Actor:
         self._asked: tuple[Any, float] | None = None
 
     def restart(self) -> None:
-        """End it, whatever it is at, and start another in its place."""
+        """Kill the actor and start another in its place."""
         self.deaths += 1
         ray_module().kill(self.handle, no_restart=True)
         self.start()
@@ -187,7 +187,7 @@ class ActorPool:
                 raise self._not_started()
 
     def _see_builds(self, timeout: float) -> None:
-        """Take in what actors say that were started, and start those anew that have died."""
+        """Read the start reports of actors, and restart those that have died."""
         ray = ray_module()
         begun = {actor.building: actor for actor in self.actors if actor.description is None}
         if not begun:

@@ -1,4 +1,4 @@
-"""The Ray cluster that this process is part of: joined or started once, left as it was found."""
+"""Connection to a Ray cluster, sizes of its actors, and the driver's data for them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _AUTH, _WITH_TOKENS = "RAY_AUTH_MODE", (2, 60)
 
 
 class _Connection:
-    """This process's connection to Ray, and how many envs use it.
+    """This process's connection to Ray, with the number of envs that use it.
 
     Attributes:
         started: whether the cluster was started here, and ends with its last user.
@@ -88,7 +88,7 @@ def _init(ray: Any, address: str | None) -> None:
 
 
 def _warn_without_token(ray: Any) -> None:
-    """Say what a cluster opens that is about to be started: Ray listens on all addresses.
+    """Warn that Ray's new cluster listens on all addresses.
 
     Later versions of Ray ask for a token by themselves, and run nothing for who has none.
     """
@@ -110,7 +110,7 @@ connection = _Connection()
 
 
 def actor_sizes(n_workers: int, workers_per_actor: int | None, nodes: list[int]) -> list[int]:
-    """Return how many workers each actor holds: one actor for a node, as far as they may.
+    """Return the number of workers in each actor: one actor per node, if possible.
 
     Args:
         n_workers: of all actors.
@@ -138,7 +138,7 @@ def actor_sizes(n_workers: int, workers_per_actor: int | None, nodes: list[int])
 
 
 def processors_of_nodes() -> list[int]:
-    """Return how many processors each living node has, of those that have any."""
+    """Return the number of processors of each living node that has any."""
     nodes = ray_module().nodes()
     found = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
     return [count for count in found if count]
@@ -151,7 +151,7 @@ def node_here() -> str:
 
 
 class Driver(NamedTuple):
-    """The process that sends work to actors.
+    """The sending process: import path, trust key, families, registrations.
 
     Attributes:
         path: its module path.
@@ -167,7 +167,7 @@ class Driver(NamedTuple):
 
     @classmethod
     def of_this_process(cls) -> Self:
-        """Return what actors of this process have to know."""
+        """Return this process's data for its actors."""
         return cls(
             [entry for entry in sys.path if entry],
             trust.session_key(),
@@ -176,7 +176,7 @@ class Driver(NamedTuple):
         )
 
     def meet(self) -> None:
-        """Have this process, an actor's, load what the driver pickles."""
+        """Prepare this process, an actor's, to load the driver's pickles."""
         # Before families are loaded, whose modules may lie there; after the actor's own entries.
         sys.path += [entry for entry in self.path if entry not in sys.path]
         trust.join_session(self.key)

@@ -1,4 +1,4 @@
-"""A Ray cluster as the place where the workers of a sampler run."""
+"""RayCluster: a Ray cluster as the workplace of a sampler's workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plangym_ext.workers.workplace import Workplace
 
 
 class RayCluster(Workplace):
-    """Actors of a Ray cluster, which is left as it was found.
+    """Workplace of actors on a Ray cluster, which other programs may use as well.
 
     Args:
         address: of the cluster; as of `RayEnv`.
@@ -53,7 +53,7 @@ class RayCluster(Workplace):
         return found
 
     def close(self) -> None:
-        """Leave the cluster; one that was started for this ends. Safe to call twice."""
+        """Disconnect; a cluster started by this object ends. Safe to call twice."""
         if self._joined:
             self._joined = False
             connection.leave()

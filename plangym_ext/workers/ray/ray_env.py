@@ -1,4 +1,4 @@
-"""The ray backend: one env here to play, backends in Ray actors to plan with."""
+"""RayEnv: the ray backend, one local env with rows in Ray actors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _fits(info: dict[str, object], columns: tuple[InfoColumn, ...]) -> bool:
 def with_reset_infos(
     found: RowResults, resets: np.ndarray, columns: tuple[InfoColumn, ...]
 ) -> RowResults | None:
-    """Return results whose rows that were reset have their infos in columns.
+    """Return results with the infos of reset rows as columns.
 
     Args:
         found: with these infos as the rows' own.
@@ -98,7 +98,7 @@ MakeRows = Callable[[Callable[[], Any], int, float | None, dict[str, Any]], Plan
 def process_rows(
     make: Callable[[], Any], n_workers: int, timeout: float | None, settings: dict[str, Any]
 ) -> PlanEnv:
-    """Return worker processes: the backend of an actor where there is no faster one."""
+    """Return the process backend for an actor without a faster one."""
     return ParallelEnv(make, n_workers=n_workers, timeout=timeout, **settings)
 
 
@@ -179,7 +179,7 @@ class RayEnv(LiveStepper):
             raise
 
     def _started(self, n_workers: int | None, workers_per_actor: int | None) -> ActorPool:
-        """Have the actors started."""
+        """Start the actors."""
         arguments = dict(self._arguments)
         make, rows = arguments["make"], arguments["rows"]
         for key in ("make", "n_workers", "address", "workers_per_actor", "timeout", "rows"):
@@ -295,7 +295,7 @@ class RayEnv(LiveStepper):
         """Return None: the env itself resets rows with seeds; see `LiveStepper`."""
 
     def sealed(self, rows: np.ndarray) -> np.ndarray:
-        """Return states from `step_live`, which have their seal, as fresh `[B, S]` uint8."""
+        """Return states from `step_live`, which are sealed, as fresh `[B, S]` uint8."""
         found: np.ndarray = as_wide(rows, self.state_width)
         return found.copy() if found is rows else found
 

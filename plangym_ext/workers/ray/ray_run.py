@@ -1,4 +1,4 @@
-"""One batch on actors, told once: lay out, cut, send, gather, results.
+"""RayRun: one batch on Ray actors, from layout to results.
 
 driver                                   actors
 load rows into a page
@@ -55,7 +55,7 @@ _USUAL_STEP = 30e-6
 
 
 class RunOwner(Protocol):
-    """What a run has to know of the env whose batch it is.
+    """Protocol of the env whose batch a run executes.
 
     Attributes:
         pool: its actors.
@@ -71,7 +71,7 @@ class RunOwner(Protocol):
 
     @property
     def layout(self) -> RowLayout:
-        """What a row holds."""
+        """Layout of a row."""
 
     @property
     def envelope(self) -> Envelope:
@@ -119,7 +119,7 @@ class RayRun:
     # Sending --------------------------------------------------------------------
 
     def start(self) -> None:
-        """Lay the rows out, cut them by what the actors' speeds are, and send them."""
+        """Lay the rows out, cut them by the actors' speeds, and send them."""
         owner, request = self.owner, self.request
         owner.check_open()
         for run in list(owner.runs):
@@ -134,7 +134,7 @@ class RayRun:
             raise
 
     def _lay_out(self, *, shared: bool) -> None:
-        """Take a page for the batch, and copy in what it is to begin with."""
+        """Take a page for the batch, and copy the inputs in."""
         owner, request = self.owner, self.request
         layout, rows, horizon = owner.layout, request.num_rows, request.horizon
         shape = (rows, horizon, layout.state_width)
@@ -304,7 +304,7 @@ class RayRun:
     # Deaths and hangs -----------------------------------------------------------
 
     def _lose(self, sent: Sent, error: Exception) -> None:
-        """Have rows run again whose actor has died, by others.
+        """Run a dead actor's rows again on other actors.
 
         Raises:
             PoisonState: a row was being run when two actors died.
@@ -405,7 +405,7 @@ class RayRun:
         self._end(self._results())
 
     def _results(self) -> RowResults:
-        """Return what was gathered: views of the page that the caller keeps, or copies."""
+        """Return the gathered results: views of the page that the caller keeps, or copies."""
         batch, pages = self._batch, self.owner.pages
         if self._spoilt is not None:
             found = batch.results()

@@ -1,4 +1,4 @@
-"""A worker that is an actor of a Ray cluster, with the calls of a `WorkerHandle`."""
+"""RayWorker: a Ray actor with the interface of a `WorkerHandle`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plangym_ext.workers.remote_errors import ErrorReport
 
 
 class ServiceActor:
-    """Serves what a worker process would serve.
+    """Runs a worker's service in a Ray actor.
 
     Args:
         driver: that asks it.
@@ -29,7 +29,7 @@ class ServiceActor:
         self._served: Any = None
 
     def build(self) -> dict[str, Any] | ErrorReport:
-        """Make what is served; return what it says of itself, or what was raised."""
+        """Make the service; return its description, or its error."""
         try:
             self._driver.meet()
             self._served = pickle.loads(self._constructor)()
@@ -39,7 +39,7 @@ class ServiceActor:
             return ErrorReport.of(error)
 
     def call(self, name: str, *args: Any) -> Any:
-        """Call a method of what is served; what it raises is the answer, as an `ErrorReport`."""
+        """Call a method of the service; an exception is returned as an `ErrorReport`."""
         try:
             return self._served.call(name, args, {})
         except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
@@ -50,7 +50,7 @@ class ServiceActor:
         return int(getattr(self._served, "steps_done", 0))
 
     def close(self) -> None:
-        """Close what is served."""
+        """Close the service."""
         if self._served is not None:
             self._served.close()
 
@@ -91,7 +91,7 @@ class RayWorker:
     # Starting -----------------------------------------------------------------------------
 
     def build(self) -> None:
-        """Start the worker, which begins to build what it serves; further calls do nothing."""
+        """Start the worker, which begins to build its service; further calls do nothing."""
         if self._handle is None:
             self._begin(int(self._reserves))
 
@@ -110,7 +110,7 @@ class RayWorker:
         self._begin(int(self._reserves))
 
     def describe(self) -> dict[str, Any]:
-        """Return what the served object says of itself; waits until it is built.
+        """Return the service's description; waits until it is built.
 
         Raises:
             WorkerDied: the worker ended while it was built.
@@ -141,7 +141,7 @@ class RayWorker:
     # Calls --------------------------------------------------------------------------------
 
     def call(self, name: str, *args: Any) -> Pending[Any]:
-        """Call a method of the served object; what was `placed` arrives as what it is.
+        """Call a method of the service; `placed` values arrive as themselves.
 
         Raises:
             WorkerDied: the worker is gone.
@@ -208,7 +208,7 @@ class RayWorker:
         return int(self.describe()["pid"])
 
     def death(self) -> WorkerDied:
-        """Return the error that says how the worker, which is gone, ended."""
+        """Return the error with a dead worker's end."""
         if self.fallen is None:
             self._fall(f"{self.where} has ended.")
         assert self.fallen is not None
@@ -241,7 +241,7 @@ class RayWorker:
         self._closing = self._handle.close.remote()
 
     def close(self) -> None:
-        """Close what it serves, and end it; safe to call twice."""
+        """Close the service and end the worker; safe to call twice."""
         self.begin_close()
         ray = ray_module()
         if self._handle is None or not ray.is_initialized():

@@ -1,4 +1,4 @@
-"""The actor's side: holds a backend, and runs the shares of batches that the driver sends.
+"""RowActor: runs shares of batches on a backend in a Ray actor; messages with the driver.
 
 An actor's process does little itself: rows run in its backend's workers or native threads. So
 a row that crashes or hangs there is found, named and run again there, and costs no actor.
@@ -35,7 +35,7 @@ _MAX_VIEWS = 16
 
 
 class ActorStart(NamedTuple):
-    """What an actor has to know of the driver.
+    """The driver's data for an actor.
 
     Attributes:
         driver: what there is to load things with.
@@ -63,7 +63,7 @@ class RowActor:
         self._views: OrderedDict[tuple[Any, ...], tuple[SharedBlock, RowBatch]] = OrderedDict()
 
     def build(self) -> dict[str, Any] | ErrorReport:
-        """Make the backend; return what the driver has to know of it, or what was raised."""
+        """Make the backend; return its description, or its error."""
         start = self._start
         try:
             start.driver.meet()
@@ -80,7 +80,7 @@ class RowActor:
             return ErrorReport.of(error)
 
     def is_there(self) -> bool:
-        """Return True: the actor's process answers, whatever its backend is at."""
+        """Return True: the actor's process responds, even if its backend is busy."""
         return True
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class RowActor:
             self._env.close()
 
     def run(self, share: Share) -> Answer:
-        """Run the rows of a share; what is raised is part of the answer."""
+        """Run the rows of a share; exceptions are part of the answer."""
         began = time.perf_counter()
         try:
             fields, own = self._run(share)
@@ -277,7 +277,7 @@ class Share:
 
 
 class Answer(NamedTuple):
-    """What came of a share.
+    """The result of a share.
 
     Attributes:
         seconds: that the actor took.
@@ -309,7 +309,7 @@ def part_of(request: RowRequest, first: int, stop: int) -> RowRequest:
 
 
 def arrived(request: RowRequest) -> RowRequest:
-    """Return a request that has travelled: `ONE_STEP` is told by being that very array."""
+    """Return a request after its transfer; `ONE_STEP` is restored by identity."""
     single = request.dt.ndim == 0 and request.dt == 1
     return dataclasses.replace(request, dt=ONE_STEP) if single else request
 
@@ -328,7 +328,7 @@ def result_names(layout: RowLayout, infos: str) -> tuple[str, ...]:
 def cut_rows(
     num_rows: int, rates: Sequence[float], loads: Sequence[float]
 ) -> list[tuple[int, int]]:
-    """Cut rows so that all actors are done at once, by what is known of them.
+    """Cut rows so that all actors finish together, by their measured speeds.
 
     Args:
         num_rows: B.

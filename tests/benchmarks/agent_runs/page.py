@@ -134,17 +134,16 @@ def _speed(rows: Rows) -> Iterator[str]:
     yield ""
     yield "Steps per second of whole trainings, from the making of the envs to the end, median of"
     yield "the runs, which took turns; in brackets the least and the greatest. So the seconds in"
-    yield "which envs are made and compiled code is loaded count, which are most of a short"
-    yield "training of PPO; [Where the time of training goes](#where-the-time-of-training-goes) has"
-    yield "rates from the middle of a run on. Peers have no monitor"
+    yield "which envs are made and code is compiled or loaded count, which may be most of a short"
+    yield "training of PPO: no rate of a longer one follows from this. Peers have no monitor"
     yield "here, and no callback. SBX is Stable-Baselines3 in JAX; its time begins when it has"
     yield "compiled, after a round that is not counted. That of Sample Factory begins with its"
     yield "first update, when its processes are there: two workers, one that infers for both, and a"
     yield "learner that does not wait for them, so that it learns from what older policies played."
     yield "Its minibatches hold whole rollouts, which those of the other tasks are shorter than."
     yield ""
-    yield "| task | steps | runs | ours | peer | rate | ours over it | aim |"
-    yield "|---|---:|---:|---:|---|---:|---:|---:|"
+    yield "| task | steps | runs | measured | ours | peer | rate | ratio | aim |"
+    yield "|---|---:|---:|---|---:|---|---:|---:|---:|"
     for name in there:
         yield from _speed_rows(name, rows[name])
     yield ""
@@ -156,7 +155,7 @@ def _speed_rows(name: str, by_who: Mapping[str, list[Mapping[str, Any]]]) -> Ite
     aims = {"sb3": SPEED[name].aim, **_AIMS}
     runs = next(iter(by_who.values()))
     begin = [name.removeprefix("speed: "), f"{runs[0]['steps']:,}", str(len(runs))]
-    begin.append(_rate(rates.get("ours", [])))
+    begin += [max(run["date"] for run in runs), _rate(rates.get("ours", []))]
     for peer in [peer for peer in aims if peer in rates] or [""]:
         ratio = ""
         if peer and "ours" in rates:

@@ -115,6 +115,26 @@ def features(network, obs):
     return network.features(shown(obs)).detach().double().numpy()
 
 
+def wanted_by(algorithm, steps):
+    """`[B, K]` what the papers have the network learn for each row."""
+    online, target = numbers(algorithm.network), numbers(algorithm.modules["target"])
+    follow = features(algorithm.network, steps.next_obs)
+    theirs = features(algorithm.modules["target"], steps.next_obs)
+    rows = []
+    for i, mine in enumerate(follow):
+        # Double: the network itself chooses, by means; its target says how likely returns are.
+        best = int((distributions(online, mine) @ SUPPORT).argmax())
+        after = distributions(target, theirs[i])[best]
+        rows.append(projected(after, float(steps.reward[i]), float(steps.discount[i])))
+    return np.array(rows)
+
+
+def found_by(online, now, steps):
+    """`[B, K]` how likely the network says that returns of the played actions are."""
+    rows = zip(now, steps.action, strict=True)
+    return np.array([distributions(online, x)[int(action)] for x, action in rows])
+
+
 def test_a_loss_is_that_of_the_papers_and_so_are_priorities():
     _, _, algorithm = played()
     steps = algorithm._steps_of(algorithm._sample(1))
@@ -122,25 +142,42 @@ def test_a_loss_is_that_of_the_papers_and_so_are_priorities():
     online, target = numbers(algorithm.network), numbers(algorithm.modules["target"])
     # Each has noise of its own, and what it is after an update.
     assert (online["heads.value.0.factor_in"] != target["heads.value.0.factor_in"]).all()
-    now = features(algorithm.network, steps.obs)
-    follow = features(algorithm.network, steps.next_obs)
-    theirs = features(algorithm.modules["target"], steps.next_obs)
-    rows, errors, values = [], [], []
-    for i in range(len(now)):
-        # Double: the network itself chooses, by means; its target says how likely returns are.
-        best = int((distributions(online, follow[i]) @ SUPPORT).argmax())
-        after = distributions(target, theirs[i])[best]
-        wanted = projected(after, float(steps.reward[i]), float(steps.discount[i]))
-        found = distributions(online, now[i])[int(steps.action[i])]
-        rows.append(-(wanted * np.log(found)).sum())
-        held = wanted[wanted > 0]
-        # Priorities are divergences: 0 where nothing is left to learn.
-        errors.append(rows[-1] + (held * np.log(held)).sum())
-        values.append(found @ SUPPORT)
+    wanted = wanted_by(algorithm, steps)
+    found = found_by(online, features(algorithm.network, steps.obs), steps)
+    rows = -(wanted * np.log(found)).sum(axis=1)
+    # Priorities are divergences: 0 where nothing is left to learn.
+    logs = np.log(wanted, out=np.zeros_like(wanted), where=wanted > 0)
+    errors = rows + (wanted * logs).sum(axis=1)
     weight = steps.weight.numpy()
-    np.testing.assert_allclose(learned.loss.item(), np.mean(weight * np.array(rows)), rtol=1e-4)
+    np.testing.assert_allclose(learned.loss.item(), np.mean(weight * rows), rtol=1e-4)
     np.testing.assert_allclose(learned.errors.numpy(), np.maximum(errors, 0), rtol=1e-2, atol=1e-4)
-    np.testing.assert_allclose(learned.q.numpy(), values, rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(learned.q.numpy(), found @ SUPPORT, rtol=1e-3, atol=1e-2)
+
+
+def test_an_update_goes_down_the_slope_of_that_loss_in_means_and_deviations():
+    _, _, algorithm = played()
+    steps = algorithm._steps_of(algorithm._sample(1))
+    algorithm.network.zero_grad()
+    algorithm._loss(steps).loss.backward()
+    online, wanted = numbers(algorithm.network), wanted_by(algorithm, steps)
+    now, weight = features(algorithm.network, steps.obs), steps.weight.numpy()
+
+    def loss():
+        found = found_by(online, now, steps)
+        return np.mean(weight * -(wanted * np.log(found)).sum(axis=1))
+
+    checked = 0
+    for name, part in algorithm.network.named_parameters():
+        slope = part.grad.double().numpy()
+        place = np.unravel_index(abs(slope).argmax(), slope.shape)
+        kept, by = online[name][place], 1e-6
+        sides = []
+        for online[name][place] in (kept + by, kept - by):
+            sides.append(loss())
+        online[name][place] = kept
+        assert slope[place] == pytest.approx((sides[0] - sides[1]) / (2 * by), rel=1e-2), name
+        checked += 1
+    assert checked == 16  # two layers of two streams: means and deviations of weights and biases
 
 
 def test_targets_are_of_three_steps_of_the_episode():

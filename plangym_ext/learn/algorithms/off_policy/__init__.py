@@ -1,1 +1,1 @@
-"""Algorithms that learn from a replay of steps: the DQN family, DDPG, TD3, SAC."""
+"""Off-policy algorithms with a replay buffer: the DQN family, DDPG, TD3, SAC."""

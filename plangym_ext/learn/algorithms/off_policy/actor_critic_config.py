@@ -1,4 +1,4 @@
-"""Settings of the algorithms that learn critics from a replay. Needs numpy alone."""
+"""Configurations of the off-policy actor-critics (SAC, TD3, DDPG). Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayActorCriticConfig(OffPolicyConfig):
-    """What algorithms have in common that learn critics from a replay, and a policy from them.
+    """Common configuration of SAC, TD3 and DDPG.
 
     Args:
         critics: how many; the lowest of them counts.
@@ -51,14 +51,14 @@ class ReplayActorCriticConfig(OffPolicyConfig):
             )
 
     def critic_layers(self) -> dict[str, Any]:
-        """Return the options of `make_critics` that say what the critics consist of."""
+        """Return the layer options of `make_critics`."""
         layers = {"hidden": self.critic_hidden, "layer_norm": self.critic_layer_norm}
         return {"count": self.critics, **layers}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(ReplayActorCriticConfig):
-    """SAC: what the entropy of the policy is worth is learned, or fixed.
+    """Configuration of SAC, with a learned or fixed temperature.
 
     Args:
         temperature: what the entropy is worth, at first.
@@ -82,7 +82,7 @@ class SACConfig(ReplayActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DeterministicConfig(ReplayActorCriticConfig):
-    """What TD3 and DDPG have in common: noise where they play, and where targets are worked out.
+    """Common configuration of TD3 and DDPG: exploration noise and target noise.
 
     Deviations are in units in which the bounds of an action are -1 and 1.
 
@@ -108,7 +108,7 @@ class DeterministicConfig(ReplayActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(DeterministicConfig):
-    """TD3: the lower of two critics counts, and the policy learns half as often."""
+    """Configuration of TD3: minimum of two critics, policy updates half as often."""
 
     learning_rate: Number = 1e-3
     # These and the noise of the targets as in Fujimoto et al. 2018, section 6.1.
@@ -119,7 +119,7 @@ class TD3Config(DeterministicConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(DeterministicConfig):
-    """DDPG: one critic, and the policy learns as often as it."""
+    """Configuration of DDPG: one critic, with a policy update per critic update."""
 
     learning_rate: Number = 1e-3
     critics: int = 1

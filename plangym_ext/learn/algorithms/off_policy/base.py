@@ -1,4 +1,4 @@
-"""What algorithms share that learn from a replay of steps: how often, and from what."""
+"""OffPolicyAlgorithm: base class with replay, update schedule and several learners."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOTHING: tuple[Any, int] = (0.0, 0)
 
 
 class Updated(NamedTuple):
-    """What came of an update."""
+    """Log numbers and errors of an update."""
 
     logged: Mapping[str, Any]  # scalars by name, numbers or tensors
     errors: Any = None  # [N] the steps' new priorities; None: they keep theirs
@@ -81,7 +81,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self.replay: RingReplay = self._make_replay(self._replay_options(seed))
         self._ratio = _fraction(type(self).__name__, config.updates_per_step)
         self._owed = Fraction(0)
-        #: Updates that the weights had missed which played what was taken in last.
+        #: Policy lag of the last fragment, in updates.
         self._age = 0
         #: Moments of the observations that were taken in since the last `train`.
         self._seen: list[Any] = []
@@ -151,7 +151,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             yield from module.buffers()
 
     def join(self, group: LearnerGroup) -> None:
-        """Learn together with other processes, each from a replay of its own.
+        """Join a group of data-parallel learners, each with its own replay.
 
         See `AgentAlgorithm.join`. Priorities, and the weights that undo them, are of each replay.
         """
@@ -182,7 +182,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
     # Learning -------------------------------------------------------------------
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
-        """Make all updates that are owed; see `Algorithm.train`.
+        """Make all updates that are due; see `Algorithm.train`.
 
         Those that are interrupted remain owed.
 
@@ -224,7 +224,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         return found | self.group.means(means)
 
     def _learn(self, count: int, sums: Sums, progress: Progress | None) -> None:
-        """Make so many updates; add what they log to `sums`."""
+        """Make a number of updates; add their log numbers to `sums`."""
         if self._graphs is not None:
             self._graphs.begin()
         done = 0
@@ -262,7 +262,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         return Updated({}, errors)
 
     def _kind(self) -> Hashable:
-        """Return what an update does that not all do."""
+        """Return the kind of the next update, such as one with a policy step."""
         return self._target_is_due()
 
     def _check_finite(self, graphs: UpdateGraphs) -> None:
@@ -313,7 +313,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         return self._tensors.steps(batch, weighted=self.config.prioritized)
 
     def _asked(self, module: Any) -> Any:
-        """Return what calls a network while it is learned."""
+        """Return the function that evaluates a network in updates."""
         return self._called.get(id(module), module)
 
     def _descend(self, name: str, loss: Any, rate: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Settings of the algorithms that learn from a replay of steps. Needs numpy alone."""
+"""Configurations of the DQN family: DQN, C51, QR-DQN, Rainbow, R2D1. Imports no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VALUE_LOSSES = ("huber", "squared")
 
 @dataclass(frozen=True, kw_only=True)
 class OffPolicyConfig(LearnerConfig):
-    """What algorithms have in common that learn from a replay of steps.
+    """Common configuration of the algorithms with a replay of steps.
 
     Args:
         capacity: of the replay: steps of all envs, or bytes, such as "2GB".
@@ -76,7 +76,7 @@ class OffPolicyConfig(LearnerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(OffPolicyConfig):
-    """DQN, with what came later as options.
+    """Configuration of DQN, with its later extensions as options.
 
     Args:
         loss: of the errors: "huber", whose gradient is at most 1, or "squared" (half of it).
@@ -114,7 +114,7 @@ class DQNConfig(OffPolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class C51Config(DQNConfig):
-    """C51: as `DQNConfig`, but that `loss` says nothing; the network has the atoms.
+    """Configuration of C51: `DQNConfig` without a use of `loss`; the network has the atoms.
 
     Its learning rate is that of the paper. So is not epsilon, there 0.01 / 32: it is for gradients
     of Atari's frames, and where they are smaller little is learned with it.
@@ -126,7 +126,7 @@ class C51Config(DQNConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class QRDQNConfig(DQNConfig):
-    """QR-DQN: as `DQNConfig`, but that `loss` says nothing; the network has the quantiles.
+    """Configuration of QR-DQN: `DQNConfig` without a use of `loss`.
 
     Its learning rate is that of the paper; of epsilon see `C51Config`.
 
@@ -146,7 +146,7 @@ class QRDQNConfig(DQNConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RainbowConfig(C51Config):
-    """Rainbow: C51 that is double, over 3 steps and prioritised; noise is what explores."""
+    """Configuration of Rainbow: C51 with double, 3-step, prioritised updates and noisy layers."""
 
     # These, and the exponents of priorities, as in Hessel et al. 2018, table 1. Epsilon is 1.5e-4
     # there: see `C51Config`.
@@ -161,7 +161,7 @@ class RainbowConfig(C51Config):
 
 @dataclass(frozen=True, kw_only=True)
 class R2D1Config(DQNConfig):
-    """R2D1: DQN of recurrent networks; a batch is of sequences.
+    """Configuration of R2D1: recurrent DQN on batches of sequences.
 
     Args:
         burn_in: steps of a sequence that only bring the carry up to date.

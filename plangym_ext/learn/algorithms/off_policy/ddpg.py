@@ -1,4 +1,4 @@
-"""DDPG: one critic and a deterministic policy that learn from a replay."""
+"""DDPG: one critic and a deterministic policy, trained from a replay buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy and critics of dense layers, normalised in critics or not, without autograd."""
+"""Actor and critic gradients of dense networks by matrix products, without autograd."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class DenseActorCritic:
-    """Asks policy and critics, and leaves gradients with their optimisers.
+    """Evaluates policy and critics, and leaves gradients in their optimisers.
 
     In float32 gradients are those of autograd, but for the last digits: sums are added in another
     order. In bfloat16 other numbers are rounded where critics are normalised; either way gradients
@@ -57,12 +57,12 @@ class DenseActorCritic:
         return DenseStacks(*parts, precision=self._precision, gradients=gradients, norms=norms)
 
     def refresh(self, *names: str) -> None:
-        """Take over weights that have changed; without names, all."""
+        """Copy changed weights; without names, all weights."""
         for name in names or self._stacks:
             self._stacks[name].refresh()
 
     def calls_policy(self, name: str, network: Any) -> Any:
-        """Return what evaluates a network like the policy's; `name` is for `refresh`."""
+        """Return a function that evaluates a policy network; `name` is for `refresh`."""
         stacks = self._stacks.setdefault(name, self._of_policy(network))
 
         def call(inputs: Any) -> Any:
@@ -73,7 +73,7 @@ class DenseActorCritic:
         return call
 
     def next_values(self, obs: Any, action: Any) -> Any:
-        """Return `[E, N]`, what the target critics say; `action` in the units of its bounds."""
+        """Return the target critics' values `[E, N]`; `action` in units of its bounds."""
         q, _ = self._stacks["target_critics"].forward(self._rows(obs, action))
         return q[..., 0]
 

@@ -1,4 +1,4 @@
-"""A policy of actions alone, taught by the gradient of a critic by its action."""
+"""Common base of DDPG and TD3: deterministic policy gradient through the critic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TOGETHER = 4
 
 
 class DeterministicActorCritic(ReplayActorCritic):
-    """Abstract; what TD3 and DDPG do, which differ in their settings alone."""
+    """Abstract base of TD3 and DDPG, which differ only in their settings."""
 
     config: DeterministicConfig
 

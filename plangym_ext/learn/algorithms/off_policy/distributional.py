@@ -1,4 +1,4 @@
-"""C51, QR-DQN and Rainbow: the distribution of returns instead of its mean."""
+"""C51, QR-DQN and Rainbow: Q-learning of return distributions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class AtomsLearning(QLearning):
-    """Abstract; learns how likely returns are to be those of some atoms."""
+    """Abstract; learns the probabilities of returns at some atoms."""
 
     _needed = "QAgentConfig(returns='atoms')"
 
@@ -47,7 +47,7 @@ class AtomsLearning(QLearning):
 
 
 class C51(AtomsLearning):
-    """Learns a distribution over atoms by cross-entropy to that of what follows.
+    """Learns a distribution over atoms by cross-entropy with the projected target.
 
     Source: Bellemare et al. 2017, "A distributional perspective on reinforcement learning",
     algorithm 1.
@@ -57,7 +57,7 @@ class C51(AtomsLearning):
 
 
 class Rainbow(AtomsLearning):
-    """C51 that is double, over n steps and prioritised; its network is dueling and noisy.
+    """Rainbow: double, n-step, prioritised C51 with a dueling, noisy network.
 
     Source: Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement learning".
     """
@@ -81,7 +81,7 @@ class Rainbow(AtomsLearning):
 
 
 class QRDQN(QLearning):
-    """Learns quantiles of returns by regression to those of what follows.
+    """Learns quantiles of returns by quantile regression.
 
     Source: Dabney et al. 2018, "Distributional reinforcement learning with quantile regression",
     algorithm 1.

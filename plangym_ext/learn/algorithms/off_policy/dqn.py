@@ -1,4 +1,4 @@
-"""DQN: Q values from single steps that are drawn from a replay."""
+"""DQN: Q-learning from single replayed steps, with double, n-step and prioritised options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Targets(NamedTuple):
 
 
 class DQN(QLearning):
-    """Q-learning with a target network; double, over n steps and prioritised as options.
+    """Q-learning with a target network; double, n-step and prioritised variants as options.
 
     Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; van
     Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning".

@@ -1,4 +1,4 @@
-"""Steps that were drawn from a replay, as tensors."""
+"""Replay batches as tensors on the network's device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Drawn = TypeVar("Drawn", bound=tuple[Any, ...])
 
 
 class Steps(NamedTuple):
-    """Steps that were drawn, tensors `[N, ...]` on the network's device."""
+    """A batch of replayed steps, tensors `[N, ...]` on the network's device."""
 
     obs: Any  # nested as the space
     action: Any  # nested as the space
@@ -34,7 +34,7 @@ class Steps(NamedTuple):
 
 
 class StepTensors:
-    """Makes tensors of what a replay returns, on the device of a network.
+    """Converts replay batches to tensors on the device of a network.
 
     On a CPU they are views of its arrays.
 
@@ -91,7 +91,7 @@ class StepTensors:
 
 
 def parts(drawn: Drawn, count: int, size: int) -> Iterator[Drawn]:
-    """Yield `count` parts of `size` rows of what was drawn at once; they are views of it.
+    """Yield `count` parts of `size` rows of one large batch, as views.
 
     Args:
         drawn: its fields are `[count * size, ...]`, nested as a space, or None.
@@ -103,7 +103,7 @@ def parts(drawn: Drawn, count: int, size: int) -> Iterator[Drawn]:
 
 
 def part(drawn: Drawn, begin: int, size: int) -> Drawn:
-    """Return `size` rows, from `begin` on, of what was drawn at once; they are views of it."""
+    """Return rows `begin` to `begin + size` of one large batch, as views."""
     rows = operator.itemgetter(slice(begin, begin + size))
     fields = (None if field is None else mapped(rows, field) for field in drawn)
     return drawn._make(fields)  # type: ignore[attr-defined]

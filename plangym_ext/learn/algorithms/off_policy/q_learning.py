@@ -1,4 +1,4 @@
-"""What DQN, C51 and QR-DQN share: target network, exploration, noise."""
+"""QLearning: base class of the DQN family (target network, exploration, noise)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class Learned(NamedTuple):
-    """What a loss says of N steps."""
+    """Loss, Q values and errors of N steps."""
 
     loss: Any  # scalar
     q: Any  # [N] of the actions that were played, without gradient
@@ -65,7 +65,7 @@ class QLearning(OffPolicyAlgorithm):
             agent.epsilon = log_spaced(rows, low, at(most, self.steps))
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
-        """Make all updates that are owed; see `OffPolicyAlgorithm.train`."""
+        """Make all updates that are due; see `OffPolicyAlgorithm.train`."""
         if self._noisy:
             # An agent that was evaluated since has left the noise of this very network off.
             use_noise(self.network, True)
@@ -99,7 +99,7 @@ class QLearning(OffPolicyAlgorithm):
         return found
 
     def _following(self, steps: Steps) -> tuple[NetworkOutput, Any]:
-        """Return what the target network says of what follows, and the best actions `[N]` there."""
+        """Return the target network's outputs for the next states, and the best actions `[N]`."""
         out = self._out(self._target.module, steps.next_obs)
         q = self._out(self.network, steps.next_obs).q if self.config.double else out.q
         # What cannot be played there is worth nothing, however high a value it was never taught.

@@ -1,4 +1,4 @@
-"""R2D1: Q values of recurrent networks, from sequences that are drawn from a replay."""
+"""R2D1: recurrent Q-learning from replayed sequences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Sequences(NamedTuple):
     legal: Any  # [R, N, A] bool, which actions could be played; None: all
 
     def from_row(self, begin: int) -> _Sequences:
-        """Return what comes from a row on, with rows counted from there; the carry stays."""
+        """Return the rest of the sequences from a row on, renumbered; the carry stays."""
         return self._replace(
             inputs=_rows(self.inputs, begin, None),
             action=self.action[begin:],
@@ -50,7 +50,7 @@ class _Sequences(NamedTuple):
 
 
 class R2D1(QLearning):
-    """DQN over sequences, which begin with the carry that the agent had then.
+    """DQN over sequences, which begin with the agent's stored carry.
 
     Its first `burn_in` rows bring the carry of both networks up to date. Carries are reset inside
     sequences where episodes begin, so no step is left out.

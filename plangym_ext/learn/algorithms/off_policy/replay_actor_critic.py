@@ -1,4 +1,4 @@
-"""What algorithms share that learn critics from a replay, and a policy from the critics."""
+"""ReplayActorCritic: base class of SAC, TD3 and DDPG (critic update, then policy update)."""
 
 from __future__ import annotations
 

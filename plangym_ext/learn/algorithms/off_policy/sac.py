@@ -1,4 +1,4 @@
-"""SAC: critics of a policy that is paid for its entropy."""
+"""SAC: soft actor-critic with a learned entropy temperature."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SAC(ReplayActorCritic):
         return _DISCRETE_ENTROPY * math.log(width) if self._critics.by_action else -width / 2
 
     def _target_entropy_of(self, steps: Steps) -> Any:
-        """Return what the entropy is to be: of all rows, or `[N]` where masks bound it."""
+        """Return the target entropy: of all rows, or `[N]` where masks bound it."""
         if steps.legal is None or self.config.target_entropy is not None:
             return self._target_entropy
         # More than this no policy has that plays what it may alone: without it the temperature
@@ -163,7 +163,7 @@ class SAC(ReplayActorCritic):
 
 @final
 class Temperature(nn.Module):
-    """What a unit of entropy is worth, of which the logarithm is learned.
+    """The weight of entropy relative to rewards, with a learned logarithm.
 
     Args:
         start: what it is at first.

@@ -1,4 +1,4 @@
-"""A copy of a network that follows it: what values are worked out with, so that they hold still."""
+"""TargetNetwork: a copy of a network for bootstrap targets, updated by copying or averaging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TD3: DDPG with two critics, smoothed targets and a policy that learns less often."""
+"""TD3: DDPG with two critics, smoothed targets and delayed policy updates."""
 
 from __future__ import annotations
 

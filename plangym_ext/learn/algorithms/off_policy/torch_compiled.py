@@ -1,4 +1,4 @@
-"""Networks in code that torch compiles for them, where there is a compiler."""
+"""`torch.compile` of network modules, where a C++ compiler is available."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMPILERS = ("g++", "clang++", "cl")
 
 
 def torch_compiled(module: nn.Module, where: str) -> Any:
-    """Return what calls a module in compiled code; weights are the module's own.
+    """Return a compiled version of a module with the module's own weights.
 
     The first call with inputs of some shape takes a minute or so.
 

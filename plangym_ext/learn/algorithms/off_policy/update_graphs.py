@@ -1,4 +1,4 @@
-"""Updates on a GPU that are recorded once, and replayed as one piece of work."""
+"""UpdateGraphs: optimiser updates recorded and replayed as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Rates = list[tuple[FlatOptimizer, Number]]
 
 
 class Work(NamedTuple):
-    """What is recorded."""
+    """The update to record, and the tensors that it changes."""
 
     #: Learns from steps, and returns scalars by name, and errors `[N]` or None. It steps optimisers
     #: by `UpdateGraphs.descend`, and never waits for the device.
@@ -32,7 +32,7 @@ class Work(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """What comes of an update; a replay overwrites the tensors."""
+    """Log sums, errors and rates of a recorded update; a replay overwrites the tensors."""
 
     names: tuple[str, ...]
     total: Any  # [K] sums over all replays of what is logged by these names
@@ -106,14 +106,14 @@ class UpdateGraphs:
         return self._begun - int(self._sound)
 
     def totals(self) -> Iterator[tuple[str, float, int]]:
-        """Yield names and sums of what updates have logged since `begin`, and how many have."""
+        """Yield names, sums and counts of the logged numbers since `begin`."""
         for kind, replays in self._replayed.items():
             made = self._graphs[kind][1]
             for name, total in zip(made.names, made.total.tolist(), strict=True):
                 yield name, total, replays
 
     def forget(self) -> None:
-        """Record anew from now on, as tensors were replaced."""
+        """Drop all recordings, since tensors were replaced."""
         self._graphs.clear()
         self._replayed.clear()
         self._steps = None
@@ -155,7 +155,7 @@ class UpdateGraphs:
 
 
 def captured(call: Callable[[], Any], device: Any) -> tuple[Callable[[], Any], Any]:
-    """Return what replays the kernels of a call, and what the call returned.
+    """Return a replay function for the kernels of a call, and the call's result.
 
     It is called a few times; what it has drawn from the generator of the GPU is put back.
 

@@ -1,1 +1,1 @@
-"""Algorithms that learn from a fragment once: PPO, A2C, PQN, REINFORCE, V-trace."""
+"""Rollout algorithms, which use each fragment once: PPO, A2C, PQN, REINFORCE, V-trace."""

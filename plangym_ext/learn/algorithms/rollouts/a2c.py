@@ -1,4 +1,4 @@
-"""A2C: advantages from values, and one update on each fragment."""
+"""A2C: advantage actor-critic with one update per fragment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the advantages of a policy algorithm are estimated. Needs numpy alone."""
+"""Configuration of advantage estimation: GAE or branches. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADVANTAGES = ("gae", "forked")
 
 @dataclass(frozen=True, kw_only=True)
 class AdvantageConfig(CheckedConfig):
-    """What advantages are estimated from: what was played, or branches from visited states.
+    """Source of the advantages: played steps, or branches from visited states.
 
     Args:
         name: "gae"; or "forked": of the first actions of k branches from each forked state, beside
@@ -50,7 +50,7 @@ class AdvantageConfig(CheckedConfig):
 
 
 def check_advantages(given: Any) -> None:
-    """Refuse what is no `AdvantageConfig`, such as its name.
+    """Refuse a value that is not an `AdvantageConfig`, such as a name.
 
     Raises:
         InvalidOption: it is none.

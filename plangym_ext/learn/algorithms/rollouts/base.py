@@ -1,4 +1,4 @@
-"""What algorithms share that learn from a fragment once: taking it in, and one update."""
+"""RolloutAlgorithm: base class of algorithms that use each fragment once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plangym_ext.learn.transforms.rewards import RewardNormalizer
 
 
 class RolloutAlgorithm(AgentAlgorithm):
-    """Abstract; learns from the tree of a sampler, and owns the optimiser, not the network.
+    """Abstract; learns from sampler trees, and owns the optimiser, not the network.
 
     Args:
         network: such as `make_agent_network` makes and an agent plays; changed in place by
@@ -57,7 +57,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         self._seen: list[Moments] = []
 
     def join(self, group: LearnerGroup) -> None:
-        """Learn together with other processes; see `AgentAlgorithm.join`."""
+        """Join a group of data-parallel learners; see `AgentAlgorithm.join`."""
         group.share(self.network.state_dict().values())
         self.group = self.optimizer.group = group
         if self._rewards is not None:
@@ -113,7 +113,7 @@ class RolloutAlgorithm(AgentAlgorithm):
     # Learning -------------------------------------------------------------------
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
-        """Learn from what was taken last; see `Algorithm.train`.
+        """Train on the last fragment; see `Algorithm.train`.
 
         Returns:
             "updates", and of what was learned "train/loss", its parts, "train/grad_norm"
@@ -154,7 +154,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         return found | {f"train/{name}": number for name, number in means.items()}
 
     def _set_training(self, on: bool) -> None:
-        """Have the network be in training mode, or in that of evaluations."""
+        """Set the network to training or evaluation mode."""
         self.network.train(on)
 
     @abstractmethod
@@ -175,7 +175,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         return rows.steps(whole=self._uneven)
 
     def _weigh(self, rows: Rows) -> None:
-        """Have the gradient in the optimiser count as much as it has rows among the learners'."""
+        """Weight the optimiser's gradient by this learner's share of rows."""
         if self._uneven:
             self.optimizer.scale(self.group.part_of(rows.num_valid))
 
@@ -214,7 +214,7 @@ class RolloutAlgorithm(AgentAlgorithm):
 
 
 def means_of(logged: list[dict[str, Any]]) -> dict[str, float]:
-    """Return the mean of each number over the updates of a round; nothing where there was none."""
+    """Return the mean of each number over a round's updates; empty without updates."""
     if not logged:
         return {}
     return {name: sum(float(row[name]) for row in logged) / len(logged) for name in logged[0]}

@@ -1,4 +1,4 @@
-"""Settings of the algorithms that learn from rollouts. Needs numpy alone."""
+"""Configurations of PPO, A2C, PQN, REINFORCE and V-trace. Imports no torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINIBATCHES = ("step", "env")
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutConfig(LearnerConfig):
-    """What algorithms have in common that learn from a fragment once and forget it.
+    """Common configuration of the algorithms that use each fragment once.
 
     Args:
         normalize_reward: whether rewards are divided by the deviation of their discounted sums;
@@ -37,7 +37,7 @@ class RolloutConfig(LearnerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfig(RolloutConfig):
-    """What algorithms have in common that learn a policy from rollouts.
+    """Common configuration of the algorithms that learn a policy from rollouts.
 
     Args:
         value_weight: of the mean squared error of the values.
@@ -64,7 +64,7 @@ class PolicyConfig(RolloutConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(PolicyConfig):
-    """REINFORCE: the return of each step, less what was expected.
+    """Configuration of REINFORCE.
 
     A network without a value head is taught by episodes that ended in the fragment alone;
     with one, values are the baseline, and what follows the fragment.
@@ -76,7 +76,7 @@ class ReinforceConfig(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(PolicyConfig):
-    """A2C: one update on each fragment.
+    """Configuration of A2C.
 
     Args:
         gae_lambda: of the advantages; 1: returns minus values.
@@ -98,7 +98,7 @@ class A2CConfig(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class VTraceConfig(PolicyConfig):
-    """V-trace: one update on each fragment, which an older policy may have played.
+    """Configuration of V-trace, for fragments of an older policy.
 
     Args:
         ratio_clip: most that a likelihood ratio counts for, in errors and in the gradient of the
@@ -120,7 +120,7 @@ class VTraceConfig(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PQNConfig(RolloutConfig):
-    """PQN: several epochs of minibatches on each fragment, to the λ-returns of Q values.
+    """Configuration of PQN.
 
     Args:
         trace: λ of the returns: 0 looks one step ahead, 1 to the end of the episode.
@@ -152,7 +152,7 @@ class PQNConfig(RolloutConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(PolicyConfig):
-    """PPO: several epochs of minibatches on each fragment, with a clipped likelihood ratio.
+    """Configuration of PPO.
 
     Args:
         normalize_advantage: over the "batch", each "minibatch", or "none".

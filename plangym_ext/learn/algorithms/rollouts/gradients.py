@@ -1,4 +1,4 @@
-"""The losses of a policy and its values, and their gradients by autograd."""
+"""Policy, value and entropy losses of a minibatch, and their gradients by autograd."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class LossTerms(NamedTuple):
-    """What an update minimises: policy loss + value_weight value loss - entropy_weight entropy.
+    """The loss: policy loss + value_weight value loss - entropy_weight entropy.
 
     Attributes:
         clip: of `clipped_policy_loss`; None: the policy loss is `policy_gradient_loss`.
@@ -37,7 +37,7 @@ class LossTerms(NamedTuple):
 
 
 class Gradients(Protocol):
-    """Works out losses of some rows and then, if they are wanted, their gradients."""
+    """Protocol: computes the losses of some rows, and their gradients on request."""
 
     def batch(self, rows: Rows) -> Any:
         """Return N single steps, with `take`, `part` and `advantage` as `Rows` have."""

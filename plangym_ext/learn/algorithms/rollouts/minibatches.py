@@ -1,4 +1,4 @@
-"""Minibatches of a fragment: single steps, or whole columns."""
+"""Random minibatches of a fragment: single steps, or whole env columns."""
 
 from __future__ import annotations
 

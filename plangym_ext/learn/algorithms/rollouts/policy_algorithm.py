@@ -1,4 +1,4 @@
-"""What algorithms share that learn a policy from rollouts: its losses, and values of then."""
+"""PolicyAlgorithm: base class of policy-gradient algorithms on actor-critic rollouts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 def forked_rows(
     rollout: Rollout, forks: Forks, discount: float, scaled: Callable[[Any], Any]
 ) -> Rows:
-    """Return a row for each branch: what it began with, and what that was worth.
+    """Return one row per branch: its first action and that action's advantage.
 
     The advantage of a first action is its return less the mean of the others of its state; the
     target of the value of the state is the mean of all. See `forked_advantages`.
@@ -67,7 +67,7 @@ def forked_rows(
 
 
 class PolicyAlgorithm(RolloutAlgorithm):
-    """Abstract; learns from what an `ActorCriticAgent` played.
+    """Abstract; learns from the fragments of an `ActorCriticAgent`.
 
     Args:
         network: with a policy head, and values unless the algorithm says otherwise.
@@ -85,7 +85,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
 
     @property
     def gradients(self) -> Gradients:
-        """Of the losses, in compiled code or by autograd."""
+        """Gradients of the losses, in compiled code or by autograd."""
         # Compiled code knows no steps that do not count.
         return self._any_gradients if self._uneven else self._own_gradients
 
@@ -110,7 +110,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
             super()._set_training(on)
 
     def take(self, collected: Collected) -> None:
-        """Work out returns and advantages of a fragment; see `RolloutAlgorithm.take`."""
+        """Compute returns and advantages of a fragment; see `RolloutAlgorithm.take`."""
         super().take(collected)
         rows = self._rows
         if rows is not None and self.config.normalize_advantage == "batch":

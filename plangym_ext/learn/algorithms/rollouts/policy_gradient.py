@@ -1,4 +1,4 @@
-"""One step down the policy gradient with each fragment, what A2C and REINFORCE have in common."""
+"""PolicyGradient: one full-batch policy-gradient update, the base of A2C and REINFORCE."""
 
 from __future__ import annotations
 

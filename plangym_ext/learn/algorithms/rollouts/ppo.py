@@ -1,4 +1,4 @@
-"""PPO: several epochs of minibatches on each fragment, with a clipped likelihood ratio."""
+"""PPO: clipped policy ratio, several epochs of minibatches per fragment."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class PPO(PolicyAlgorithm):
         return self.config.normalize_advantage == "minibatch"
 
     def _terms(self) -> LossTerms:
-        """Return what the next update minimises."""
+        """Return the loss terms of the next update."""
         config, updates = self.config, self.updates
         return LossTerms(
             value_weight=config.value_weight,

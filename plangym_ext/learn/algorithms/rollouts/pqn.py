@@ -1,4 +1,4 @@
-"""PQN: Q values from λ-returns of what was just played, without a replay or a target network."""
+"""PQN: Q-learning on λ-returns of fresh rollouts, without replay or target network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plangym_ext.learn.torch_extra import nn
 
 
 class PQN(RolloutAlgorithm):
-    """Parallelised Q-learning: many envs take the place of a replay, layer norm of targets.
+    """Parallelised Q-learning: many envs replace the replay, layer norm the target network.
 
     A state is worth its best Q value, at the end of a fragment and of a truncated episode too.
     Returns are not cut where a random action was played.

@@ -1,4 +1,4 @@
-"""REINFORCE: each action weighted with the return that followed."""
+"""REINFORCE: policy gradient weighted by the return of each step."""
 
 from __future__ import annotations
 

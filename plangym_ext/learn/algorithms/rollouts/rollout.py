@@ -1,4 +1,4 @@
-"""The tree of a sampler as tensors, and what its ends are worth."""
+"""Rollout: a sampled fragment as `[T, B]` tensors, with bootstrap values at its ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plangym_ext.learn.torch_extra import device_of, torch
 
 
 class Rows(NamedTuple):
-    """What losses need of T steps of B envs, `[T, B, ...]`, or of N single steps `[N, ...]`."""
+    """The inputs of losses: T steps of B envs, `[T, B, ...]`, or N single steps `[N, ...]`."""
 
     inputs: Inputs  # what the network was shown; fields it does not look at are None
     action: Any  # as drawn, before it was clipped to the space
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
         return self._changed(lambda leaf: _taken(leaf, index), valid=valid)
 
     def spread(self, most: int) -> Rows:
-        """Return no more than so many of N steps, as far from each other as can be."""
+        """Return at most a given number of N steps, evenly spaced."""
         count = len(self.target)
         return self if count <= most else self.take(torch.arange(most) * count // most)
 
@@ -109,12 +109,12 @@ class Rollout(NamedTuple):
         return self.terminated | self.ends["truncated"]
 
     def rows(self, advantage: Any, target: Any) -> Rows:
-        """Return what losses need, with advantages and targets `[T, B]`."""
+        """Return the inputs of losses, with advantages and targets `[T, B]`."""
         first = self.inputs, self.action, self.log_prob, self.value
         return Rows(*first, advantage, target, self.valid, self.carry)
 
     def rows_by_gae(self, value: Any, discount: float, gae_lambda: float) -> Rows:
-        """Return what losses need, with advantages by GAE; `value` is `[T, B]`."""
+        """Return the inputs of losses, with advantages by GAE; `value` is `[T, B]`."""
         if self._is_plain:
             advantage = self._compiled_gae(value, discount, gae_lambda)
         else:
@@ -151,7 +151,7 @@ class Rollout(NamedTuple):
 def rollout_of(
     tree: ArrayDict, network: Any, needed: str = "log_prob", forward: Any = None
 ) -> Rollout:
-    """Return a fragment, with the values of what its ends lead to.
+    """Return a fragment as a `Rollout`, with bootstrap values of its ends.
 
     The network is asked about obs[T] and about the final observations of truncated episodes:
     these returns go on, those of terminated episodes do not. What Q values are of is worth the
@@ -251,7 +251,7 @@ def _at(inputs: Inputs, index: Any) -> Inputs:
 
 
 def _changed_inputs(change: Any, inputs: Inputs) -> Inputs:
-    """Return what was shown, changed leaf by leaf; without random numbers."""
+    """Return the inputs, changed leaf by leaf; without random numbers."""
     obs, action, reward, first = (_or_none(change, part) for part in inputs[:4])
     return Inputs(obs, action, reward, first, legal=_or_none(change, inputs.legal))
 
@@ -323,7 +323,7 @@ class _Reader:
         return self.tensor(self.tree["action_mask"], steps) if "action_mask" in self.tree else None
 
     def shown(self) -> Inputs:
-        """Return what the network was shown, `[T + 1, B, ...]`."""
+        """Return the network's inputs, `[T + 1, B, ...]`."""
         tree, steps, used = self.tree, self._steps + 1, self._used
         return Inputs(
             self.observed(tree["obs"], steps),
@@ -334,7 +334,7 @@ class _Reader:
         )
 
     def after(self) -> Inputs:
-        """Return what the network would be shown after the last step of an episode, `[T, B]`."""
+        """Return the network's inputs after the last step of an episode, `[T, B]`."""
         tree, used = self.tree, self._used
         return Inputs(
             self.observed(tree["final_obs"]),

@@ -1,4 +1,4 @@
-"""Advantages normalised over the rows of all learners."""
+"""Advantage normalisation over the rows of all learners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""V-trace: an actor-critic that learns from what an older policy has played."""
+"""V-trace (IMPALA): off-policy corrected actor-critic for older rollouts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class VTrace(PolicyGradient):
-    """The learner of IMPALA: ratios of the policies correct for the age of what was played.
+    """The learner of IMPALA: importance ratios correct for the age of the fragment.
 
     Values are those of the network as it is now, for all rows and for what follows the ends.
     What the policy that played thought of them is not looked at.

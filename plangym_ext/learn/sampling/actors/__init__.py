@@ -1,1 +1,1 @@
-"""Actors: an agent in some rows of envs, which writes columns of a fragment."""
+"""Actors: an agent with some rows of envs, writing its part of the fragment arrays."""

@@ -1,4 +1,4 @@
-"""An agent in some rows of envs, which writes what happens into columns of a sample tree."""
+"""Actor: steps an agent and its envs, and writes their columns of the fragment arrays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ALL = Agent.looks_at
 
 
 class Actor:
-    """Plays b rows of all, step by step.
+    """Steps an agent and b rows of envs, and writes their columns.
 
     `begin` asks the agent and has the envs begin a step, `finish` waits for it. After a step
     that failed `load_state_dict` brings the rows back to where they were.
@@ -93,7 +93,7 @@ class Actor:
             self._limit = Limit(venv, self._columns, options, options.numbers(rows))
 
     def _built_inputs(self) -> list[Inputs]:
-        """Return what the agent is shown in each step, as views of the columns."""
+        """Return the agent's inputs of each step, as views of the columns."""
         columns = self._columns
         legal = [None] * (columns.num_steps + 1) if columns.legal is None else columns.legal
         shown = columns.obs, columns.prev_action, columns.prev_reward, columns.first
@@ -104,7 +104,7 @@ class Actor:
 
     @property
     def lacks_masks(self) -> bool:
-        """Whether the envs say which actions may be played, and the tree has no room for that."""
+        """Whether the envs have action masks but the tree has no array for them."""
         return self._first_legal is not None and self._columns.legal is None
 
     def find_masks(self) -> None:
@@ -128,7 +128,7 @@ class Actor:
     # A fragment -------------------------------------------------------------------------
 
     def begin_fragment(self, version: int, table: Ndarray | None = None) -> None:
-        """Go on from the last row of the columns in the first.
+        """Copy the last row of the columns to the first.
 
         Args:
             version: of the weights that play.
@@ -156,7 +156,7 @@ class Actor:
             self._waiting.begin()
 
     def begin(self, t: int) -> None:
-        """Have the agent choose the actions of step t, and the envs begin it."""
+        """Select the actions of step t, and begin the envs' step."""
         columns, noise = self._columns, self._noise
         # Before the agent: it draws from here, and a step that is repeated after a failure draws
         # the same.
@@ -179,7 +179,7 @@ class Actor:
         self._steps.begin(t, rows)
 
     def finish(self, t: int) -> None:
-        """Wait for step t; write what came of it, and what the next action answers to."""
+        """Wait for step t; write its results and the next action's inputs."""
         columns = self._columns
         stepped = self._steps.finish(t)
         if columns.legal is not None:
@@ -232,7 +232,7 @@ class Actor:
         return table | self._endings.fields(len(table["row"])) | self.restarts.fields()
 
     def inputs(self, t: int) -> Inputs:
-        """Return what the agent is shown in step t, as views of the columns."""
+        """Return the agent's inputs of step t, as views of the columns."""
         return self._inputs[t]
 
     def steps_before(self, t: int) -> Ndarray:
@@ -293,7 +293,7 @@ class Actor:
             return None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned; without states of envs, with new episodes."""
+        """Continue from a `state_dict`; without states of envs, with new episodes."""
         columns = self._columns
         # First: a step that was in flight would write to the columns after they were brought back.
         self._venv.settle()
@@ -317,7 +317,7 @@ class Actor:
 
 
 def show_after(following: Following) -> None:
-    """Write what the next actions answer to, beside the observations."""
+    """Write the next step's previous actions, rewards and `first` flags."""
     ended = follow(*following.results)
     for action, shown in following.actions:
         shown[...] = action
@@ -328,7 +328,7 @@ def show_after(following: Following) -> None:
 
 @kernel
 def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward: Any) -> int:
-    """Write what is shown after k steps.
+    """Write the inputs that follow k steps.
 
     Args:
         terminated: `[k, b]` bool.
@@ -352,7 +352,7 @@ def follow(terminated: Any, truncated: Any, reward: Any, first: Any, prev_reward
 def _restarts(
     venv: VenvRows, columns: Columns, spaces: RowSpaces, rows: range, options: SamplerOptions
 ) -> Restarts:
-    """Return what has episodes begin from stored states, if there are some."""
+    """Return the `Restarts` of stored states, if there are any."""
     noise = RowNoise(options.seed, options.numbers(rows), STREAM)
     if options.starts is None:
         return Restarts(venv, columns, None, spaces.obs, noise)

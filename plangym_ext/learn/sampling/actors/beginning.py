@@ -1,4 +1,4 @@
-"""How the first episodes of an actor's rows begin."""
+"""First episodes of an actor (seeded resets, random steps), and rows that wait (Waiting)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def begin_episodes(
     steps: npt.NDArray[np.uint64],
     restarts: Restarts,
 ) -> npt.NDArray[Any] | None:
-    """Reset every row by a seed of its own; have it play a random number of random steps.
+    """Reset every row by its own seed and play a random number of random steps.
 
     The last row of the columns then shows what the first action answers to. Random steps count
     for the return and the length of the episodes that they begin.
@@ -138,7 +138,7 @@ class Waiting:
         self._columns.valid[:] = True
 
     def add(self, t: int, rows: npt.NDArray[Any]) -> None:
-        """Have rows wait that ended in step t; they show what the next fragment begins with."""
+        """Make rows wait that ended in step t, with the first observation of the next fragment."""
         columns = self._columns
         # Nothing is left to wait for: row T already shows what the next fragment begins with.
         if t + 1 == columns.num_steps:
@@ -150,13 +150,13 @@ class Waiting:
             kept[rows] = shown[rows]
 
     def _shown(self, t: int) -> list[Any]:
-        """Return what rows show at t: leaves of the observation, and which actions are legal."""
+        """Return the rows' inputs at t: leaves of the observation, and legal actions."""
         columns = self._columns
         legal = [] if columns.legal is None else [columns.legal[t]]
         return [*leaves(columns.obs[t]), *legal]
 
     def clear(self, t: int) -> None:
-        """Have waiting rows do nothing in step t."""
+        """Write zeros for waiting rows in step t."""
         columns, waits = self._columns, self._waits
         columns.earned[t, waits] = 0
         columns.terminated[t, waits] = columns.truncated[t, waits] = False
@@ -164,7 +164,7 @@ class Waiting:
             leaf[waits] = 0
 
     def show(self, t: int) -> None:
-        """Have waiting rows show at t what they show while they wait."""
+        """Write the waiting rows' observations at t."""
         columns, waits = self._columns, self._waits
         last = t == columns.num_steps
         # Row T begins an episode of the next fragment, whatever was shown while waiting.

@@ -1,4 +1,4 @@
-"""The columns of a sample tree that one actor writes, as numpy views that are made once."""
+"""Columns: numpy views of one actor's rows in the fragment arrays; flattening of nested values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class Following(NamedTuple):
-    """What steps are followed by, beside observations.
+    """Arrays of previous action, previous reward and `first` flags for the next step.
 
     Attributes:
         results: `[k, b]` terminated, truncated and reward of k steps, and `first` and previous

@@ -1,4 +1,4 @@
-"""What infos say of steps that end an episode."""
+"""Endings: infos of final steps (lost life or game over, episode fields)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Endings:
             parts.clear()
 
     def needs(self, stepped: Stepped) -> bool:
-        """Return whether something of a step is to be read where episodes have ended."""
+        """Return whether the endings of a step need infos."""
         return bool(self._fields) or "final_info" in stepped.infos
 
     def add(self, t: int, rows: Ndarray, stepped: Stepped, cut: Ndarray | None) -> None:

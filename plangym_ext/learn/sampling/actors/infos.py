@@ -1,4 +1,4 @@
-"""Single infos out of those of a vector env."""
+"""Extraction of one info field from a vector env's batched infos."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def missing_info(name: str, infos: Any, where: str) -> InvalidObservation:
 
 
 def check_numbers(name: str, values: Any, where: str) -> None:
-    """Refuse values `[n]` of an info of which a mean is to be logged, and that are no numbers.
+    """Refuse values `[n]` of an info for a logged mean if they are not numbers.
 
     Raises:
         InvalidObservation: they are not.

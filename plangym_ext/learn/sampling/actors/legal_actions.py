@@ -1,4 +1,4 @@
-"""Which actions rows may play, as the infos of their envs tell: action masks."""
+"""Action masks of rows, from the infos of their envs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ndarray = npt.NDArray[Any]
 
 
 def legal_actions(infos: Any, space: spaces.Space[Any], num_rows: int) -> Ndarray | None:
-    """Return `[k, A]` bool, fresh: what rows may play next; None where no env has said.
+    """Return the legal actions of rows, `[k, A]` bool, fresh; None without any mask.
 
     A is `mask_width`: of `MultiDiscrete` the actions of all parts, one after the other.
 
@@ -48,6 +48,6 @@ def legal_actions(infos: Any, space: spaces.Space[Any], num_rows: int) -> Ndarra
 
 
 def tells_masks(venv: Any) -> bool:
-    """Return whether envs say what may be played; resets them."""
+    """Return whether envs have action masks; resets them."""
     space = venv.single_action_space
     return legal_actions(venv.reset(seed=0)[1], space, venv.num_envs) is not None

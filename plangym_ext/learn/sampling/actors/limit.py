@@ -1,4 +1,4 @@
-"""Episodes that are cut after so many steps."""
+"""Limit: truncation of an actor's episodes at a maximal number of steps."""
 
 from __future__ import annotations
 
@@ -75,6 +75,6 @@ class Limit:
             columns.legal[t + 1, rows] = True if told is None else told
 
     def leave(self, t: int, going_on: Ndarray) -> None:
-        """Count anew where an episode ended with step t, but where its game goes on."""
+        """Restart the step count of rows whose game ended with step t."""
         columns = self._columns
         self._lengths[(columns.terminated[t] | columns.truncated[t]) & ~going_on] = 0

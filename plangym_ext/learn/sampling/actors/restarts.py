@@ -1,4 +1,4 @@
-"""Rows of an actor whose episodes begin from stored states."""
+"""Restarts: episodes of an actor that begin from stored states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STREAM = 2
 
 
 class Restarts:
-    """Draws where episodes begin, and brings the envs there.
+    """Draws the start states of episodes, and sets the envs to them.
 
     Args:
         venv: the envs, which have reset themselves when their episodes ended.
@@ -56,7 +56,7 @@ class Restarts:
             self.start = np.full(len(noise), -1, np.int64)
 
     def begin_fragment(self, table: npt.NDArray[np.float64] | None) -> None:
-        """Forget the episodes that have ended.
+        """Drop the records of ended episodes.
 
         Args:
             table: that episodes begin by from now on; None: as before.
@@ -76,12 +76,12 @@ class Restarts:
             self._begin(np.arange(len(self.start)), steps, self._columns.obs[-1], legal)
 
     def leave(self, rows: Ndarray) -> None:
-        """Note that the episodes of some rows have begun by a reset, from no stored state."""
+        """Record that the episodes of some rows began with a reset."""
         if self.start is not None:
             self.start[rows] = -1
 
     def add(self, t: int, going_on: Ndarray, steps: Ndarray) -> None:
-        """Note which episodes have ended in step t, and begin the next ones.
+        """Record the episodes that ended in step t, and begin the next ones.
 
         Args:
             t: the step.
@@ -134,6 +134,6 @@ class Restarts:
         return {} if self.start is None else {"start": self.start.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` returned, or from before there were any states."""
+        """Continue from a `state_dict`, also from one without start states."""
         if self.start is not None:
             self.start[:] = state.get("start", -1)

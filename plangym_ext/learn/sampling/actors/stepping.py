@@ -1,4 +1,4 @@
-"""One step of an actor's envs into its columns."""
+"""EnvSteps: one step of a vector env, with results written into the fragment arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ndarray = npt.NDArray[Any]
 
 
 class Stepped(NamedTuple):
-    """What is left of a step once arrays are written.
+    """Results of a step beside the arrays: infos and endings.
 
     Attributes:
         rows: `[k]` int, the rows that were stepped; None for all.
@@ -35,7 +35,7 @@ class Stepped(NamedTuple):
 
 
 class EnvSteps:
-    """Steps envs, which write what comes of it where it belongs.
+    """Steps envs, with results written directly to the columns.
 
     Args:
         venv: the envs.
@@ -96,7 +96,7 @@ class EnvSteps:
         return {"infos": self._infos | told} if self._names else None
 
     def finish(self, t: int) -> Stepped:
-        """Wait for step t; what comes of it is then in the columns.
+        """Wait for step t, whose results are then in the columns.
 
         Raises:
             InvalidObservation: no env has given an info that is to be kept.

@@ -1,4 +1,4 @@
-"""Adjoining sub-envs of a vector env, as an actor steps them: all of them, or one half."""
+"""VenvRows: a contiguous part of a vector env's sub-envs, for one actor."""
 
 from __future__ import annotations
 
@@ -77,19 +77,19 @@ class VenvRows:
             self.venv.step_async(actions, ids, out=out)
 
     def step_wait(self) -> Any:
-        """Wait for the step; return what `PlanVectorEnv.step` returns."""
+        """Wait for the step; return the result of `PlanVectorEnv.step`."""
         finish, self._finish = self._finish, None
         assert finish is not None
         return finish()
 
     def hold(self) -> None:
-        """Wait for a step that is in flight, and keep what came of it for `step_wait`."""
+        """Wait for a step in flight, and keep its result for `step_wait`."""
         if self._finish is not None:
             held = self.step_wait()
             self._finish = lambda: held
 
     def restore(self, rows: Ndarray, states: Ndarray) -> None:
-        """Bring `[k]` rows of these to states `[k, S]`; none of them is in flight.
+        """Set `[k]` of these rows to states `[k, S]`; none of them is in flight.
 
         Steps of other rows are waited for: states are set while nothing is in flight.
         """
@@ -98,7 +98,7 @@ class VenvRows:
         self._set(self._ids[rows], states)
 
     def settle(self) -> None:
-        """Wait for all that is in flight in the vector env, whatever comes of it."""
+        """Wait for everything in flight in the vector env, ignoring errors."""
         self._finish = None
         # An interrupt may have come at any moment, so only the vector env knows.
         with contextlib.suppress(gym.error.NoAsyncCallError):
@@ -120,7 +120,7 @@ class VenvRows:
         return self.venv.get_states()[self._ids]
 
     def set_states(self, states: Ndarray) -> None:
-        """Bring the rows to states `[b, S]`."""
+        """Set the rows to states `[b, S]`."""
         try:
             self._set(self._ids, states)
         except gym.error.ResetNeeded:  # sub-envs could not be brought back after a fault

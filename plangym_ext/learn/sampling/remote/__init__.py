@@ -1,1 +1,1 @@
-"""Actors in other processes: what serves there, and what travels between."""
+"""Remote actors: sampling in worker processes, and its data transfer."""

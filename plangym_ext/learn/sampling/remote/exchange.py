@@ -1,4 +1,4 @@
-"""What a `WorkerSampler` and its actors exchange: weights there, and what was played back."""
+"""Exchange of weights and fragments between a `WorkerSampler` and its actors."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Exchange(Closing):
 
     @abstractmethod
     def open(self, worker: ServiceWorker, index: int) -> None:
-        """Have a new worker take part."""
+        """Add a new worker."""
 
     @abstractmethod
     def give(self, weights: Weights) -> tuple[Any, ...]:
-        """Make weights those of the next fragment; return what its call gets besides.
+        """Publish the weights of the next fragment; return further arguments of its call.
 
         No fragment is being played.
         """
@@ -44,7 +44,7 @@ class Exchange(Closing):
 
     @abstractmethod
     def take(self, index: int, answer: Sequence[Any]) -> None:
-        """Put what a worker has played into the tree.
+        """Write a worker's fragment into the tree.
 
         Args:
             index: of the worker.
@@ -54,7 +54,7 @@ class Exchange(Closing):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of the weights that are kept."""
+        """Bytes of the stored weights."""
 
 
 class SharedExchange(Exchange):
@@ -96,7 +96,7 @@ class SharedExchange(Exchange):
         return self._weights.nbytes
 
     def close(self) -> None:
-        """Let go of the memory of the weights; the tree stays good."""
+        """Release the memory of the weights; the tree stays valid."""
         self._weights.close()
 
 

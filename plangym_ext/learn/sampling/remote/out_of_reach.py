@@ -1,4 +1,4 @@
-"""What an agent's code uses and no copy of the agent gets again: globals, class attributes."""
+"""Detection of mutable globals and class attributes that copies of an agent would miss."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OutOfReach:
         self._digests = {where: _digest(value) for where, value in self._values.items()}
 
     def check(self) -> None:
-        """Refuse to go on where one has changed.
+        """Refuse to continue after a change.
 
         Raises:
             WrongKind: copies of the agent have what it was when they were made.

@@ -1,4 +1,4 @@
-"""What a worker of a `WorkerSampler` serves: an actor with envs and an agent of its own."""
+"""RemoteActor: the service that plays fragments in a sampler's worker process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MakeVenv = Callable[[range], PlanVectorEnv]
 
 @dataclass(frozen=True)
 class RemoteActorMaker:
-    """Makes what a worker serves, there.
+    """Makes the worker's service in the worker.
 
     Attributes:
         make_venv: of the sampler.

@@ -1,4 +1,4 @@
-"""An agent whose copies play in other processes, and what of it they have to be sent."""
+"""SentAgent: transfer of an agent and its later changes to copies in other processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NONE = object()
 
 
 class AgentCopy:
-    """A copy of an agent, which goes on as the agent does.
+    """A copy of an agent that receives the agent's changes.
 
     Args:
         agent: the copy.
@@ -73,7 +73,7 @@ class AgentCopy:
 
 
 class SentAgent:
-    """Finds out what the copies of an agent have to be sent, and that they come to be like it.
+    """Determines the changes of an agent that its copies need, and checks the copies.
 
     What the agent's `state_dict` has is sent as arrays. Attributes that hold other numbers than a
     copy does that was given these are sent besides, as a pickle. Agents of the library with
@@ -119,7 +119,7 @@ class SentAgent:
         return state | {name: state[name].detach().cpu().numpy() for name in self._tensors}
 
     def changes(self, weights: Mapping[str, Any]) -> bytes | None:
-        """Return a pickle of what a copy has to take besides these weights of now; None: nothing.
+        """Return a pickle of a copy's changes beside the weights; None without any.
 
         Raises:
             WrongKind: it cannot be pickled, or does not arrive as it is.
@@ -158,7 +158,7 @@ class SentAgent:
         return _dumped(self._copy.agent, self._sent)
 
     def besides(self) -> dict[str, Any]:
-        """Return by what the copies of now differ from the agent, but for the weights.
+        """Return the differences of the present copies from the agent, without the weights.
 
         Raises:
             WrongKind: it is nothing that a checkpoint can hold.
@@ -170,7 +170,7 @@ class SentAgent:
         return own_state(self._copy.agent, self.agent, "agent")
 
     def as_of(self, besides: Mapping[str, Any]) -> bytes | None:
-        """Return as `changes` what copies have to take to be as of another's `besides`."""
+        """Return `changes` that bring copies to another's `besides`."""
         self.changes(self.weights())
         if self._copy is None:
             return None
@@ -273,7 +273,7 @@ class SentAgent:
 
 
 def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Go through nested dicts of names: the joined names, and what is no dict."""
+    """Yield joined names and values of nested dicts."""
     for name, one in state.items():
         if isinstance(one, Mapping) and one and all(isinstance(key, str) for key in one):
             yield from _flat(one, f"{before}{name}{_INTO}")
@@ -282,7 +282,7 @@ def _flat(state: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `_flat` went through."""
+    """Return nested dicts from the items of `_flat`."""
     found: dict[str, Any] = {}
     for joined, one in flat.items():
         *outer, name = joined.split(_INTO)

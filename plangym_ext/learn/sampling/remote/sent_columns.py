@@ -1,4 +1,4 @@
-"""Columns of a sample tree that travel: from an actor without shared memory to its sampler."""
+"""SentColumns: fragment data of a remote actor, sent without shared memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SentColumns:
         return found
 
     def taken(self) -> list[Ndarray]:
-        """Return what was played, as fresh arrays."""
+        """Return the fragment as fresh arrays."""
         ended = self._ended()
         return [
             *(np.array(view, order="C") for view in self._everywhere),

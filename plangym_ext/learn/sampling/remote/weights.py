@@ -1,4 +1,4 @@
-"""The weights of an agent in shared memory: one writes, actors in other processes read."""
+"""SharedWeights: agent weights in shared memory, one writer, many readers."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ class SharedWeights(Closing):
         return {name: view.copy() for name, view in self._views().items()}
 
     def close(self) -> None:
-        """Let go of the memory; safe to call twice."""
+        """Release the memory; safe to call twice."""
         self._memory.close()
