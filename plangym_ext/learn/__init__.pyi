@@ -4,7 +4,6 @@ from plangym_ext.learn.agents.agent_planner import AgentPlanner as AgentPlanner
 from plangym_ext.learn.agents.check import check_agent as check_agent
 from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent as EvaluatorAgent
 from plangym_ext.learn.agents.evaluator_agent import NetworkPolicy as NetworkPolicy
-from plangym_ext.learn.agents.expert_agent import ExpertAgent as ExpertAgent
 from plangym_ext.learn.agents.inputs import Inputs as Inputs
 from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
 from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
@@ -13,8 +12,6 @@ from plangym_ext.learn.agents.policy_agent import PolicyAgent as PolicyAgent
 from plangym_ext.learn.agents.q_agent import QAgent as QAgent
 from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
 from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
-from plangym_ext.learn.agents.teacher import Teacher as Teacher
-from plangym_ext.learn.algorithms.expert_config import ExpertConfig as ExpertConfig
 from plangym_ext.learn.algorithms.expert_iteration import ExpertIteration as ExpertIteration
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
     CrossQConfig as CrossQConfig,
@@ -39,6 +36,7 @@ from plangym_ext.learn.algorithms.off_policy.td3 import DDPG as DDPG
 from plangym_ext.learn.algorithms.off_policy.td3 import TD3 as TD3
 from plangym_ext.learn.algorithms.off_policy.tqc import TQC as TQC
 from plangym_ext.learn.algorithms.plan_config import AlphaZeroConfig as AlphaZeroConfig
+from plangym_ext.learn.algorithms.plan_config import ExpertConfig as ExpertConfig
 from plangym_ext.learn.algorithms.plan_config import HistogramConfig as HistogramConfig
 from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig as PlanLearningConfig
 from plangym_ext.learn.algorithms.plan_config import QConfig as QConfig

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-
-from plangym_ext.arrays.nested import mapped
 from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, WrongKind
@@ -20,7 +17,7 @@ from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
-from plangym_ext.learn.torch_extra import device_of, nn, torch
+from plangym_ext.learn.torch_extra import device_of, nn
 
 
 class AgentAlgorithm(InheritedOptions, ABC):
@@ -216,47 +213,6 @@ class AgentAlgorithm(InheritedOptions, ABC):
 
     def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
         """Load a result of `_own_state`, and drop experience not learned from."""
-
-
-class TaughtAlgorithm(AgentAlgorithm):
-    """Abstract; supervised learning from a replay, with one optimiser of its network.
-
-    Attributes:
-        optimizer: of the network's parameters.
-    """
-
-    optimizer: FlatOptimizer
-
-    def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
-        super().__init__(network, config, seed=seed)
-        #: Moments of observations that were taken in and do not normalise yet.
-        self._seen: list[Any] = []
-
-    def _end_round(self, logged: Sequence[Mapping[str, float]]) -> dict[str, float]:
-        """Normalise by what was taken in; return what `train` does, from each update's numbers."""
-        for seen in self._seen:
-            # Last, so that all of this round was normalised as when it was played.
-            self.network.normalizer.add(seen)
-        self._seen.clear()
-        found: dict[str, float] = {"replay_rows": len(self.replay), "updates": self.updates}
-        for name in logged[0] if logged else ():
-            found[f"train/{name}"] = float(np.mean([row[name] for row in logged]))
-        return found
-
-    def _tensor(self, rows: Any) -> Any:
-        """Return arrays, which may be nested, as tensors on the network's device."""
-        device = device_of(self.network)
-        return mapped(lambda leaf: torch.from_numpy(np.ascontiguousarray(leaf)).to(device), rows)
-
-    def _own_state(self) -> dict[str, Any]:
-        return {"moments": self.optimizer.state_dict()}
-
-    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
-        self.optimizer.check_state(theirs["moments"], where)
-
-    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
-        self.optimizer.load_state_dict(theirs["moments"])
-        self._seen.clear()
 
 
 def _check_names(where: str, what: str, state: Any, names: Iterable[str]) -> None:

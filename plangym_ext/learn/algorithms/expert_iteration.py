@@ -8,21 +8,19 @@ from typing import Any
 from plangym_ext.arrays.nested import leaves
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.agent_algorithm import TaughtAlgorithm
-from plangym_ext.learn.algorithms.expert_config import ExpertConfig
+from plangym_ext.learn.algorithms.plan_config import ExpertConfig
+from plangym_ext.learn.algorithms.plan_learning import PlanLearning
 from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
 from plangym_ext.learn.distributions.masking import masked
-from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
-from plangym_ext.learn.networks.quick_forward import OfObservations
 from plangym_ext.learn.replay.uniform import ReplayBuffer
-from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.expert import Again, shown_rows, valid_rows
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 
 
-class ExpertIteration(TaughtAlgorithm):
-    """Supervised learning of an `ExpertSampler`'s targets, from a replay.
+class ExpertIteration(PlanLearning):
+    """Learns from what an `ExpertSampler` collects, by supervised learning from a replay.
 
     The loss of the policy is its cross-entropy to the teacher's, for continuous actions the
     negative log-likelihood of what the teacher would play; that of the values is their squared
@@ -45,16 +43,15 @@ class ExpertIteration(TaughtAlgorithm):
 
     config_class = ExpertConfig
     config: ExpertConfig
+    _decays = False
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
-        self._asked = OfObservations(network)
-        self.replay = ReplayBuffer(self.config.capacity, seed=seed)
-        self.optimizer = flat_optimizer(network, self.config)
         self._layout = SpaceLayout(self.network.observation_space, objects=True)
         self._scale = float(getattr(network, "value_scale", 1.0))
 
-    # Taking in ------------------------------------------------------------------
+    def _made_replay(self, seed: int) -> ReplayBuffer:
+        return ReplayBuffer(self.config.capacity, seed=seed)
 
     def take(self, collected: Collected) -> None:
         """Update the targets of states that were searched again, and add new states.
@@ -62,15 +59,21 @@ class ExpertIteration(TaughtAlgorithm):
         Raises:
             InvalidOption: nothing was taught: it is the tree of another sampler.
         """
-        if collected.taught is None:
+        if collected.again is None:
             raise InvalidOption(
                 f"{type(self).__name__}: it learns from a teacher, and none has taught. Sample "
                 f"with an ExpertSampler."
             )
-        if collected.taught.again is not None:
-            # First: the new states overwrite the oldest ones, some of which may be these.
-            self._replace(collected.taught.again)
-        tree = collected.data
+        # First: the new states overwrite the oldest ones, some of which may be these.
+        self._replace(collected.again)
+        self.replay.add(self.samples(collected.data))
+        normalizer = getattr(self.network, "normalizer", None)
+        if normalizer is not None:
+            self._seen.append(self.group.merged(normalizer.moments(collected.data)))
+        self.steps += collected.cost.model_steps
+
+    def samples(self, tree: Any) -> dict[str, Any]:
+        """Return what the tree of a fragment teaches, a row per step that counts."""
         info = tree["agent_info"]
         value = info["expert_value"].to_ndarray(copy=False)
         if self.config.value_target == "return":
@@ -78,10 +81,8 @@ class ExpertIteration(TaughtAlgorithm):
         # `[T, B, ...]` each; rows that waited are left out when they are added.
         rows = {**shown_rows(tree), "policy": info["expert_policy"].to_ndarray(copy=False)}
         valid = tree["valid"].to_ndarray(copy=False)
-        self.replay.add(valid_rows(rows | {"value": value}, valid))
-        if getattr(self.network, "normalizer", None) is not None:
-            self._seen.append(self.network.normalizer.moments(tree))
-        self.steps += collected.cost.model_steps
+        found: dict[str, Any] = valid_rows(rows | {"value": value}, valid)
+        return found
 
     def _returned(self, tree: Any) -> Any:
         """Return the played returns from each step on, `[T, B]`."""
@@ -102,61 +103,27 @@ class ExpertIteration(TaughtAlgorithm):
             rows = {name: array[kept] for name, array in found.items()}
             self.replay.replace(self.replay.counted_back(back[kept]), rows)
 
-    # Learning -------------------------------------------------------------------
-
-    def train(self, progress: Progress | None = None) -> dict[str, float]:
-        """Make the updates of a round; see `Algorithm.train`.
-
-        Returns:
-            "updates", "replay_rows" and, once something is learned, means such as "train/loss".
-
-        Raises:
-            LossNotFinite: a loss or gradient is NaN or infinite; that update was not made.
-        """
-        logged: list[dict[str, float]] = []
-        if len(self.replay) >= self.config.learning_starts:
-            self.optimizer.read()
-            self.network.train()
-            try:
-                with self._random.used(together=self.group.size > 1):
-                    for done in range(self.config.updates_per_round):
-                        logged.append(self._update())
-                        if progress is not None:
-                            progress(done + 1)
-            finally:
-                self.optimizer.write()
-                self.network.eval()
-        return self._end_round(logged)
-
-    def _update(self) -> dict[str, float]:
-        """Take one step on states that are drawn."""
-        batch = self.replay.sample(self.config.batch_size).samples
+    def _loss(self, batch: Mapping[str, Any], weights: Any) -> Any:  # noqa: ARG002
         losses = self._losses(batch)
         config, updates = self.config, self.updates
         loss = losses["policy_loss"] + at(config.value_weight, updates) * losses["value_loss"]
         loss = loss - at(config.entropy_weight, updates) * losses["entropy"]
-        norm = self._step_down(self.optimizer, loss)
-        self.updates += 1
-        found = {"loss": loss, **losses, "grad_norm": norm, "learning_rate": self.optimizer.rate}
-        return {name: float(torch.as_tensor(one).detach()) for name, one in found.items()}
+        # No draw follows priorities: errors remain as they are.
+        return loss, losses, lambda: self.errors
 
     def _losses(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parts of the loss, scalar tensors."""
-        obs = self._layout.join(tuple(self._tensor(leaf) for leaf in leaves(batch["obs"])))
-        out, distribution = self._asked(obs), self.network.distribution
-        if out.policy_logits is None or out.value is None:
-            raise InvalidOption(
-                f"{type(self).__name__}: the network must have a policy and a value head. Name "
-                f"them in AgentConfig(heads=('policy', 'value'))."
-            )
-        legal = self._tensor(batch["legal"]) if "legal" in batch else None
-        params = masked(out.policy_logits, legal)
-        target = self._tensor(batch["value"])
+        out = self._asked(self._layout.join(tuple(leaves(batch["obs"]))))
+        distribution = self.network.distribution
+        logits = self._head("policy", out.policy_logits)
+        params = masked(logits, batch.get("legal"))
+        target = batch["value"]
         known = ~target.isnan()  # a teacher may not know what a state is worth
         # In units of the network's output, so that large returns do not outweigh the policy's loss.
-        error = torch.where(known, (out.value - target.nan_to_num()) / self._scale, 0.0)
+        value = self._head("value", out.value)
+        error = torch.where(known, (value - target.nan_to_num()) / self._scale, 0.0)
         return {
-            "policy_loss": distribution.loss(params, self._tensor(batch["policy"])).mean(),
+            "policy_loss": distribution.loss(params, batch["policy"]).mean(),
             "value_loss": (error**2).sum() / known.sum().clamp(min=1),
             "entropy": distribution.entropy(params).mean(),
         }

@@ -26,14 +26,50 @@ REPLAYS = ("uniform", "prioritized", "balanced")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanLearningConfig(LearnerConfig):
-    """Common configuration of algorithms that learn from the plans of whole episodes.
+class TaughtConfig(LearnerConfig):
+    """What all algorithms have in common that learn from plans, from a replay.
+
+    Args:
+        batch_size: rows of an update.
+        capacity: of the replay, in steps.
+        learning_starts: steps that must be there before learning begins.
+        updates_per_round: updates of the weights.
+    """
+
+    learning_rate: Number = 1e-3
+    max_grad_norm: Number | None = 10.0
+    batch_size: int = 256
+    capacity: int = 50_000
+    learning_starts: int = 500
+    updates_per_round: int = 16
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        for name in ("batch_size", "capacity", "learning_starts"):
+            self._number(name, 1, whole=True)
+        self._number("updates_per_round", 0, whole=True)
+        # A balanced one holds so many of each group, and one of your own what it likes.
+        bounded = getattr(self, "replay", "uniform") in ("uniform", "prioritized")
+        if bounded and self.learning_starts > self.capacity:
+            raise InvalidOption(
+                f"{self._option('learning_starts')} must be at most capacity, {self.capacity}, or "
+                f"learning would never begin; got {self.learning_starts}."
+            )
+
+    def augmentation(self) -> Augmentation | None:
+        """Return the function that puts an image of each row in its place; None: there is none."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanLearningConfig(TaughtConfig):
+    """What all algorithms have in common that learn from the plans of whole episodes.
 
     Args:
         l2: weight of l2 / 2 times the sum of squared weights; biases are free. "adamw" has
             no such part in its loss: each update takes learning_rate * l2 times a weight
             from it (decoupled weight decay).
-        batch_size: rows of an update.
         n_steps: of targets that look that far ahead.
         augment: function that puts an image of each row in its place, such as a mirrored board,
             as "module:function"; None: rows are learned as they are. It takes the arrays
@@ -41,8 +77,6 @@ class PlanLearningConfig(LearnerConfig):
         replay: how batches are drawn from the steps of past episodes: "uniform", "prioritized"
             or "balanced"; or "module:Class" of a `Replay` of your own.
         capacity: of the replay, in steps; per group if balanced.
-        learning_starts: steps that must be there before learning begins.
-        updates_per_round: updates of the weights.
         balance_by: field of episodes whose values are the groups of "balanced"; see
             `collector.attributes`.
         alpha: how much priorities matter, for "prioritized".
@@ -50,17 +84,11 @@ class PlanLearningConfig(LearnerConfig):
         replay_options: further arguments of a replay of your own, after `capacity` and `seed`.
     """
 
-    learning_rate: Number = 1e-3
     epsilon: float = 1e-8
     l2: Number = 1e-4  # type: ignore[assignment] # the only algorithms that change it
-    max_grad_norm: Number | None = 10.0
-    batch_size: int = 256
     n_steps: int = 10
     augment: str | None = None
     replay: str = "uniform"
-    capacity: int = 50_000
-    learning_starts: int = 500
-    updates_per_round: int = 16
     balance_by: str = "solved"
     alpha: float = 0.6
     beta: float = 0.4
@@ -72,22 +100,13 @@ class PlanLearningConfig(LearnerConfig):
         if self.augment is not None:
             # Loaded now: a name that is wrong is found before anything is played.
             self.augmentation()
-        for name in ("batch_size", "n_steps", "capacity", "learning_starts"):
-            self._number(name, 1, whole=True)
-        self._number("updates_per_round", 0, whole=True)
+        self._number("n_steps", 1, whole=True)
         for name in ("alpha", "beta"):
             self._number(name, 0.0, 1.0)
         if self.replay not in REPLAYS and ":" not in self.replay:
             raise InvalidOption(
                 f"{self._option('replay')} must be one of {', '.join(REPLAYS)}, or module:Class; "
                 f"got {self.replay!r}{suggestion(self.replay, REPLAYS)}."
-            )
-        # A balanced one holds so many of each group, and one of your own what it likes.
-        bounded = self.replay in ("uniform", "prioritized")
-        if bounded and self.learning_starts > self.capacity:
-            raise InvalidOption(
-                f"{self._option('learning_starts')} must be at most capacity, {self.capacity}, or "
-                f"learning would never begin; got {self.learning_starts}."
             )
 
     def augmentation(self) -> Augmentation | None:
@@ -197,3 +216,52 @@ class TDConfig(PlanLearningConfig):
     def discounts(self) -> bool:
         """Whether a target depends on the discount: always."""
         return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertConfig(TaughtConfig):
+    """Expert iteration: a policy that learns what a planner does, and guides it.
+
+    Args:
+        teacher_share: how likely a step is the teacher's; the others are the student's. Usually
+            a schedule that falls from 1, by the updates.
+        guided: whether the teacher asks the network that it teaches, if it is a planner that
+            asks one.
+        reanalyze: stored states that are searched again with the network of now, for each one
+            that is visited; their targets are replaced.
+        capacity: of the replay, in states.
+        value_target: "root": what the search says of a state; "return": what was played from
+            there on, by GAE.
+        gae_lambda: of "return".
+        value_weight: of the loss of the values: the squared error in units of the network's
+            `value_scale`.
+        entropy_weight: what the entropy of the policy is worth.
+    """
+
+    batch_size: int = 128
+    teacher_share: Number = 0.0
+    guided: bool = True
+    reanalyze: float = 0.0
+    value_target: str = "root"
+    gae_lambda: float = 0.95
+    value_weight: Number = 1.0
+    entropy_weight: Number = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._choice("value_target", ("root", "return"))
+        self._number("reanalyze", 0.0, 1000.0)
+        self._number("gae_lambda", 0.0, 1.0)
+        self._scheduled("teacher_share", 0.0, 1.0)
+        for name in ("value_weight", "entropy_weight"):
+            self._scheduled(name, 0.0)
+
+    @property
+    def searching(self) -> dict[str, object]:
+        """The arguments of an `ExpertSampler`, by name."""
+        return {
+            "share": self.teacher_share,
+            "reanalyze": self.reanalyze,
+            "capacity": self.capacity,
+        }

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import leaves, rows_of, stacked
+from plangym_ext.arrays.nested import leaves, mapped, rows_of, stacked
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, LossNotFinite
-from plangym_ext.learn.algorithms.agent_algorithm import TaughtAlgorithm
-from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig
+from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
 from plangym_ext.learn.networks.quick_forward import of_observations
 from plangym_ext.learn.parallel.group import LearnerGroup
@@ -27,8 +26,11 @@ from plangym_ext.learn.replay.prioritized import PrioritizedReplay
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
-from plangym_ext.learn.torch_extra import nn, torch
+from plangym_ext.learn.torch_extra import device_of, nn, torch
 from plangym_ext.learn.whole_episodes import WholeEpisodes, check_begun
+
+#: Works out what `PlanLearning.errors` are of an update, once it was made.
+Errors = Callable[[], npt.NDArray[np.float64]]
 
 
 class Part(NamedTuple):
@@ -49,8 +51,8 @@ def _learning(network: nn.Module) -> Iterator[None]:
         network.eval()
 
 
-class PlanLearning(TaughtAlgorithm):
-    """Abstract; learns from a replay of steps of a planner's episodes.
+class PlanLearning(AgentAlgorithm):
+    """Abstract; learns from a replay of the steps of episodes that a planner has played.
 
     It takes what a `PlannerAgent` has played in a sampler. Targets are of whole episodes: the
     steps of one that goes on wait until it has ended.
@@ -63,6 +65,7 @@ class PlanLearning(TaughtAlgorithm):
 
     Attributes:
         replay: of steps and what they teach.
+        optimizer: of the network's parameters.
         errors: `[batch]` float64, not negative, how far the loss of each row of the last
             update was above the least it can be: priorities for `PrioritizedReplay`.
 
@@ -70,21 +73,38 @@ class PlanLearning(TaughtAlgorithm):
         InvalidOption: the network looks at more than observations.
     """
 
-    config_class: ClassVar[type[PlanLearningConfig]]
-    config: PlanLearningConfig
+    config_class: ClassVar[type[Any]]
+    config: Any
+    #: Whether the weight decay may change with the updates.
+    _decays: ClassVar[bool] = True
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
-        self.replay: Replay = _made_replay(self.config, seed)
+        self.replay: Any = self._made_replay(seed)
         self.errors: npt.NDArray[np.float64] = np.zeros(0)
-        self.optimizer = flat_optimizer(network, self.config, decays=True)
+        self.optimizer = flat_optimizer(network, self.config, decays=self._decays)
         self._asked = of_observations(network)
         self._episodes = WholeEpisodes(
             getattr(network, "observation_space", None), getattr(network, "action_space", None)
         )
         self._augment = self.config.augmentation()
+        #: Moments of observations that were taken in and do not normalise yet.
+        self._seen: list[Any] = []
         #: Fields of the batch that are not finite, which messages name.
         self._wrong: list[str] = []
+
+    def _made_replay(self, seed: int) -> Replay:
+        """Return the replay of the config, empty."""
+        config = self.config
+        if config.replay == "prioritized":
+            beta = {"alpha": config.alpha, "beta": config.beta}
+            return PrioritizedReplay(config.capacity, seed=seed, **beta)
+        kinds = {"uniform": ReplayBuffer, "balanced": BalancedReplay}
+        if config.replay in kinds:
+            return kinds[config.replay](config.capacity, seed=seed)
+        own = load_own_class(config.replay, "settings: algorithm.replay", Replay)
+        found: Replay = own(config.capacity, seed=seed, **config.replay_options)
+        return found
 
     def join(self, group: LearnerGroup) -> None:
         """Join a group of data-parallel learners, each with its own replay."""
@@ -92,16 +112,16 @@ class PlanLearning(TaughtAlgorithm):
         self.group = self.optimizer.group = group
 
     @abstractmethod
-    def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
-        """Return an episode's training samples, a row per step: arrays `[T, ...]`.
+    def samples(self, record: Any) -> dict[str, npt.NDArray[Any]]:
+        """Return what an episode teaches, a row per step: arrays `[T, ...]` for a replay.
 
         Names, shapes and dtypes are the same for all episodes of an env. They may be views of
         the record: a replay copies them.
         """
 
     @abstractmethod
-    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
-        """Return the parts of the loss by name."""
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """Return the parts of the loss by name, each a `Part`."""
 
     # Taking in ------------------------------------------------------------------
 
@@ -123,8 +143,7 @@ class PlanLearning(TaughtAlgorithm):
         for record in records:
             samples, groups = self.samples(record), {}
             if self.config.grouped_by is not None:
-                group = self._group(record, self.config.grouped_by)
-                groups["groups"] = np.full(record.length, group)
+                groups["groups"] = np.full(record.length, self._group(record))
             self.replay.add(samples, **groups)
         self.steps += collected.cost.model_steps
 
@@ -144,8 +163,9 @@ class PlanLearning(TaughtAlgorithm):
                 found[number] = dataclasses.replace(records[number], final_value=value)
         return found
 
-    def _group(self, record: EpisodeRecord, name: str) -> int:
+    def _group(self, record: EpisodeRecord) -> int:
         """Return the value of the field by which episodes are grouped."""
+        name = self.config.grouped_by
         if name not in record.attributes:
             raise InvalidOption(
                 f"settings: algorithm.balance_by must name a field of the episodes; they have "
@@ -179,7 +199,13 @@ class PlanLearning(TaughtAlgorithm):
                     self.replay.update_priorities(batch.indices, of_errors(self.errors))
                     if progress is not None:
                         progress(done + 1)
-        return self._end_round(logged)
+        for seen in self._seen:
+            # Last, so that all of this round was normalised as when it was played.
+            self.network.normalizer.add(seen)
+        self._seen.clear()
+        names = logged[0] if logged else ()
+        means = {f"train/{name}": float(np.mean([row[name] for row in logged])) for name in names}
+        return {"replay_rows": len(self.replay), "updates": self.updates, **means}
 
     def update(
         self, batch: Mapping[str, Any], weights: npt.ArrayLike | None = None
@@ -206,18 +232,28 @@ class PlanLearning(TaughtAlgorithm):
         self.optimizer.read()
         self.optimizer.set_decay(at(self.config.l2, self.updates))
         with _learning(self.network):
-            parts = self._losses({name: self._tensor(rows) for name, rows in batch.items()})
-            rows: Any = sum(part.weight * part.loss for part in parts.values())
-            if weights is not None:
-                rows = rows * self._tensor(np.asarray(weights, np.float32))
-            loss = rows.mean()
+            tensors = {name: self._tensor(rows) for name, rows in batch.items()}
+            loss, losses, errors = self._loss(tensors, weights)
             norm = self._step_down(self.optimizer, loss)
         # Last, after the step: an update that was refused leaves errors and count as they were.
-        self.errors = _errors(parts)
+        self.errors = errors()
         self.updates += 1
-        losses = {f"{name}_loss": float(part.loss.detach().mean()) for name, part in parts.items()}
-        rate = {"grad_norm": norm, "learning_rate": self.optimizer.rate}
-        return {"loss": float(loss.detach()), **losses, **rate}
+        found = {name: float(one.detach()) for name, one in {"loss": loss, **losses}.items()}
+        return {**found, "grad_norm": norm, "learning_rate": self.optimizer.rate}
+
+    def _loss(self, batch: Mapping[str, Any], weights: Any) -> tuple[Any, dict[str, Any], Errors]:
+        """Return the loss of a batch, what is logged of it, and what works out `errors`."""
+        parts = self._losses(batch)
+        rows: Any = sum(part.weight * part.loss for part in parts.values())
+        if weights is not None:
+            rows = rows * self._tensor(np.asarray(weights, np.float32))
+        losses = {f"{name}_loss": part.loss.mean() for name, part in parts.items()}
+        return rows.mean(), losses, lambda: _errors(parts)
+
+    def _tensor(self, rows: Any) -> Any:
+        """Return arrays, which may be nested, as tensors on the network's device."""
+        device = device_of(self.network)
+        return mapped(lambda leaf: torch.from_numpy(np.ascontiguousarray(leaf)).to(device), rows)
 
     def _not_finite(self, what: str) -> LossNotFinite:
         wrong = ", ".join(self._wrong)
@@ -255,18 +291,15 @@ class PlanLearning(TaughtAlgorithm):
         super().load_state_dict(state)
         self._episodes.load_state_dict(state["episodes"])
 
+    def _own_state(self) -> dict[str, Any]:
+        return {"moments": self.optimizer.state_dict()}
 
-def _made_replay(config: PlanLearningConfig, seed: int) -> Replay:
-    """Return the replay of a config, empty."""
-    if config.replay == "prioritized":
-        beta = {"alpha": config.alpha, "beta": config.beta}
-        return PrioritizedReplay(config.capacity, seed=seed, **beta)
-    kinds = {"uniform": ReplayBuffer, "balanced": BalancedReplay}
-    if config.replay in kinds:
-        return kinds[config.replay](config.capacity, seed=seed)
-    own = load_own_class(config.replay, "settings: algorithm.replay", Replay)
-    found: Replay = own(config.capacity, seed=seed, **config.replay_options)
-    return found
+    def _check_own_state(self, theirs: Mapping[str, Any], where: str) -> None:
+        self.optimizer.check_state(theirs["moments"], where)
+
+    def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
+        self.optimizer.load_state_dict(theirs["moments"])
+        self._seen.clear()
 
 
 def _is_broken(rows: Any) -> bool:

@@ -28,7 +28,7 @@ class Collected(NamedTuple):
         version: of the weights that played. Where actors may play older ones, `data` says
             which version played which rows, and this is the newest.
         forks: branches from states that were visited; see `ForkingSampler`. None: there are none.
-        taught: what a planner said of older states; see `ExpertSampler`. None: none teaches.
+        again: what a planner says of older states by now; see `ExpertSampler`. None: none teaches.
         played: steps that were played, in all envs; None: all of `cost`.
     """
 
@@ -37,7 +37,7 @@ class Collected(NamedTuple):
     cost: Budget
     version: int
     forks: Any = None
-    taught: Any = None
+    again: Any = None
     played: int | None = None
 
     @property

@@ -13,9 +13,7 @@ from plangym_ext.arrays.nested import leaves
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.expert_agent import ExpertAgent
-from plangym_ext.learn.agents.network_agent import NetworkAgent
-from plangym_ext.learn.agents.teacher import Teacher, cost_of
+from plangym_ext.learn.agents.planner_agent import COST, PlannerAgent
 from plangym_ext.learn.replay.uniform import Ring
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import check_vector_env
@@ -31,7 +29,7 @@ STREAM = 4
 
 
 class Again(NamedTuple):
-    """A teacher's new targets for M stored states; fresh arrays.
+    """What a teacher says of M stored states by now, which may be none; fresh arrays.
 
     States are numbered in the order in which they were taught first: by fragment, step and env.
     """
@@ -42,21 +40,12 @@ class Again(NamedTuple):
     taught: int  # states that were taught before this fragment; the newest is number taught - 1
 
 
-class Taught(NamedTuple):
-    """The search results of a fragment beyond the infos of its steps."""
-
-    again: Again | None  # None: nothing was searched again
-    cost: Budget  # of all searches
-
-
 @final
 class ExpertSampler(LocalSampler):
-    """Play a student or its teacher, and search from every visited state.
+    """Play a student and its teacher as a `SerialSampler` plays an agent, and search again.
 
-    The teacher searches from each state that is visited, from the exact state, for all envs in
-    one batch; what it says is among the infos of the steps (see `ExpertAgent`). From some of the
-    states of earlier fragments it searches again, with what the network knows by now
-    (`Collected.taught`). `Collected.cost` has the model steps of all searches.
+    From some of the states of earlier fragments the teacher searches again, with what the network
+    knows by now (`Collected.again`). `Collected.cost` has the model steps of all searches.
 
     What a planner keeps from move to move is forgotten where the student played something else,
     and when a fragment begins, so that a sampler that was saved goes on bit for bit.
@@ -66,26 +55,25 @@ class ExpertSampler(LocalSampler):
 
     Args:
         venv: as of `SerialSampler`, whose states can be captured.
-        student: that is taught; carries nothing.
+        agent: with a student, which carries nothing; it searches the env that the vector env has
+            several of.
         num_steps: T.
-        teacher: searches the env that the vector env has several of.
         share: how likely a step is the teacher's, by the version of the weights.
         reanalyze: states of earlier fragments that are searched again for each one visited.
         capacity: how many states are stored for that; the oldest ones make room.
         **options: of `SamplerOptions`.
 
     Raises:
-        InvalidOption: the student carries something, or an option has a value that it cannot
-            have.
+        InvalidOption: there is no student, or it carries something; an option has a value that
+            it cannot have.
         WrongKind, InvalidAnswer: as of `SerialSampler`.
     """
 
     def __init__(
         self,
         venv: PlanVectorEnv,
-        student: NetworkAgent,
+        agent: PlannerAgent,
         num_steps: int,
-        teacher: Teacher,
         *,
         share: Number = 0.0,
         reanalyze: float = 0.0,
@@ -93,21 +81,20 @@ class ExpertSampler(LocalSampler):
         **options: Any,
     ) -> None:
         check_vector_env(venv, "ExpertSampler")
-        if student.initial_carry(1) is not None:
+        student = getattr(agent, "student", None)
+        if student is None or student.initial_carry(1) is not None:
             raise InvalidOption(
-                f"ExpertSampler: the student must carry nothing, as it is taught single states; "
-                f"{type(student).__name__} is recurrent. Make its network without a core."
+                f"ExpertSampler: the agent must be a PlannerAgent with a student that carries "
+                f"nothing, as it is taught single states; {type(student or agent).__name__} is "
+                f"{'recurrent' if student else 'none'}. Make its network without a core."
             )
-        self._share, self._teacher = share, teacher
+        self._share, self._expert = share, agent
         self._again = finite_between("ExpertSampler: reanalyze", reanalyze, 0.0, 1000.0)
         self._capacity = at_least("ExpertSampler: capacity", capacity, 1)
-        self._expert = ExpertAgent(student, teacher)
-        chosen = SamplerOptions(**options)
-        super().__init__(venv, self._expert, num_steps, chosen, [range(venv.num_envs)])
+        super().__init__(venv, agent, num_steps, SamplerOptions(**options), [range(venv.num_envs)])
         self._stored = Ring(self._capacity, "ExpertSampler")
         #: States that were ever stored, and fragments that were played.
         self._count = self._fragments = 0
-        self._taught: Taught | None = None
 
     def collect(
         self, n: int | None = None, version: int = 0, progress: Progress | None = None
@@ -116,39 +103,37 @@ class ExpertSampler(LocalSampler):
         # By the updates: they are the version of the weights.
         self._expert.share = at(self._share, version)
         found = super().collect(n, version, progress)
-        taught, self._taught = self._taught, None
-        assert taught is not None
         # After the searches: the states of this fragment are searched again from the next one on.
         self._store()
-        return found._replace(taught=taught, cost=found.cost + taught.cost)
+        again, cost = self._searched
+        return found._replace(again=again, cost=found.cost + cost)
 
     def _play(self, progress: Progress | None) -> None:
         self._expert.visited = [] if self._again else None
-        self._teacher.planner.reset()
         super()._play(progress)
         # Here, so that a fragment whose searches failed has not happened.
-        cost = cost_of(self.tree["agent_info"]["expert_cost"].to_ndarray(copy=False))
-        again, more = self._searched_again()
-        self._taught = Taught(again, cost + more)
+        self._searched = self._searched_again()
 
-    def _searched_again(self) -> tuple[Again | None, Budget]:
+    def _searched_again(self) -> tuple[Again, Budget]:
         """Search from some of the stored states, drawn all alike and no two the same."""
         asked = round(self._again * np.count_nonzero(self.tree["valid"].to_ndarray(copy=False)))
         count = min(asked, len(self._stored))
         if not count:
-            return None, Budget()
+            no = np.zeros(0, np.float32)
+            return Again(no.astype(np.int64), no[:, None], no, self._count), Budget()
         rng = np.random.default_rng(
             np.random.SeedSequence(self._options.seed, spawn_key=(STREAM, self._fragments))
         )
         drawn = rng.choice(len(self._stored), count, replace=False)
         rows = self._stored.take(self._stored.by_age[drawn])
-        self._teacher.planner.reset()
+        self._expert.planner.reset()
         seeds = rng.integers(2**63, size=count, dtype=np.uint64)
         shown = self._nested(rows["obs"]), rows.get("legal")
-        lessons = self._teacher.lessons(rows["state"], *shown, seeds)
+        _, told = self._expert.search(rows["state"], *shown, seeds)
         # What is drawn are ages: 0 is the oldest that is stored, which came as number count - len.
         number = self._count - len(self._stored) + drawn
-        return Again(number, lessons.policy, lessons.value, self._count), cost_of(lessons.cost)
+        cost = Budget(**{name: int(told[name].sum()) for name in COST})
+        return Again(number, told["expert_policy"], told["expert_value"], self._count), cost
 
     def _nested(self, obs: Any) -> Any:
         """Return stored observations as the space nests them."""

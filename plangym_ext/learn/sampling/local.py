@@ -90,11 +90,8 @@ class LocalSampler(PastSampler):
         episodes = merged_episodes([actor.end_fragment() for actor in self._actors])
         # At once, so that an interrupt finds the fragment played or not.
         self._past, self._saved = self._past.after(episodes, self.tree), None
-        return collected(self.tree, episodes, version, began, self._restored())
-
-    def _restored(self) -> int:
-        """Return how many episodes of the fragment began from a stored state."""
-        return sum(actor.restored for actor in self._actors)
+        restored = sum(actor.restarts.restored for actor in self._actors)
+        return collected(self.tree, episodes, version, began, restored)
 
     def _settle(self) -> None:
         """Restore the actors if the last fragment failed; begin the episodes of new ones."""

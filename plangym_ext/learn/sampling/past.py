@@ -134,5 +134,7 @@ def _searched(tree: ArrayDict, valid: Any) -> Budget | None:
     told: Any = tree.get("agent_info", {})
     if any(name not in told for name in COST):
         return None
-    counts = {name: told[name].to_ndarray(copy=False)[valid].sum() for name in COST}
-    return Budget(**{name: int(count) for name, count in counts.items()})
+    counts = {name: int(told[name].to_ndarray(copy=False)[valid].sum()) for name in COST}
+    # A student was asked in every row as well.
+    counts["evaluator_rows"] += valid.size * ("expert_played" in told)
+    return Budget(**counts)

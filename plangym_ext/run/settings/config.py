@@ -10,9 +10,8 @@ from typing import Any
 
 from plangym_ext.core.numbers import finite_between, seconds_or_none
 from plangym_ext.errors import InvalidOption, suggestion
-from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
-from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig
+from plangym_ext.learn.algorithms.plan_config import ExpertConfig, PlanLearningConfig
 from plangym_ext.run.settings.sections import (
     AgentSettings,
     AlgorithmSettings,

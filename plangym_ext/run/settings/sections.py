@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
-from plangym_ext.learn.algorithms.expert_config import ExpertConfig
 from plangym_ext.learn.algorithms.off_policy import actor_critic_config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
@@ -21,6 +20,7 @@ from plangym_ext.learn.algorithms.off_policy.config import (
 )
 from plangym_ext.learn.algorithms.plan_config import (
     AlphaZeroConfig,
+    ExpertConfig,
     HistogramConfig,
     QConfig,
     SupervisedConfig,

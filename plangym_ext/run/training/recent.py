@@ -23,23 +23,19 @@ class RecentEpisodes:
     def __init__(self, size: int) -> None:
         self._size = size
         self._window = Window(size)
-        self._statistics: dict[str, float] = {}
+        self.statistics: dict[str, float] = {}
 
     def take(self, episodes: Mapping[str, Any]) -> None:
         """Take the episodes that ended in a round; see `Collected.episodes`."""
         if len(episodes["return"]):  # most short rounds end none: nothing is computed again
             self._look_at(self._window.after({n: episodes[n] for n in ("return", "length")}))
 
-    def statistics(self) -> dict[str, float]:
-        """Return the log columns "recent/return" and so on; empty before the first ending."""
-        return self._statistics
-
     def _look_at(self, window: Window) -> None:
         self._window, columns = window, window.columns
         if not columns:
             return
         returns = columns["return"]
-        self._statistics = {
+        self.statistics = {
             "recent/episodes": len(returns),
             "recent/return": float(returns.mean()),
             "recent/return_std": float(returns.std()),
@@ -77,8 +73,8 @@ def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
     if collected.forks is not None:  # what is played is a small part of what is stepped
         found["branch_steps"] = collected.forks.cost.model_steps
         found["total_steps"] = algorithm.steps
-    if collected.taught is not None:
-        found["search_steps"] = collected.taught.cost.model_steps
+    if collected.again is not None:
+        found["search_steps"] = cost.model_steps - collected.steps
         found["total_steps"] = algorithm.steps
     return found
 

@@ -290,7 +290,7 @@ class Runner(Closing):
         self.round += 1
         self.steps += collected.steps
         self._recent.take(collected.episodes)
-        played = {**played_row(collected, self.algorithm), **self._recent.statistics()}
+        played = {**played_row(collected, self.algorithm), **self._recent.statistics}
         values = {"round": self.round, **played, **metrics}
         every = self.config.evaluation.every
         if every and (self.round % every == 0 or self.round == self.config.rounds):

@@ -208,7 +208,7 @@ def _in_workers(
 def _here(
     parts: Parts, env: Any, network: Any, agent: Any, exact: bool, options: dict[str, Any]
 ) -> Sampler:
-    from plangym_ext.learn import ExpertSampler, ForkingSampler, SerialSampler, Teacher
+    from plangym_ext.learn import ExpertSampler, ForkingSampler, PlannerAgent, SerialSampler
 
     learner, moves = parts.config.learner, parts.config.collector.moves
     how = getattr(learner, "advantages", None)
@@ -216,8 +216,8 @@ def _here(
     try:
         if parts.config.planner is not None and not parts.config.learns_episodes:
             planner, _ = parts.planner(network)
-            teacher = Teacher(planner, env, agent.distribution)
-            return ExpertSampler(venv, agent, moves, teacher, **learner.searching, **options)
+            taught = PlannerAgent(planner, env, student=agent)
+            return ExpertSampler(venv, taught, moves, **learner.searching, **options)
         if how is None or not how.forked:
             return SerialSampler(venv, agent, moves, **options)
         return ForkingSampler(venv, agent, moves, env, **how.branching, **options)

@@ -26,9 +26,9 @@ from plangym_ext.learn import (  # noqa: E402
     ExpertIteration,
     ExpertSampler,
     NetworkEvaluator,
+    PlannerAgent,
     RowNoise,
     SerialSampler,
-    Teacher,
     make_agent_network,
 )
 from plangym_ext.learn.networks.quick_forward import OfObservations  # noqa: E402
@@ -67,8 +67,9 @@ def built(planner, *, env_id="CartPole-v1", envs=3, steps=4, config=SMALL, learn
     venv = make_vec(env_id, envs, n_workers=0, autoreset_mode="same_step")
     network = make_agent_network(env.observation_space, env.action_space, config, seed=0)
     agent = ActorCriticAgent(network)
-    teacher = Teacher(planner(network) if callable(planner) else planner, env, agent.distribution)
-    sampler = ExpertSampler(venv, agent, steps, teacher, **options)
+    searched = planner(network) if callable(planner) else planner
+    teacher = PlannerAgent(searched, env, student=agent)
+    sampler = ExpertSampler(venv, teacher, steps, **options)
     algorithm = ExpertIteration(network, learner or ExpertConfig(learning_starts=1), seed=0)
     return SimpleNamespace(
         env=env, agent=agent, teacher=teacher, sampler=sampler, algorithm=algorithm
@@ -120,9 +121,9 @@ def test_what_is_taught_is_what_the_planner_plans_from_the_states_that_were_visi
             np.testing.assert_allclose(
                 column(tree, "expert_value")[t], [plan.value for plan in plans], rtol=1e-6
             )
-        searched = int(column(tree, "expert_cost")[..., 0].sum())
+        searched = int(column(tree, "model_steps").sum())
         assert found.cost.model_steps == 18 + searched > 18
-        assert found.taught.cost.model_steps == searched
+        assert found.cost.model_steps - found.steps == searched
     made.env.close()
 
 
@@ -165,7 +166,7 @@ def test_a_fragment_whose_searches_failed_is_played_again(number):
                 last = made.sampler.collect()
             tree = last.data
             found.append((tree["obs"].to_ndarray().copy(), tree["action"].to_ndarray().copy()))
-            found[-1] += (last.taught.again.number,)
+            found[-1] += (last.again.number,)
         made.env.close()
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -181,7 +182,7 @@ def test_states_that_are_searched_again_have_new_targets(target, stored):
     with made.sampler:
         for _ in range(5):
             found = made.sampler.collect()
-            again = found.taught.again
+            again = found.again if len(found.again.number) else None
             # 12 states a fragment, each of 3 model steps; and 6 of those before again.
             steps = 12 * (1 + 3) + (0 if again is None else 3 * len(again.number))
             assert found.cost.model_steps == steps
@@ -221,6 +222,7 @@ def test_the_loss_is_cross_entropy_and_squared_error_of_what_is_known():
         "legal": np.array([[True, True, False], [True, True, True]]),
         "value": np.array([3.0, np.nan], np.float32),
     }
+    batch = {name: torch.from_numpy(rows) for name, rows in batch.items()}
     losses = {name: part.detach() for name, part in algorithm._losses(batch).items()}
     # Fresh heads are zero: all legal actions are alike, and every state is worth 0.
     wanted = (np.log(2) + np.log(3)) / 2
@@ -275,7 +277,9 @@ def test_a_planner_of_continuous_actions_teaches_by_what_it_plays():
         # The bounds of the torque are -2 and 2; targets have units in which they are -1 and 1.
         np.testing.assert_allclose(column(found.data, "expert_policy"), action / 2, rtol=1e-6)
         made.algorithm.take(found)
-        before = made.algorithm._losses(made.algorithm.replay.all())["policy_loss"].detach()
+        before = made.algorithm._losses(made.algorithm._tensor(made.algorithm.replay.all()))[
+            "policy_loss"
+        ].detach()
         for _ in range(4):
             logged = made.algorithm.train()
         assert logged["train/policy_loss"] < float(before)
@@ -293,14 +297,15 @@ def test_students_and_envs_that_cannot_be_taught_are_refused():
     )
     with pytest.raises(InvalidOption, match="it looks at first, obs"):
         ExpertIteration(recurrent)
-    with (
-        make_vec("CartPole-v1", 1, n_workers=0, autoreset_mode="same_step") as venv,
-        pytest.raises(InvalidOption, match="ActorCriticAgent is recurrent"),
-    ):
-        ExpertSampler(venv, ActorCriticAgent(recurrent), 2, made.teacher)
+    carries = PlannerAgent(Numbered(), made.env, student=ActorCriticAgent(recurrent))
+    alone = PlannerAgent(Numbered(), made.env)
+    with make_vec("CartPole-v1", 1, n_workers=0, autoreset_mode="same_step") as venv:
+        for agent, message in ((carries, "ActorCriticAgent is recurrent"), (alone, "with a stu")):
+            with pytest.raises(InvalidOption, match=message):
+                ExpertSampler(venv, agent, 2)
     loose = SimpleNamespace(exact=False, name="Loose", action_space=made.env.action_space)
     with pytest.raises(IncompleteState, match="those of Loose are not"):
-        Teacher(Numbered(), loose, made.agent.distribution)
+        PlannerAgent(Numbered(), loose, student=made.agent)
     with pytest.raises(InvalidOption, match="Sample with an ExpertSampler"):
         made.algorithm.take(Collected({}, {}, Budget(), 0))
     with pytest.raises(InvalidOption, match="value_target must be one of"):

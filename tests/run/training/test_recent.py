@@ -21,14 +21,14 @@ def rows(*returns):
 
 def test_they_are_of_the_last_episodes_of_several_rounds():
     recent = RecentEpisodes(4)
-    assert recent.statistics() == {}
+    assert recent.statistics == {}
     recent.take(rows())
-    assert recent.statistics() == {}
+    assert recent.statistics == {}
     recent.take(rows(100.0, 1.0, 2.0))
     recent.take(rows())
-    assert recent.statistics()["recent/episodes"] == 3
+    assert recent.statistics["recent/episodes"] == 3
     recent.take(rows(3.0, 8.0))
-    assert recent.statistics() == {
+    assert recent.statistics == {
         "recent/episodes": 4,
         "recent/return": 3.5,
         "recent/return_std": np.std([1, 2, 3, 8]),

@@ -73,7 +73,7 @@ class Actor:
         self._waiting: Waiting | None = None
         if options.on_end != "reset":
             self._waiting = Waiting(self._columns, sticky=options.on_end == "sticky")
-        self._restarts = _restarts(venv, self._columns, spaces, rows, options)
+        self.restarts = _restarts(venv, self._columns, spaces, rows, options)
         #: Whether what an action answers to beside the observation is written once a fragment,
         #: for an agent that does not look at it.
         # Once a fragment costs one call of a kernel in place of T; with rows that wait it cannot
@@ -136,7 +136,7 @@ class Actor:
             table: of the stored states that episodes begin from; see `Starts.table`.
         """
         self.begin_episodes()
-        self._restarts.begin_fragment(table)
+        self.restarts.begin_fragment(table)
         columns = self._columns
         # Row T of the last fragment is row 0 of this one.
         for array in columns.going_on:
@@ -195,7 +195,7 @@ class Actor:
             self._endings.add(t, rows, stepped, cut)
         if self._limit is not None:
             self._limit.leave(t, self._endings.going_on[t])
-        self._restarts.add(t, self._endings.going_on[t], self._steps_of_rows[t])
+        self.restarts.add(t, self._endings.going_on[t], self._steps_of_rows[t])
         if self._waiting is not None:
             # `first` of the row after says which episodes have just ended.
             self._waiting.add(t, columns.first[t + 1].nonzero()[0])
@@ -230,7 +230,7 @@ class Actor:
         table = self._sums.add(*columns.steps, self._endings.going_on)
         # Sums know the rows of this actor alone, from 0 on.
         table["row"] += self._rows.start
-        return table | self._endings.fields(len(table["row"])) | self._restarts.fields()
+        return table | self._endings.fields(len(table["row"])) | self.restarts.fields()
 
     def inputs(self, t: int) -> Inputs:
         """Return the agent's inputs of step t, as views of the columns."""
@@ -248,11 +248,6 @@ class Actor:
         """
         return self._venv.get_states()
 
-    @property
-    def restored(self) -> int:
-        """How many episodes of the fragment began from a stored state."""
-        return self._restarts.restored
-
     def _carry_leaves(self) -> list[Ndarray]:
         return Nest(self._carry).split(self._carry)
 
@@ -263,7 +258,7 @@ class Actor:
         if not self._begun:
             where = self._venv, self._columns, self._options.numbers(self._rows)
             self._first_legal = begin_episodes(
-                *where, self._options, self._sums, self._before, self._restarts
+                *where, self._options, self._sums, self._before, self.restarts
             )
             self._show_first_legal()
             self._carry = self._agent.initial_carry(len(self._rows))
@@ -289,7 +284,7 @@ class Actor:
             "noise": self._before.copy(),
             # `[b, 4]`: states are joined and split along their first axis.
             "sums": self._sums.sums.T.copy(),
-            **self._restarts.state_dict(),
+            **self.restarts.state_dict(),
         }
 
     def _states_or_none(self) -> Ndarray | None:
@@ -324,7 +319,7 @@ class Actor:
             raise InvalidSamples(f"the carry that was saved must be {wanted}; got {found}.")
         self._carry = form.join(saved)
         self._sums.sums[:] = np.asarray(state["sums"]).T
-        self._restarts.load_state_dict(state)
+        self.restarts.load_state_dict(state)
         self._begun = True
 
 

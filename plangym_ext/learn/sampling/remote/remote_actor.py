@@ -177,7 +177,7 @@ class RemoteActor:
             # Without a lock: this process alone writes it, and either number will do to its reader.
             self._progress[0] += 1
         table = actor.end_fragment()
-        return table, actor.state_dict(envs=self._maker.options.recover), actor.restored
+        return table, actor.state_dict(envs=self._maker.options.recover), actor.restarts.restored
 
     def _state(self, state: Mapping[str, Any] | None) -> Any:
         """Return where the rows are, envs included."""
