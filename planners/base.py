@@ -41,14 +41,14 @@ class Planner(InheritedOptions, ABC):
     `max_seconds` makes a plan depend on anything but its arguments.
 
     Args:
-        num_simulations: most things to try per plan: leaves of a tree, or
-            sequences of actions. None leaves it to the other limits; without
-            any, the planner's own default holds. So it does with `max_seconds` alone where
-            all are tried side by side: particles and walkers.
+        num_simulations: maximum number of tries per plan: leaves of a tree, or
+            sequences of actions. None: only the other limits hold; without
+            any, the planner's own default. That default also holds with only
+            `max_seconds` if all tries run side by side, as particles and walkers do.
         discount: gamma in [0, 1], per step.
-        max_model_steps: most control steps of the model per plan; never exceeded.
-        max_seconds: wall time after which no wave is begun; at least one is run. Time in
-            which code is compiled does not count, see `Budget.compile_seconds`.
+        max_model_steps: maximum of control steps of the model per plan; never exceeded.
+        max_seconds: wall time after which no wave begins; at least one runs. Compile
+            time does not count, see `Budget.compile_seconds`.
     """
 
     num_simulations: int | None = None

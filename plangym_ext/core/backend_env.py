@@ -1,4 +1,4 @@
-"""BackendEnv: base class of all backends, a local reference env beside remote rows."""
+"""BackendEnv: base class of all backends but the serial one, with a local reference env."""
 
 from __future__ import annotations
 

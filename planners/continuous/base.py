@@ -110,10 +110,10 @@ class Shooting(Planner):
         policy: `obs [n, *obs] -> actions [n, *act]`. A plan begins with what it would play: the
             first round tries that and draws around it, where otherwise the last plan is. Playing
             it in the model takes `horizon` steps besides those of the sequences.
-        novelty_bonus: what a sequence is worth more, at most, for an end where the episode has
-            not been: this times d / (1 + d), where d is how far its last observation is from the
-            nearest that a decision was made at, in standard deviations of such ends. Small
-            beside rewards, it decides where none are earned. A plan's value is without it.
+        novelty_bonus: maximum bonus of a sequence for a new end: this times d / (1 + d), where d
+            is the distance of its last observation to the nearest one at an earlier
+            decision, in standard deviations of such ends. Small relative
+            to rewards, it decides only where there are none. A plan's value excludes it.
             0: none, and no observations are needed.
     """
 

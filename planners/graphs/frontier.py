@@ -85,9 +85,9 @@ class FrontierSearch(Planner):
     Args:
         wave_size: nodes that are expanded at once, in one batch. 1 is the search as it is
             written down; more may expand some states too many.
-        goal_reward: an ending is a goal if it earns more than this.
-        state_key: what makes two states one: the bytes of the "state", or of the "obs",
-            for envs that are seen whole but whose states count steps.
+        goal_reward: an ending with a larger reward is a goal.
+        state_key: two states are equal by the bytes of the "state", or of the "obs",
+            for fully observed envs whose states count steps.
         heuristic: `obs [L, *obs] -> steps to a goal [L]`, >= 0, or the name of such a function,
             "module:function"; None: 0.
     """

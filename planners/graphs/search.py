@@ -53,14 +53,14 @@ class GraphSearch(Planner):
         intermediate_backups: credit the value of every node expanded, not only that
             of the last one.
         avoid_loops: whether a walk leaves out states that it has come by.
-        dead_end_value: what a node is worth in which nothing is left to do.
-        state_key: what makes two states one: the bytes of the "state", or of the "obs",
-            for envs that are seen whole but whose states count steps.
+        dead_end_value: value of a node without a way on.
+        state_key: two states are equal by the bytes of the "state", or of the "obs",
+            for fully observed envs whose states count steps.
         rollout_depth: steps of a random rollout from each new node; 0 for none. None
             means 8 without an evaluator and 0 with one.
         evaluator: `obs [L, *obs] -> (ignored, value [L])`.
-        capacity: most nodes. A graph without room for a simulation is
-            begun anew with the next move, and the search in it ends. None means room
+        capacity: maximum number of nodes. Without room for a simulation the
+            search ends, and the next move starts a new graph. None means room
             for four moves.
 
     Source: Alpacka's DeterministicMCTS, without the step too many that it takes.

@@ -22,16 +22,16 @@ class BanditSearch(TreeSearch):
         selection: how actions are chosen: "puct" (prior) or "uct" (counts alone).
         c_puct: weight of the bonus of "puct" and "uct", against returns on
             `value_scale`.
-        value_scale: what returns are brought to [0, 1] by, so that `c_puct`
+        value_scale: range for scaling returns to [0, 1], so that `c_puct`
             fits any env: the means in the "tree" or of the "siblings"; "none"
-            takes them as they are.
+            leaves returns unscaled.
         fpu_reduction: how much worse than its node an untried action is
             expected to be by "puct", on `value_scale`. Large negative numbers try
             every action once before any twice.
-        choice: which action is played: that of most "visits", of the highest mean "value", or
-            of the best "branch" that the tree has: the highest return of any sequence from the
-            root, its last node's rating included. The last is for envs without chance, where
-            what was tried once can be played again.
+        choice: the action to play: with most "visits", the highest mean "value", or
+            the best "branch" in the tree: the highest return of any sequence from the
+            root, its last node's rating included. The last is for deterministic envs, where
+            a sequence can be repeated.
         compiled: run whole simulations in compiled code if the env has a kernel, and
             leaves are rated by random rollouts, by an evaluator made with
             `planners.evaluators.from_code`, or not at all; with another evaluator the steps

@@ -60,8 +60,8 @@ class TreeSearch(Planner):
         evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`. Its
             value rates the leaf, or what follows a rollout if there is one.
             See `planners.evaluators` for Q functions and policies.
-        value_scale: what returns are measured in, so that other options fit any env: those
-            in the "tree" or of the "siblings"; "none" takes them as they are.
+        value_scale: unit of returns, so that other options fit any env: taken from the
+            returns in the "tree" or of the "siblings"; "none" leaves them unscaled.
         root_noise: share of Dirichlet noise in the root's prior, in [0, 1].
         dirichlet_alpha: concentration of that noise; small is spiky.
         temperature: the action is drawn in proportion to visits**(1 / temperature);

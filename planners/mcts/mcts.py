@@ -54,23 +54,23 @@ class MCTS(BanditSearch):
     per wave it is sequential.
 
     Args:
-        waves_in_flight: how many waves are begun before the first of them is backed up.
-            With 2 the workers of an env step one while the other is rated, backed up
-            and selected anew. The plan depends on it, as it does on `wave_size`, but
-            not on the number of workers. More than 1 is not run in compiled code.
-        chance: do not use the random numbers that a state holds, which say what will happen:
-            draw each outcome anew, and average over the outcomes of an action. Not run in
-            compiled code. A draw that gives a known outcome costs a step, and is no simulation.
-        chance_width: an action that was tried n times has
+        waves_in_flight: number of waves that begin before the first of them is backed up.
+            With 2 the workers of an env step one wave while the planner rates, backs up
+            and selects the other. The plan depends on it, as it does on `wave_size`, but
+            not on the number of workers. More than 1 does not run in compiled code.
+        chance: ignore the random generator in a state, which determines the future:
+            redraw each outcome, and average over the outcomes of an action. Not run in
+            compiled code. A draw with a known outcome costs a step, but is not a simulation.
+        chance_width: an action with n visits has
             chance_width * n**chance_growth draws of its outcome, rounded up.
         chance_growth: see there; in [0, 1]. Less is deeper, more is truer to rare outcomes.
-        keep_rollouts: keep what rollouts step through as nodes of the tree, so that none of it is
-            paid for again: a simulation adds up to 1 + `rollout_depth` nodes, which the evaluator
+        keep_rollouts: keep the steps of rollouts as nodes of the tree, so that they are not
+            repeated: a simulation adds up to 1 + `rollout_depth` nodes, which the evaluator
             rates if there is one. Not run in compiled code.
-        selection: how actions are chosen: "puct" (prior), "uct" (counts alone), or
+        selection: selection rule: "puct" (prior), "uct" (only counts), or
             "gumbel" (sequential halving at the root, improved policies below;
             for few simulations and a good prior).
-            Its noise is what draws the action: there is no `temperature`.
+            Its noise samples the action: there is no `temperature`.
         num_considered: actions that "gumbel" begins with.
         c_visit: "gumbel": added to the most visits in the weight of returns.
         c_scale: "gumbel": weight of returns against the logarithm of the prior.

@@ -45,7 +45,7 @@ class SoftSearch(TreeSearch):
         policy_temperature: of the policy, on `value_scale`: small is greedy; at most 1e6.
         epsilon: the prior's share in what is tried is epsilon * A / log(1 + n) in a node with
             A actions and n visits.
-        value_scale: what returns are measured in: their spread in the "tree", or "none".
+        value_scale: unit of returns: their spread in the "tree", or "none".
     """
 
     policy_temperature: float = 0.1
@@ -180,8 +180,8 @@ class ANTS(MENTS):
 
     Args:
         policy_temperature: until the tree has nodes with two returns.
-        target_entropy: mean share of the most entropy that a node's policy could have,
-            from 0 (greedy) to 0.99; no finite temperature has 1 (all actions alike).
+        target_entropy: mean entropy of the nodes' policies as a share of the maximum,
+            from 0 (greedy) to 0.99; no finite temperature gives 1 (uniform).
 
     Source: Kozakowski et al. 2022, "Planning and learning using adaptive entropy tree search".
     """

@@ -57,11 +57,11 @@ class NoveltySearch(Planner):
             each text, graph or sequence as a whole; of Dict and Tuple observations those of
             every part.
         max_depth: depth below which nothing is looked for.
-        count_bonus: a node earns, beside its reward, the mean over its features of
-            `count_bonus` / sqrt(1 + count), less what the state that is planned for would
-            earn; count is in how many states of the episode that were planned for the
-            feature was seen. Much less than the least reward, it decides where rewards do
-            not; values and `q` include it. Counts go on from plan to plan, with `keep_tree`.
+        count_bonus: bonus of a node beside its reward: the mean over its features of
+            `count_bonus` / sqrt(1 + count), minus the same of the root state; count is
+            the number of root states of the episode with the feature. Far below
+            the least reward, it decides only where rewards do
+            not; values and `q` include it. Counts persist over plans, with `keep_tree`.
         counted: the features that are counted, as `features` names them; not pairs.
         risk_aversion: weight of negative rewards in choosing a branch.
         keep_tree: go on with the subtree of the state that came about; its nodes cost

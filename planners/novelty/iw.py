@@ -117,8 +117,8 @@ class RolloutIW(NoveltySearch):
             makes good branches longer; 0 is the source's.
         persistence: walks repeat the action before with a chance of up to this; each draws its
             own, so that some go straight on and others to and fro. 0 is the source's.
-        ends_below: a step that earns less than this is an end, such as a lost life that costs
-            1,000: nothing is looked for below it. None: only endings of the env are.
+        ends_below: a step with a lower reward ends walks, such as a lost life that costs
+            1,000. None: only endings of the env do.
 
     A node that a walk comes by again is solved too if all it shows has been seen above its
     depth since. What was earned below it still counts, as the env pays it; the authors'

@@ -16,5 +16,5 @@ def test_the_page_is_up_to_date():
     for name in [*COMMANDS, *PLANNERS]:
         assert f"# {name}\n" in written
     # What argparse, a planner's docstring and a default say.
-    assert "| `--max-steps M` | `1000` | moves after which to stop |" in written
+    assert "| `--max-steps M` | `1000` | maximum number of moves |" in written
     assert "| `--elite-fraction` | float | `" in written

@@ -1,4 +1,4 @@
-"""Disk cache of compiled kernels, keyed by the source of all code that they use.
+"""Disk cache of compiled kernels, keyed by all code that they use.
 
 numba's `cache=True` looks at the date of the function's own file. So a library that is
 installed again compiles everything again; and a kernel that was edited would go on running

@@ -1,7 +1,7 @@
 """`plangym-ext audit RUN`: compare a critic's values with returns measured from the same states.
 
-The agent of a run plays on from stored states, several times from each. DIR/audit.html shows how
-well its values agree with the returns, and where they do not; it needs no network.
+The agent of a run plays several rollouts from each of some stored states. DIR/audit.html shows how
+well its values agree with the returns, and the largest errors; it needs no network.
 """
 
 from __future__ import annotations
@@ -62,15 +62,13 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         type=at_least(1),
         default=1000,
         metavar="M",
-        help="of a rollout; what follows is worth what the critic says",
+        help="per rollout; a cut rollout bootstraps from the critic",
     )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of states and rollouts")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where to write (default: the folder of the run)"
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="write over the audit that is in DIR"
-    )
+    parser.add_argument("--overwrite", action="store_true", help="overwrite the audit in DIR")
     add_import_option(parser)
     add_changes(parser, given)
 

@@ -1,8 +1,8 @@
 """`plangym-ext compare`: compare planners at equal model steps, over envs and seeds.
 
 A planner is a name, or a name with options: `mcts:selection=uct,c-puct=1.4`, or one of your own:
-`module:Class:depth=5`. Finished
-episodes are kept in DIR/compare.json; the same command again goes on after an interrupt.
+`module:Class:depth=5`. DIR/compare.json keeps finished
+episodes; the same command continues after an interrupt.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """`plangym-ext doctor ENV_ID`: show how an env's state is captured, and test that it is exact.
 
-`plangym-ext doctor --all` does that for a list of public envs, in virtual environments that are
-made for it and thrown away. What came is kept in a folder as it comes: the same call goes on from
-there.
+`plangym-ext doctor --all` does this for a list of public envs, in temporary virtual environments.
+A folder keeps the results so far: the same call continues from there.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         help="with --all: folder of certificates.json, and of virtual environments meanwhile",
     )
     parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="with --all: Markdown that gets the table"
+        "--page", type=Path, metavar="FILE", help="with --all: Markdown page for the table"
     )
     parser.add_argument(
         "--deadline",
@@ -63,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         help="with --all: seconds until an env is ended; ten times that for an installation",
     )
     parser.add_argument(
-        "--steps", type=at_least(1), default=1000, help="steps that are played, to save states on"
+        "--steps", type=at_least(1), default=1000, help="steps of play with saved states"
     )
     parser.add_argument(
         "--seed", type=at_least(0), default=0, help="seed of the reset and the actions"

@@ -33,11 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         metavar="FILE",
         help="where to write, such as s.npz; .npz is added to a name without an ending",
     )
+    parser.add_argument("--overwrite", action="store_true", help="overwrite FILE")
     parser.add_argument(
-        "--overwrite", action="store_true", help="write over the FILE that is there"
-    )
-    parser.add_argument(
-        "--count", type=at_least(1), default=100, metavar="N", help="how many states are drawn"
+        "--count", type=at_least(1), default=100, metavar="N", help="number of states"
     )
     parser.add_argument(
         "--episodes", type=at_least(1), default=20, metavar="K", help="played side by side"
@@ -49,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         metavar="M",
         help="moves per episode (default: the run's, or 1000)",
     )
-    parser.add_argument("--env-id", metavar="ID", help="what a planner plays")
+    parser.add_argument("--env-id", metavar="ID", help="env of a planner")
     add_import_option(parser)
     add_changes(parser, given)
 

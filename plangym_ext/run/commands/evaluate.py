@@ -1,13 +1,13 @@
 """`plangym-ext eval PLAYER...`: play evaluation episodes, or compare several players.
 
-PLAYER is a checkpoint, or the folder of a run, of which the newest one is taken. Arguments of
+PLAYER is a checkpoint, or the folder of a run with its newest checkpoint. Arguments of
 the env and options of the planner can be changed: `--env.num_boxes 3`,
 `--planner.num_simulations 64`.
 
-Two players or more, of which some may be planners (`NAME:option=value,...`) or your own
+Two or more players, some of them planners (`NAME:option=value,...`) or your own
 (`module:Class:option=value,...`, `module:function`), play the same episodes: of equal seeds, or
-from the states of a file (`--starts`). What is told of them are differences to the first one,
-each with the interval of the pairs.
+from the states of a file (`--starts`). The result is each player's difference to the first one,
+with the interval of the pairs.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--overwrite",
         action="store_true",
-        help="write over the results that are in DIR",
+        help="overwrite the results in DIR",
     )
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
     parser.add_argument(
@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         metavar="W",
         help="of several players: tell how many episodes make an interval of a difference W wide",
     )
-    parser.add_argument("--env-id", metavar="ID", help="what is played if all are planners")
+    parser.add_argument("--env-id", metavar="ID", help="env, if all players are planners")
     add_import_option(parser)
     add_changes(parser, given)
 

@@ -1,6 +1,6 @@
 """`plangym-ext explore ENV_ID`: fill an archive of cells from restored states (Go-Explore).
 
-DIR/archive.npz is all of the exploration, DIR/log.csv has a line a round, DIR/explore.json the
+DIR/archive.npz holds the complete exploration, DIR/log.csv a line per round, DIR/explore.json the
 actions of the best score.
 """
 
@@ -42,21 +42,21 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--cells",
         metavar="TEXT",
-        help="which observations are one cell: frames, frames:8x11x8, obs, obs:RESOLUTION, or "
+        help="cell function: frames, frames:8x11x8, obs, obs:RESOLUTION, or "
         "info:NAME,NAME/WIDTH,... (default: frames of screens, else obs)",
     )
     parser.add_argument(
         "--kind",
         choices=("archive", "particles"),
         default="archive",
-        help="what rows go on from: cells of the archive, or where they were themselves",
+        help="continue rows from cells of the archive, or from their own states",
     )
     for name, least, default, metavar, text in (
-        ("--max-steps", 1, 100_000, "M", "steps of all rows after which to stop, in whole rounds"),
-        ("--rows", 1, 64, "B", "explored side by side"),
+        ("--max-steps", 1, 100_000, "M", "steps of all rows in total, in whole rounds"),
+        ("--rows", 1, 64, "B", "number of rows side by side"),
         ("--horizon", 1, 100, "H", "steps from one return to the next"),
-        ("--seed", 0, 0, "SEED", "of the episode and of what is drawn"),
-        ("--save-every", 1, 60, "S", "seconds from one save to the next"),
+        ("--seed", 0, 0, "SEED", "of the episode and the random actions"),
+        ("--save-every", 1, 60, "S", "seconds between saves"),
     ):
         parser.add_argument(name, type=at_least(least), default=default, metavar=metavar, help=text)
     parser.add_argument(
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         type=float,
         default=0.95,
         metavar="P",
-        help="probability of the same action again",
+        help="probability of repeating the action",
     )
     parser.add_argument(
         "--n-workers",
@@ -79,16 +79,14 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--out", type=Path, default=Path("runs/explore"), metavar="DIR", help="where to write"
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="write over the exploration that is in DIR"
-    )
+    parser.add_argument("--overwrite", action="store_true", help="overwrite the exploration in DIR")
     parser.add_argument(
         "--resume",
         action="store_true",
         help="go on with the exploration in DIR, as it was set; --max-steps counts its steps too",
     )
     parser.add_argument(
-        "--video", action="store_true", help="also write DIR/best.mp4, how the best score was got"
+        "--video", action="store_true", help="also write DIR/best.mp4, a film of the best score"
     )
     parser.add_argument(
         "--demonstration",

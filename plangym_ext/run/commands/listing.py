@@ -1,7 +1,7 @@
 """`plangym-ext list KIND`: list envs, planners, presets and other names.
 
-With a WORD, those that have it in them: `plangym-ext list envs pacman`. The name stands first
-in its line, so that `plangym-ext list planners | cut -d' ' -f1` gives the names alone.
+A WORD filters the names: `plangym-ext list envs pacman`. Each line begins with the name, so that
+`plangym-ext list planners | cut -d' ' -f1` prints only the names.
 """
 
 from __future__ import annotations

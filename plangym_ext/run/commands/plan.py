@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "--network",
         type=Path,
         metavar="RUN",
-        help="what the planner asks: a checkpoint of `train`, or the folder of a run",
+        help="network of the planner: a checkpoint of `train`, or the folder of a run",
     )
     parser.add_argument(
         "--opponent",
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         type=at_least(1),
         default=1000,
         metavar="M",
-        help="moves after which to stop",
+        help="maximum number of moves",
     )
     parser.add_argument(
         "--n-workers",
@@ -91,9 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--out", type=Path, default=Path("runs/plan"), metavar="DIR", help="where to write"
     )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="write over the episode that is in DIR"
-    )
+    parser.add_argument("--overwrite", action="store_true", help="overwrite the episode in DIR")
     parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
     parser.add_argument(
         "--tree",

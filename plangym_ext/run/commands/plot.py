@@ -1,8 +1,8 @@
 """`plangym-ext plot DIR...`: draw learning curves of training runs, averaged over seeds.
 
 Every `progress.csv` in and below the folders is a run. Runs whose `params.json` differ in
-nothing but the seed are one curve: their mean, and a band around it. Where some of the seeds
-have no more points the curve goes on dotted, without a band.
+nothing but the seed are one curve: their mean, and a band around it. After some of the seeds
+have ended, the curve continues dotted, without a band.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ _TITLES = {
 def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs")
-    parser.add_argument(
-        "--x", default="step", metavar="COLUMN", help="what the curves are drawn over"
-    )
+    parser.add_argument("--x", default="step", metavar="COLUMN", help="column of the x axis")
     parser.add_argument(
         "--y",
         nargs="+",

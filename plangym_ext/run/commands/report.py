@@ -1,6 +1,6 @@
 """`plangym-ext report DIR...`: write one self-contained page about runs.
 
-Curves, settings, films and searches that were recorded, the table of `plangym-ext eval`, and
+The page has curves, settings, recorded films and searches, the table of `plangym-ext eval`, and
 versions, of all runs in and below the folders.
 """
 

@@ -1,9 +1,9 @@
 """`plangym-ext sweep PRESET --over KEY=VALUES`: run many training runs as one experiment.
 
 `plangym-ext sweep ppo_cartpole --over algorithm.learning_rate=1e-3,3e-4 --seeds 3` runs every
-combination of the values with every seed, so many processes at a time, each in a folder of its
-own. Ranges such as `log(1e-5, 1e-2)` are drawn from, with `--sample N`. Settings of all runs are
-given as for `train`: `--algorithm.epochs 4`. With `--resume` the same command goes on after an
+combination of the values with every seed, several processes at a time, each in its own folder.
+`--sample N` draws values from ranges such as `log(1e-5, 1e-2)`. Settings of all runs are
+given as for `train`: `--algorithm.epochs 4`. With `--resume` the same command continues after an
 interrupt or a crash; `plangym-ext plot DIR` draws the curves.
 """
 
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         "machine; DIR has to be the same on all its machines",
     )
     parser.add_argument(
-        "--ray-cpus", type=at_least(1), default=1, metavar="N", help="processors that a run takes"
+        "--ray-cpus", type=at_least(1), default=1, metavar="N", help="processors per run"
     )
     parser.add_argument(
         "--gpus", type=at_least(0), default=0, metavar="N", help="accelerators to share out"
@@ -100,8 +100,8 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     parser.add_argument(
         "--out", type=Path, default=Path("runs/sweep"), metavar="DIR", help="where to write"
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the sweep in DIR")
-    parser.add_argument("--dry-run", action="store_true", help="name the runs, and run none")
+    parser.add_argument("--resume", action="store_true", help="continue the sweep in DIR")
+    parser.add_argument("--dry-run", action="store_true", help="list the runs without running them")
     add_import_option(parser)
     sources = _sources(given)
     parser.set_defaults(sources=sources)

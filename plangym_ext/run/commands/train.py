@@ -1,9 +1,9 @@
 """`plangym-ext train PRESET`: train a network from a planner's plans or an agent's play.
 
-Settings come from a preset, from files given with `--config`, and from the command line,
-the later over the earlier: `plangym-ext train cartpole --algorithm.learning_rate 3e-4`.
+Settings come from a preset, from files given with `--config`, and from the command line;
+later ones override earlier ones: `plangym-ext train cartpole --algorithm.learning_rate 3e-4`.
 `plangym-ext train PRESET --help` lists them all, and `--list` the presets. With `--resume` the
-same command goes on after an interrupt, a crash or a power cut, and comes to the same end.
+same command continues after an interrupt, a crash or a power cut, with the same final result.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
         help="settings to begin with, named first: one that --list lists, or a file",
     )
     parser.add_argument(
-        "--list", action="store_true", help="list the presets, and what runs of them have reached"
+        "--list", action="store_true", help="list the presets with their measured returns"
     )
     parser.add_argument(
         "--config",
@@ -56,13 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
     )
     parser.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help="where to write")
     parser.add_argument(
-        "--resume", action="store_true", help="go on with the run in DIR, if there is one"
+        "--resume", action="store_true", help="continue the run in DIR, if there is one"
     )
     parser.add_argument(
         "--init-from",
         type=Path,
         metavar="RUN",
-        help="begin with the weights of another run, or of a checkpoint; settings may be others",
+        help="begin with the weights of another run or checkpoint; settings may differ",
     )
     parser.add_argument(
         "--trust",

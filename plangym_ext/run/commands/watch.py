@@ -1,7 +1,7 @@
 """`plangym-ext watch DIR`: serve a live page about runs, in a browser on this machine.
 
-The page of `plangym-ext report`, which follows the runs in and below the folders: curves, speed,
-the newest recorded episode and its searches. Ctrl-C ends it; the runs do not notice.
+The page of `plangym-ext report`, updated during the runs in and below the folders: curves, speed,
+the newest recorded episode and its searches. Ctrl-C ends it and does not affect the runs.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
         default="127.0.0.1",
         help="address to listen on; others than this machine's own can then read the runs",
     )
-    parser.add_argument(
-        "--port", type=at_least(0), default=8765, metavar="N", help="0: one that is free"
-    )
+    parser.add_argument("--port", type=at_least(0), default=8765, metavar="N", help="0: a free one")
 
 
 def run(options: argparse.Namespace) -> int:

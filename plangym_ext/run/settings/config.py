@@ -39,9 +39,9 @@ class EnvSettings:
         frameskip: env steps per move; None: the env's own. It is for envs that have a native
             backend, or an argument of this name.
         n_workers: worker processes that step the env; 0: none; None: the fastest backend.
-        max_steps: moves after which an episode of an evaluation is cut, and one of training where
-            whole episodes are learned from, as by "alphazero"; else the env's own limit counts
-            while an agent learns.
+        max_steps: maximum moves of an evaluation's episodes. It also limits training episodes in
+            runs that learn from whole episodes, such as "alphazero"; other training uses the
+            env's own limit.
     """
 
     id: str = "CartPole-v1"
@@ -62,19 +62,19 @@ class CollectorSettings:
     """Settings of collection: kind, number of envs, moves per round, workers.
 
     Args:
-        kind: "games" that are played move by move; or "solutions": of every game the planner
-            plans once, and the way that it found is learned from if it leads to a termination.
-            These are for planners that find whole ways, such as `phs`.
-        num_envs: games that are played side by side; of "solutions" the games of a round.
-        moves: of every game, per round; of "solutions" it means nothing.
+        kind: "games" are played move by move; with "solutions" the planner plans once in
+            every game, and the run learns from solutions that end in a termination.
+            This is for planners that find complete solutions, such as `phs`.
+        num_envs: number of games side by side; with "solutions", games per round.
+        moves: of every game, per round; without effect for "solutions".
         n_workers: processes that share the games, each with its own network, planner and envs; 0:
-            all are played here, in one batch, of which `env.n_workers` step the envs.
+            this process plays all games in one batch, and `env.n_workers` step the envs.
         timeout: seconds that a worker of `n_workers` may take over one move of its games before it
             counts as hung, and is stopped; one of `env.n_workers`, over one step of one env;
             None: no limit.
-        lead: in `mode` "async", the largest share of the steps since learning began that may be
-            played and not yet be learned from: workers play ahead from the round on in which a
-            round is no more than that. 1: always; 0: never.
+        lead: in `mode` "async", the largest share of played steps that may not yet be learned
+            from: workers play ahead once a round is at most this share of the steps since
+            learning began. 1: always; 0: never.
         attributes: fields of the last step's info to keep with an episode, such as "solved".
     """
 
@@ -116,15 +116,15 @@ class EvaluationSettings:
 
     Args:
         every: rounds between evaluations, the last round included; 0: never.
-        episodes: played side by side.
+        episodes: number of episodes, played side by side.
         player: "network" plays the agent, without search, "planner" searches; or "module:Class"
             of a `Planner` of your own, which gets the `evaluator` if it has a field of that name.
-        sample: whether an agent with a policy draws its actions from it, as while it learns. What
-            PPO learned of Atari often scores more so than by its likeliest actions.
+        sample: whether an agent with a policy samples its actions, as in training. On Atari a PPO
+            agent often scores more with sampled actions than with the most likely ones.
         planner: options of the planner that differ from training.
         env: arguments of the env that differ from training, such as held-out levels.
         seed: of the first episode; the others follow.
-        record: evaluations from one film of an episode to the next, in RUN/episodes; 0: none.
+        record: number of evaluations per film of an episode, in RUN/episodes; 0: no films.
         stop_at: mean return at which the run ends early; None: never.
     """
 
@@ -157,31 +157,31 @@ class RunConfig:
 
     Args:
         env: the environment.
-        agent: the network that learns, and how it plays; None: "network", for algorithms that
-            learn from plans alone.
-        algorithm: how it learns; None: "alphazero", if the agent is not given either, or is
-            "network".
-        planner: searches in every state that is visited, and asks the agent's network if it asks
-            one; for algorithms that learn from its plans. It plays, or, with "expert", the agent
-            and it by turns. None: "mcts" for those algorithms, none for others.
-        starts: stored states that episodes begin from.
-        collector: how episodes are collected.
-        evaluation: how the network is judged.
-        seed: of everything; the same gives the same, bit for bit.
-        rounds: of collecting and learning.
+        agent: the agent with its network; None: "network", for algorithms that learn only from
+            plans.
+        algorithm: the loss, the optimiser and the replay; None: "alphazero", if the agent is
+            "network" or not given.
+        planner: the planner, for algorithms that learn from plans. It searches in every visited
+            state, with the agent's network if it uses one. It plays, or, with "expert", takes
+            turns with the agent. None: "mcts" for those algorithms, none for others.
+        starts: stored states from which episodes begin.
+        collector: the collection of episodes.
+        evaluation: the evaluation of the network.
+        seed: of everything; equal seeds give equal runs, bit for bit.
+        rounds: number of rounds of collection and learning.
         checkpoint_every: rounds between checkpoints, of which the newest two are kept; 0: only
             one at the end.
-        weights_every: rounds between files of what plays, in RUN/weights, which are all kept and
-            which `eval`, `audit` and `plan --network` take; 0: none.
-        recent_episodes: of how many episodes, the last ones of the run, `recent/...` is logged.
-        wandb: project on Weights & Biases that gets the log too (extra `wandb`); empty: none.
-        device: where the network runs.
+        weights_every: rounds between files of the playing weights, in RUN/weights, which are all
+            kept; `eval`, `audit` and `plan --network` accept them; 0: none.
+        recent_episodes: number of last episodes in the log's `recent/...`.
+        wandb: project on Weights & Biases that also gets the log (extra `wandb`); empty: none.
+        device: torch device of the network.
         threads: of torch; results can differ in the last bits with their number.
-        learners: processes that a run learns in, each with `num_envs` envs and batches of
-            `batch_size` of its own: as one that has so many times of both.
-        mode: "sync": a round is played, then learned from; "async": the next round is
-            played while this one is learned from, by `collector.n_workers` processes, at least
-            one; for algorithms with a replay.
+        learners: number of data-parallel processes, each with its own `num_envs` envs and batches
+            of `batch_size`; equal to one process with that many times both.
+        mode: "sync": a round is played, then learned from; "async": `collector.n_workers`
+            processes, at least one, play the next round during the updates of this one; for
+            algorithms with a replay.
     """
 
     env: EnvSettings = field(default_factory=EnvSettings)

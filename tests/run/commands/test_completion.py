@@ -29,7 +29,7 @@ def test_commands_come_first():
 
 def test_options_have_their_help():
     found = candidates(["plan", "CartPole-v1", "--max-st"])
-    assert found == {"--max-steps": "moves after which to stop"}
+    assert found == {"--max-steps": "maximum number of moves"}
     # Options whose names are the reader's own cannot be completed.
     assert names("plan CartPole-v1 --env") == []
 
