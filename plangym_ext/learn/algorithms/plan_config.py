@@ -27,7 +27,7 @@ REPLAYS = ("uniform", "prioritized", "balanced")
 
 @dataclass(frozen=True, kw_only=True)
 class TaughtConfig(LearnerConfig):
-    """What all algorithms have in common that learn from plans, from a replay.
+    """Settings of all algorithms that learn from plans, from a replay.
 
     Args:
         batch_size: rows of an update.
@@ -64,7 +64,7 @@ class TaughtConfig(LearnerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanLearningConfig(TaughtConfig):
-    """What all algorithms have in common that learn from the plans of whole episodes.
+    """Settings of all algorithms that learn from the plans of whole episodes.
 
     Args:
         l2: weight of l2 / 2 times the sum of squared weights; biases are free. "adamw" has

@@ -29,7 +29,7 @@ STREAM = 4
 
 
 class Again(NamedTuple):
-    """What a teacher says of M stored states by now, which may be none; fresh arrays.
+    """Targets of M stored states that were searched again; M may be 0. Fresh arrays.
 
     States are numbered in the order in which they were taught first: by fragment, step and env.
     """
