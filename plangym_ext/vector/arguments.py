@@ -145,8 +145,9 @@ def checked_actions(
         actions one by one, as gymnasium hands them out.
 
     Raises:
-        InvalidAction: another shape, nesting or dtype, or they cannot be told apart. Whether they
-            are in the space is for the env to say.
+        WrongKind: they are not several.
+        InvalidAction: another number, shape, nesting or dtype, or they cannot be told apart.
+            Whether they are in the space is for the env to say.
     """
     if layout is not None and layout.is_flat:
         leaf = layout.leaves[0]
@@ -154,27 +155,34 @@ def checked_actions(
         shape = (num_rows, *leaf.shape)
         if type(actions) is np.ndarray and actions.dtype == leaf.dtype and actions.shape == shape:
             return actions
-        found = check_actions(layout, actions, (num_rows,), "step", as_given=True)[0]
-        # A list may be written to while its actions are kept to be played again.
-        return found if isinstance(actions, np.ndarray) else found.copy()
+    return _unusual_actions(actions, space, num_rows, layout)
+
+
+def _unusual_actions(
+    actions: Any, space: spaces.Space[Any], num_rows: int, layout: SpaceLayout | None
+) -> Any:
+    """Return what `checked_actions` returns, for actions that need a look at each part."""
+    wanted = f"step: actions must hold one action for each of {num_rows} sub-envs"
+    if layout is None or layout.is_flat:  # else a mapping or tuple of parts
+        try:
+            count = len(actions)
+        except TypeError:
+            raise WrongKind(f"{wanted}, as {space}; got {type(actions).__name__}") from None
+        if count != num_rows:
+            raise InvalidAction(f"{wanted}; got {count}")
+    if layout is not None:
+        leaves = check_actions(layout, actions, (num_rows,), "step", as_given=True)
+        if layout.is_flat:
+            # A list may be written to while its actions are kept to be played again.
+            return leaves[0] if isinstance(actions, np.ndarray) else leaves[0].copy()
+        actions = layout.join(leaves)
     try:
-        if layout is not None:
-            leaves = check_actions(layout, actions, (num_rows,), "step", as_given=True)
-            actions = layout.join(leaves)
         # A copy: what is cut out of it may be played again when the caller has written to its own.
         actions = list(iterate(space, copy.deepcopy(actions)))
-    except InvalidAction:
-        raise
     except Exception as error:  # of a space, or of an object of the caller's
-        raise InvalidAction(
-            f"step: actions must hold one action for each of {num_rows} sub-envs, as {space}; got "
-            f"{type(actions).__name__}"
-        ) from error
+        raise InvalidAction(f"{wanted}, as {space}; got {type(actions).__name__}") from error
     if len(actions) != num_rows:
-        raise InvalidAction(
-            f"step: actions must hold one action for each of {num_rows} sub-envs; got "
-            f"{len(actions)}"
-        )
+        raise InvalidAction(f"{wanted}; got {len(actions)}")
     return actions
 
 

@@ -60,7 +60,7 @@ def test_what_is_said_of_an_option_by_the_nearest_class_counts():
         _plan_batch = None
 
     assert described(Near)["discount"] == "mine."
-    assert described(Near)["max_model_steps"].startswith("most control steps")
+    assert described(Near)["max_model_steps"].startswith("maximum of control steps")
     assert inspect.getdoc(Near).endswith("\n\nSource: a book.")
 
 

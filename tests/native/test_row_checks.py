@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from plangym_ext.arrays.spaces import SpaceLayout, check_actions
+from plangym_ext.arrays.actions import check_actions
+from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidAction
 from plangym_ext.native.row_checks import RowChecks, are_within
 from plangym_ext.native.seals import RowSeals

@@ -71,7 +71,7 @@ def test_help_of_a_planner_lists_its_options(capsys):
         "(default: 64, unless another limit is given) "
     )
     assert "--max-model-steps X" in out
-    assert "most control steps of the model per plan" in " ".join(out.split())
+    assert "maximum of control steps of the model per plan" in " ".join(out.split())
     # That a flag is off unless it is given goes without saying.
     assert "also write DIR/episode.mp4 --tree" in " ".join(out.split())
     assert "--keep-tree, --no-keep-tree" in out

@@ -272,10 +272,11 @@ class InPlacePart(StatePart):
         known = look.is_known() and unreached == frozenset(look.unreached)
         differing: Any = objects.contents.keys() | objects.followed
         if known:
-            differing = [
-                k for k, now in look.entries.items() if not same_entry(now, entries.get(k))
-            ]
-            known = not any(number in objects.replaceable for number in differing)
+            found = [k for k, now in look.entries.items() if not same_entry(now, entries.get(k))]
+            # An array that is replaced has to be set wherever it is held, also where else nothing
+            # differs.
+            known = not any(number in objects.replaceable for number in found)
+            differing = found if known else differing
         if not known:
             look.forget()
         for number in objects.replaceable:

@@ -157,7 +157,7 @@ def test_help_lists_settings_with_their_defaults(capsys):
         main(["train", "cartpole", "--help"])
     out = " ".join(capsys.readouterr().out.split())
     assert "--algorithm.learning_rate X" in out
-    said = 'games that are played side by side; of "solutions" the games of a round. (default: 32)'
+    said = 'number of games side by side; with "solutions", games per round. (default: 32)'
     assert said in out
     with pytest.raises(SystemExit):
         main(["train", "--help"])
