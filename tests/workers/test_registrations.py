@@ -147,12 +147,12 @@ def test_specs_import_nothing_before_their_env_is_made(tmp_path, monkeypatch, un
     monkeypatch.syspath_prepend(tmp_path)
     heavy = importlib.import_module("heavy_module").Heavy
     gym.register("Heavy-v0", heavy)
-    gym.register("Held-v0", make_held, kwargs={"cls": heavy})
+    gym.register("HoldsClass-v0", make_held, kwargs={"cls": heavy})
     with ExternalProcess(Imported) as worker:
         assert worker.imported is False
     with ExternalProcess(lambda: LooksUp(gym.make("CartPole-v1"))) as worker:
         assert worker.found == (True, False)
-    with ExternalProcess(functools.partial(gym.make, "Held-v0")) as worker:
+    with ExternalProcess(functools.partial(gym.make, "HoldsClass-v0")) as worker:
         assert worker.imported is True
 
 
@@ -167,7 +167,7 @@ class LooksUp(gym.Wrapper):
     @property
     def found(self):
         version = gym.envs.registration.find_highest_version(None, "Held")
-        return version == 0 and "Held-v0" in gym.registry, "heavy_module" in sys.modules
+        return version == 0 and "HoldsClass-v0" in gym.registry, "heavy_module" in sys.modules
 
 
 class Imported(CartPoleEnv):
