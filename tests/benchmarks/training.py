@@ -19,8 +19,8 @@ from agent_runs.comparing import Cell, parser, rows_of, run_left, tell
 from agent_runs.page import page, reached
 from agent_runs.tasks import LEARNING, SPEED, TASKS
 
+from plangym_ext.run.commands import train
 from plangym_ext.run.files import write_json
-from plangym_ext.run.settings import reached as kept_reached
 
 
 def parsed() -> Any:
@@ -58,7 +58,7 @@ def main() -> int:
     if not options.quick:
         found = joined(json.loads(RESULTS.read_text()), found)
     if options.presets:
-        write_json(kept_reached.FILE, reached(found, _preset_of))
+        write_json(train.FILE, reached(found, _preset_of))
     return tell(options, "training", page(found), found, failed)
 
 

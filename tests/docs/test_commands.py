@@ -6,6 +6,8 @@ is known here is tested always.
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import shlex
@@ -13,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -177,6 +180,26 @@ def test_extras_of_an_install_exist(command):
     for word in command.words:
         if word.endswith("]"):
             assert set(word.partition("[")[2].rstrip("]").split(",")) <= extras
+
+
+_MODULES = sorted((ROOT / "tests" / "benchmarks").rglob("*.py"))
+
+
+@pytest.mark.slow  # imports all that programs import
+@pytest.mark.parametrize("path", _MODULES, ids=lambda path: path.stem)
+def test_a_program_imports_names_that_are_there(path):
+    pytest.importorskip("torch")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("plangym_ext"):
+            try:
+                module = importlib.import_module(node.module)
+            except ModuleNotFoundError as error:  # of a framework that is not installed
+                if (error.name or "").startswith("plangym_ext"):
+                    raise
+                continue
+            for name in (alias.name for alias in node.names):
+                there = hasattr(module, name) or find_spec(f"{node.module}.{name}")
+                assert there, f"line {node.lineno}: {node.module} has no {name}"
 
 
 #: Commands that refuse a place with results of another call.
