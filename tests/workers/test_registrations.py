@@ -166,7 +166,7 @@ class LooksUp(gym.Wrapper):
 
     @property
     def found(self):
-        version = gym.envs.registration.find_highest_version(None, "Held")
+        version = gym.envs.registration.find_highest_version(None, "HoldsClass")
         return version == 0 and "HoldsClass-v0" in gym.registry, "heavy_module" in sys.modules
 
 

@@ -52,8 +52,9 @@ _LANDLOCK_WRITES = 0b1_1111_1111_0010
 
 
 #: Names of compiled code in the caches of numba and Python, ours among them, whole or being
-#: written. What such a file holds follows from the code alone: no future depends on it.
-_COMPILED = re.compile(r"/__pycache__(/|$)|\.(nbi|nbc|pyc)(\.[\w.]+)?$")
+#: written, and of their folders: numba ends some with a digest. What such a file holds follows
+#: from the code alone: no future depends on it.
+_COMPILED = re.compile(r"(/__pycache__|_[0-9a-f]{40})(/|$)|\.(nbi|nbc|pyc)(\.[\w.]+)?$")
 
 
 class OutsideReached(PermissionError):
