@@ -161,9 +161,10 @@ class WorkerHandle(Closing):
                 was stopped.
         """
         process = self.process
-        if self._closed or process.fallen is not None:
+        if self._closed:
             self._check_open()
-            raise process.fallen  # type: ignore[misc]
+        if process.fallen is not None:
+            raise process.fallen
         self.last_command = command or COMMANDS[type(message)]
         timeout = self.send_timeout
         try:

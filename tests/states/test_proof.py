@@ -581,8 +581,10 @@ class MakesFile(Base):
         return os.path.exists(self.path)
 
 
-def test_whether_a_file_exists_is_no_state(tmp_path):
-    MakesFile.path = str(tmp_path / "made")
+@pytest.mark.parametrize("folder", [".", "__pycache__", f"cache_{'0a' * 20}"])
+def test_whether_a_file_exists_is_no_state(folder, tmp_path):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    MakesFile.path = str(tmp_path / folder / "made")
     with pytest.raises(IncompleteState, match=r"writes the file .*made and reads it again"):
         plangym_ext.make(MakesFile, backend="serial")
     assert not os.path.exists(MakesFile.path)
@@ -614,10 +616,12 @@ class Compiles(Base):
         return self.x
 
 
-def test_compiled_code_in_files_is_no_state(tmp_path, monkeypatch):
+@pytest.mark.parametrize("folder", ["", "numba"], ids=["beside the module", "in a folder"])
+def test_compiled_code_in_files_is_no_state(folder, tmp_path, monkeypatch):
     (tmp_path / "compiles_late.py").write_text(COMPILES)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("numba.config.CACHE_DIR", folder and str(tmp_path / folder))
     with plangym_ext.make(Compiles, backend="serial") as env:
         assert env.exact
     assert not (tmp_path / "cache").exists()  # the trial has compiled for itself

@@ -273,8 +273,8 @@ class InPlacePart(StatePart):
         differing: Any = objects.contents.keys() | objects.followed
         if known:
             found = [k for k, now in look.entries.items() if not same_entry(now, entries.get(k))]
-            # An array that is replaced has to be set wherever it is held, also where else nothing
-            # differs.
+            # A new array takes the place of an old one in every object that holds that, also in
+            # those that do not differ otherwise: then all objects are set.
             known = not any(number in objects.replaceable for number in found)
             differing = found if known else differing
         if not known:

@@ -51,10 +51,10 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _LANDLOCK_WRITES = 0b1_1111_1111_0010
 
 
-#: Names of compiled code in the caches of numba and Python, ours among them, whole or being
-#: written, and of their folders: numba ends some with a digest. What such a file holds follows
-#: from the code alone: no future depends on it.
-_COMPILED = re.compile(r"(/__pycache__|_[0-9a-f]{40})(/|$)|\.(nbi|nbc|pyc)(\.[\w.]+)?$")
+#: Files of compiled code in the caches of numba and Python, whole or being written, and the
+#: folders of these caches, of which numba ends some with a digest. What such a file holds follows
+#: from the code alone: no future depends on it. Other files in these folders are files like others.
+_COMPILED = re.compile(r"(/__pycache__|_[0-9a-f]{40})$|\.(nbi|nbc|pyc)(\.[\w.]+)?$")
 
 
 class OutsideReached(PermissionError):
