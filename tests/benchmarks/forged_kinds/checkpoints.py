@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from forged_kinds.outcome import Watch, outcome
+from forged_kinds.outcome import WHOLE, Watch, outcome
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.learn import tensor_file
 from plangym_ext.run.settings.compose import compose
@@ -29,23 +29,6 @@ TARGETS: dict[str, dict[str, Any]] = {
     "narrow_path": {"collector": {"num_envs": 2}, "env": {"kwargs": {"n": 5}}},
 }
 _NOT_CHANGED = ("format", "config", "versions", "spaces")
-_WHOLE = (
-    0,
-    1,
-    -1,
-    2,
-    255,
-    -5,
-    2**31 - 1,
-    -(2**31),
-    2**40,
-    2**62,
-    2**63 - 1,
-    -(2**63),
-    10**6,
-    7,
-    64,
-)
 _REAL = (float("nan"), float("inf"), -1e30, 1e30, -1.0, 0.0)
 _DTYPES = (np.float32, np.int8, np.float64, np.int64, np.uint8, bool)
 
@@ -124,7 +107,7 @@ def _change(rng: random.Random, content: Any, path: tuple[Any, ...]) -> None:
     elif isinstance(value, bool):
         holder[path[-1]] = not value
     elif isinstance(value, int) and rng.random() < 0.8:
-        holder[path[-1]] = rng.choice(_WHOLE)
+        holder[path[-1]] = rng.choice(WHOLE)
     elif isinstance(value, float) and rng.random() < 0.8:
         holder[path[-1]] = rng.choice(_REAL)
     elif isinstance(value, list) and value and rng.random() < 0.6:
@@ -141,7 +124,7 @@ def _array(rng: random.Random, value: Any) -> Any:
     kind = rng.randrange(7)
     if kind <= 2 and array.size:
         flat = array.reshape(-1)
-        values = _WHOLE if array.dtype.kind in "iub" else _REAL
+        values = WHOLE if array.dtype.kind in "iub" else _REAL
         for _ in range(rng.choice((1, 1, 3, min(array.size, 1000)))):
             with np.errstate(all="ignore"):
                 new = np.array([rng.choice(values)]).astype(array.dtype)[0]

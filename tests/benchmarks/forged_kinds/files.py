@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import plangym_ext
-from forged_kinds.outcome import Watch, outcome
+from forged_kinds.outcome import WHOLE, Watch, outcome
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidOption, StateError
 from plangym_ext.explore import GoExplore
@@ -22,23 +22,6 @@ from plangym_ext.planners import MCTS, read_tree, write_tree
 from plangym_ext.run.settings.compose import compose
 
 TARGETS = ("states", "set", "archive", "particles", "tree", "settings")
-_WHOLE = (
-    0,
-    1,
-    -1,
-    2,
-    255,
-    -5,
-    2**31 - 1,
-    -(2**31),
-    2**40,
-    2**62,
-    2**63 - 1,
-    -(2**63),
-    10**6,
-    7,
-    64,
-)
 _DTYPES = ("f4", "f8", "i1", "i4", "i8", "u1", "u8", "?", "c16", "U3", "S5")
 _VALUES = (
     None,
@@ -214,7 +197,7 @@ def _json(rng: random.Random, text: str) -> str:
     if rng.random() < 0.15:
         del holder[key]
     else:
-        holder[key] = rng.choice((*_VALUES, *_WHOLE))
+        holder[key] = rng.choice((*_VALUES, *WHOLE))
     return json.dumps(found)
 
 
@@ -241,7 +224,7 @@ def _change(rng: random.Random, arrays: dict[str, np.ndarray]) -> None:
         arrays[name] = np.zeros((0, *array.shape[1:]), array.dtype)
     elif array.size and array.dtype.kind in "biuf":
         flat = array.reshape(-1).copy()
-        values = (np.nan, np.inf, -1e308, 1e308) if array.dtype.kind == "f" else _WHOLE
+        values = (np.nan, np.inf, -1e308, 1e308) if array.dtype.kind == "f" else WHOLE
         with np.errstate(all="ignore"):
             value = np.array([rng.choice(values)]).astype(array.dtype)[0]
         if kind == 10:

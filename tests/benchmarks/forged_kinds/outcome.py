@@ -26,6 +26,25 @@ _HARMLESS = ("os.scandir", "os.listdir", "os.fwalk", "os.walk", "os.putenv", "os
 SECONDS = 20
 GOOD = ("refused", "told", "accepted", "error of the env")
 
+#: Whole numbers that mutants put in the place of others: at the ends of types, and small ones.
+WHOLE = (
+    0,
+    1,
+    -1,
+    2,
+    255,
+    -5,
+    2**31 - 1,
+    -(2**31),
+    2**40,
+    2**62,
+    2**63 - 1,
+    -(2**63),
+    10**6,
+    7,
+    64,
+)
+
 
 class Watch:
     """Notes what the interpreter is asked to do while it is on; a hook stays for ever."""
