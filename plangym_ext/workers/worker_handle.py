@@ -166,11 +166,10 @@ class WorkerHandle(Closing):
         if process.fallen is not None:
             raise process.fallen
         self.last_command = command or COMMANDS[type(message)]
-        timeout = self.send_timeout
         try:
-            process.channel.send(message, fds, meanwhile=self.receive, timeout=timeout)
+            process.channel.send(message, fds, self.receive, self.send_timeout)
         except ChannelFull:
-            raise self.hung(timeout) from None
+            raise self.hung(self.send_timeout) from None
         except ChannelClosed:
             raise self.death() from None
 
