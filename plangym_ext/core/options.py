@@ -149,6 +149,14 @@ def _evaluated(annotation: Any, module: str, *, rules: bool) -> Any:
     return typing.get_type_hints(holder, space, include_extras=rules)["it"]
 
 
+def declared_by(annotation: Any, module: str) -> Declared:
+    """Return what an annotation takes, which may be a text that a module has; else nothing."""
+    try:
+        return declaration(_evaluated(annotation, module, rules=True))
+    except NameError:
+        return Declared((), False, ())
+
+
 def declaration(hint: Any) -> Declared:
     """Return what an annotation takes."""
     if typing.get_origin(hint) is Annotated:

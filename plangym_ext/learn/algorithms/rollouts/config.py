@@ -144,4 +144,6 @@ class PPOConfig(PolicyConfig):
     epochs: Count = 10
     batch_size: Count = 64
     minibatch: Annotated[str, OneOf(MINIBATCHES)] = "step"
-    target_kl: FixedLimit = None
+    target_kl: Annotated[
+        float | None, Range(0.0, above=True, advice="None: no epoch ends early.")
+    ] = None
