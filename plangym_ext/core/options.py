@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from plangym_ext.core.inherited_options import InheritedOptions
+from plangym_ext.core.inherited_options import InheritedOptions, parameters_of
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, suggestion
 
@@ -85,6 +85,32 @@ class Declared(NamedTuple):
         """Return the rule of a class, or None."""
         return next((one for one in self.rules if isinstance(one, kind)), None)
 
+    @property
+    def text(self) -> str:
+        """The annotation without rules, for signatures; empty if it has more than plain types."""
+        names = [_type_name(kind) for kind in self.kinds] + ["None"] * self.optional
+        return " | ".join(names) if all(names) else ""
+
+
+def _type_name(kind: Any) -> str:
+    if typing.get_origin(kind) is tuple:
+        return f"tuple[{declaration(typing.get_args(kind)[0]).text}, ...]"
+    return kind.__name__ if isinstance(kind, type) else ""
+
+
+class _Signature:
+    """The signature of a class with plain types, read off its constructors when asked for."""
+
+    def __get__(self, instance: Any, owner: type[Any]) -> inspect.Signature:
+        known = declarations(owner) if dataclasses.is_dataclass(owner) else {}
+        texts = {name: declared.text for name, declared in known.items()}
+        return inspect.Signature(
+            [
+                one.replace(annotation=texts.get(name) or one.annotation)
+                for name, one in parameters_of(owner).items()
+            ]
+        )
+
 
 class CheckedOptions(InheritedOptions):
     """Abstract; a dataclass whose fields are checked by their annotations.
@@ -96,6 +122,7 @@ class CheckedOptions(InheritedOptions):
         InvalidOption: a value is of another type, or out of bounds.
     """
 
+    __signature__ = _Signature()
     #: Beginning of an option's name in messages; empty: the class and a colon.
     _called: ClassVar[str] = ""
     #: Error for a text that is none of the names.
@@ -103,7 +130,8 @@ class CheckedOptions(InheritedOptions):
 
     def __post_init__(self) -> None:
         """Check the options."""
-        for name, declared in declarations(type(self)).items():
+        cls: Any = type(self)
+        for name, declared in declarations(cls).items():
             value = getattr(self, name)
             taken = checked(self._option(name), value, declared, self._unknown)
             if taken is not value:
@@ -116,7 +144,8 @@ class CheckedOptions(InheritedOptions):
 
     def _narrow(self, name: str, low: float, high: float) -> None:
         """Check an option against narrower bounds, which depend on other options."""
-        declared = declarations(type(self))[name]._replace(rules=(Range(low, high),))
+        cls: Any = type(self)
+        declared = declarations(cls)[name]._replace(rules=(Range(low, high),))
         taken = checked(self._option(name), getattr(self, name), declared, self._unknown)
         object.__setattr__(self, name, taken)
 
@@ -126,7 +155,7 @@ def declarations(cls: type[Any]) -> dict[str, Declared]:
     """Return what the fields of a dataclass take, by name."""
     # The annotation of each field, and the same without rules.
     found: dict[str, tuple[Any, Any]] = {}
-    names = {field.name for field in dataclasses.fields(cls)}
+    names = {field.name for field in dataclasses.fields(cls) if field.init}
     for base in reversed(cls.__mro__):
         for name, annotation in inspect.get_annotations(base).items():
             if name not in names:
