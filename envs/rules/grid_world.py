@@ -18,7 +18,7 @@ _SIGNS = ".#kDx$@"
 _MOST_KEYS = 255
 
 #: Six rooms in two rows, each seven cells high and nine wide, with two doors and three keys. The
-#: treasure is behind a door; the shortest way to it has 41 steps.
+#: treasure lies beyond a door; the shortest way to it has 41 steps.
 TOY_MONTEZUMA = (
     "###########################",
     "#.......#.........#.......#",
