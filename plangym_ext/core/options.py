@@ -69,7 +69,7 @@ Share = Annotated[float, Range(0.0, 1.0)]
 
 
 class Declared(NamedTuple):
-    """What a field takes.
+    """The declaration of a field: its types and rules.
 
     Attributes:
         kinds: types, without None; those of a union in its order.
