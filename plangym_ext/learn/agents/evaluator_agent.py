@@ -159,15 +159,7 @@ def _replaced(actions: Any, others: Any, where: npt.NDArray[np.bool_]) -> Any:
 
 @dataclass(eq=False)
 class NetworkPolicy(AgentPlanner):
-    """A planner that plays an evaluator's network: `AgentPlanner` of an `EvaluatorAgent`.
-
-    Args:
-        evaluator: asks the network, and counts the calls.
-        temperature: 0 plays the most likely action, 1 draws from the policy; others draw
-            in proportion to probability**(1 / temperature). Q values are taken for logits.
-        epsilon: share of moves that are random among the legal ones.
-        head: "policy", "q", or "auto": the policy if there is one.
-    """
+    """`AgentPlanner` of an `EvaluatorAgent`, whose arguments are its options."""
 
     _: KW_ONLY
     agent: EvaluatorAgent = field(init=False)

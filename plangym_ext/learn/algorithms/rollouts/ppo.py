@@ -109,7 +109,7 @@ class PPO(PolicyAlgorithm):
         # steps, which would take as long as a third of an epoch.
         if self._by_step:
             rows = self._steps(rows).spread(_DIAGNOSED)
-        out, _ = self.network(rows.inputs, rows.carry)
+        out, _ = self._forward(rows.inputs, rows.carry)
         distribution, valid = self.network.distribution, rows.valid
         # With the masks by which it was played: likelihoods of other distributions could not be
         # compared.
