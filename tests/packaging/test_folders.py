@@ -13,7 +13,6 @@ LONGER = {
     "plangym_ext/core/row_stepper.py": 409,
     "plangym_ext/registry.py": 435,
     "plangym_ext/run/settings/sections.py": 417,
-    "plangym_ext/run/training/runner.py": 444,
     "plangym_ext/states/graph/reader.py": 533,
     "plangym_ext/states/graph/writer.py": 664,
     "plangym_ext/vector/state_rows/state_backend.py": 523,

@@ -58,7 +58,8 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
     try:
         check_actions(SpaceLayout(action_space), acted.action, (num_rows,), f"{name}.step")
     except InvalidAction as error:
-        raise InvalidAnswer(f"{error} Make the agent with the env's action space.") from error
+        said = str(error).rstrip(".")
+        raise InvalidAnswer(f"{said}. Make the agent with the env's action space.") from error
     _check_info(name, acted.info, num_rows)
     _check_carry(name, before, carry, acted.carry)
     return acted

@@ -16,9 +16,8 @@ from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.network_agent import refuse_infinite
-from plangym_ext.learn.distributions.base import Distribution
+from plangym_ext.learn.distributions.base import Distribution, masked
 from plangym_ext.learn.distributions.categorical import Categorical
-from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.networks.network import NetworkOutput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 from plangym_ext.learn.algorithms.rollouts.rollout import Rows
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.losses.policies import (
     approximate_kl,

@@ -8,12 +8,11 @@ from typing import Any
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.algorithms.rollouts.advantage_config import AdvantageConfig
 from plangym_ext.learn.algorithms.rollouts.base import RolloutAlgorithm
-from plangym_ext.learn.algorithms.rollouts.config import PolicyConfig
+from plangym_ext.learn.algorithms.rollouts.config import AdvantageConfig, PolicyConfig
 from plangym_ext.learn.algorithms.rollouts.gradients import ActorCriticLosses, Gradients
+from plangym_ext.learn.algorithms.rollouts.minibatches import standardized
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
-from plangym_ext.learn.algorithms.rollouts.standardized import standardized
 from plangym_ext.learn.returns import branch_returns, forked_advantages
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.forking import Forks
