@@ -22,14 +22,14 @@ from plangym_ext.learn import (  # noqa: E402
     SerialSampler,
     make_agent_network,
 )
-from plangym_ext.learn.algorithms.rollouts.gradients import (  # noqa: E402
-    ActorCriticLosses,
-    LossTerms,
-)
-from plangym_ext.learn.algorithms.rollouts.rollout import Rows  # noqa: E402
 from plangym_ext.learn.engines.compiled import actor_critic, dense_network  # noqa: E402
 from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses, can_compile  # noqa: E402
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer  # noqa: E402
+from plangym_ext.learn.engines.policy_value import (  # noqa: E402
+    ActorCriticLosses,
+    LossTerms,
+    Rows,
+)
 from plangym_ext.learn.returns import normalized  # noqa: E402
 
 VECTOR = spaces.Box(-3, 3, (5,), np.float32)

@@ -179,11 +179,6 @@ class Runner(Closing):
             f"episodes; plangym-ext doctor {self.config.env.id} says why"
         )
 
-    @property
-    def replay(self) -> Any:
-        """The replay buffer of the algorithm, if it has one."""
-        return self.algorithm.replay  # type: ignore[attr-defined]
-
     def _make_log(self, resume: bool, show: bool, init_from: Path | str | None) -> Logger:
         params = {**plain(self.config), "versions": versions()}
         if init_from is not None:

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel, kernel_inline
-from plangym_ext.learn.algorithms.rollouts.gradients import LossTerms
-from plangym_ext.learn.algorithms.rollouts.rollout import Rows
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.distributions.gaussian import Gaussian
@@ -18,6 +16,7 @@ from plangym_ext.learn.distributions.limits import LOG_STD
 from plangym_ext.learn.distributions.multi_categorical import MultiCategorical
 from plangym_ext.learn.engines.compiled.dense_network import DenseNetwork, is_dense
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.engines.policy_value import LossTerms, Rows
 from plangym_ext.learn.torch_extra import torch
 
 Ndarray = npt.NDArray[Any]
