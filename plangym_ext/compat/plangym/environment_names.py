@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +12,7 @@ import gymnasium as gym
 from plangym_ext.states.families import family_of_entry_point, register_all_ids
 
 #: List -> its family and what its ids begin or end with.
-_LISTS = {
+_LISTS: dict[str, tuple[str, str, str | tuple[str, ...]]] = {
     "CLASSIC_CONTROL": ("classic_control", "", ""),
     "BOX_2D": ("box2d", "", ""),
     "MUJOCO": ("mujoco", "", ("-v4", "-v5")),
@@ -20,18 +22,15 @@ _LISTS = {
 
 @functools.cache
 def _list(name: str) -> list[Any]:
-    if name == "DM_CONTROL":
-        try:
-            from dm_control import suite
-        except (ImportError, AttributeError, OSError):  # as its rendering fails
-            return []
-        return list(suite.ALL_TASKS)
-    if name == "RETRO":
-        try:
-            from stable_retro.data import list_games
-        except ImportError:
-            return []
-        return [game.removesuffix("-v0") for game in list_games()]
+    # The package's own errors: its renderer fails on some machines.
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        if name == "DM_CONTROL":
+            return list(importlib.import_module("dm_control.suite").ALL_TASKS)
+        if name == "RETRO":
+            games = importlib.import_module("stable_retro.data").list_games()
+            return [game.removesuffix("-v0") for game in games]
+    if name not in _LISTS:
+        return []
     family, begin, end = _LISTS[name]
     register_all_ids()
     found = [

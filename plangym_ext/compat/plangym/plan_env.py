@@ -142,7 +142,7 @@ class PlanEnv(Closing, ABC):
 
         Args:
             action: held for `dt * frameskip` calls of `apply_action`.
-            state: to begin from. Nothing is reset behind the caller's back then.
+            state: to begin from. Nothing is reset then, whatever `autoreset` says.
             dt: at least 1.
             return_state: None for "if a state was given".
 

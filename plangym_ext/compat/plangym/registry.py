@@ -11,7 +11,7 @@ from plangym_ext.registry import find_spec
 from plangym_ext.states.families import family_of_entry_point
 
 #: Families of gymnasium ids, and their classes; other ids are `PlangymEnv`.
-_CLASSES = {
+_CLASSES: dict[str, type[PlangymEnv]] = {
     "classic_control": control.ClassicControl,
     "box2d": control.Box2DEnv,
     "mujoco": control.MujocoEnv,
@@ -24,23 +24,24 @@ def get_planenv_class(
 ) -> type[PlangymEnv]:
     """Return the class for the arguments of `make`."""
     name = name or ""
-    domains = {domain for domain, _ in environment_names.DM_CONTROL}
-    if name == "PlanMontezuma-v0":
-        return videogames.MontezumaEnv
-    if name == "FastLunarLander-v0":
-        return control.LunarLander
-    if domain_name or name.startswith("dm_control/") or name.partition("-")[0] in domains:
-        return control.DMControlEnv
-    if state is not None or name.startswith("retro/") or name in environment_names.RETRO:
-        return videogames.RetroEnv
-    if name.startswith("SuperMarioBros"):
-        return videogames.MarioEnv
-    if name.startswith("BalloonLearningEnvironment"):
-        return control.BalloonEnv
+    special: tuple[tuple[bool, type[PlangymEnv]], ...] = (
+        (name == "PlanMontezuma-v0", videogames.MontezumaEnv),
+        (name == "FastLunarLander-v0", control.LunarLander),
+        (domain_name is not None or name.startswith("dm_control/"), control.DMControlEnv),
+        (state is not None or name.startswith("retro/"), videogames.RetroEnv),
+        (name.startswith("SuperMarioBros"), videogames.MarioEnv),
+        (name.startswith("BalloonLearningEnvironment"), control.BalloonEnv),
+    )
+    for is_it, found in special:
+        if is_it:
+            return found
     try:
         family = family_of_entry_point(find_spec(name).entry_point)
-    except UnknownName:  # its class says so
-        return PlangymEnv
+    except UnknownName:
+        # Simulators that take long to import, for names that gymnasium does not know.
+        if name.partition("-")[0] in {domain for domain, _ in environment_names.DM_CONTROL}:
+            return control.DMControlEnv
+        return videogames.RetroEnv if name in environment_names.RETRO else PlangymEnv
     return PlangymEnv if family is None else _CLASSES.get(family.name, PlangymEnv)
 
 
@@ -72,9 +73,7 @@ def make(
     if ray:
         from plangym_ext.compat.plangym.vectorization.ray import RayEnv
 
-        return RayEnv(
-            env_class, **({} if n_workers is None else {"n_workers": n_workers}), **kwargs
-        )
+        return RayEnv(env_class, n_workers=n_workers, **kwargs)
     if n_workers is not None:
         from plangym_ext.compat.plangym.vectorization.parallel import ParallelEnv
 

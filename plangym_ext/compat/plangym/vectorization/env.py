@@ -140,7 +140,7 @@ class VectorizedEnv(Closing):
 
 
 # What programs ask of an env that they are given.
-PlangymEnv.register(VectorizedEnv)
+PlangymEnv.register(VectorizedEnv)  # type: ignore[type-abstract]
 
 
 def _in_worker(env_class: Callable[..., Any], kwargs: dict[str, Any], binding: Any) -> Any:
