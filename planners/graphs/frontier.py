@@ -92,6 +92,8 @@ class FrontierSearch(Planner):
             "module:function"; None: 0.
     """
 
+    numbers_actions: ClassVar[bool] = True
+
     wave_size: int = 8
     goal_reward: float = 0.0
     state_key: str = "state"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,8 @@ class GraphSearch(Planner):
 
     Source: Alpacka's DeterministicMCTS, without the step too many that it takes.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     num_expansions: int = 1
     intermediate_backups: bool = False

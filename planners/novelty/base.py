@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,8 @@ class NoveltySearch(Planner):
         return_tree: put the nodes into the plan; `q` is the best return through a node,
             `visits` counts the nodes below it and itself.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     features: Features | str | None = None
     max_depth: int = 1500

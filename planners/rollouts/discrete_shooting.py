@@ -44,6 +44,8 @@ class DiscreteShooting(Planner):
     Source: Alpacka's Shooting agent.
     """
 
+    numbers_actions: ClassVar[bool] = True
+
     rollout_depth: int = 20
     score: str = "mean"
     rollout_policy: Policy | None = None
@@ -164,6 +166,8 @@ class BanditShooting(Planner):
 
     Source: Alpacka's Bandit agent.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     wave_size: int = 8
     rollout_depth: int = 20

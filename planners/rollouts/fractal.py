@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,8 @@ class FractalMC(Planner):
     action is the most frequent one, since actions are discrete here; rewards are
     discounted.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     depth: int = 30
     reward_weight: float = 1.0
