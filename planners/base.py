@@ -77,7 +77,7 @@ class Planner(CheckedOptions, ABC):
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
     #: The model of numbered actions, of the env that was planned in last.
-    _joint: KeptModel
+    _joint = KeptModel()
     #: `_memory_options` of the last plan.
     _made_for = None
 
