@@ -87,7 +87,7 @@ class NumberedModel:
             )
         legal = masks.astype(np.bool_)
         begins = np.cumsum([0, *self._counts[:-1]])
-        found: npt.NDArray[np.bool_] = legal[:, self.parts + begins].all(axis=2)
+        found: npt.NDArray[np.bool_] = np.all(legal[:, self.parts + begins], axis=2)
         return found
 
     def planned(self, planner: Any, states: States, rngs: Any, obs: Any, legal: Any) -> list[Plan]:
