@@ -411,3 +411,23 @@ def test_games_for_consoles_have_few_actions():
     env = videogames.ActionDiscretizer(Console())
     assert env.action_space == gym.spaces.Discrete(7)
     assert env.action(5).nonzero()[0].tolist() == [0, 5]  # B and down
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "options"),
+    [
+        ("stable_retro", "Airstriker-Genesis", {"state": "Level1", "obs_type": "ram"}),
+        ("dm_control", "reacher-easy", {"render_mode": None}),
+    ],
+)
+def test_simulators_with_an_environment_of_their_own_are_exact_too(module, name, options):
+    pytest.importorskip(module)
+    env = plangym.make(name, **options)
+    state, *_ = env.reset(seed=0)
+    actions = [env.sample_action() for _ in range(5)]
+    went_on = [env.step(action, dt=2) for action in actions]
+    for action, expected in zip(actions, went_on, strict=True):
+        state, *found = env.step(action, state, dt=2)
+        same(found[:4], expected[:4])
+    assert expected[-1].get("lifes", 3) == 3
+    env.close()

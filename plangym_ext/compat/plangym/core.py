@@ -23,6 +23,7 @@ class PlangymEnv(PlanEnv):
 
     Its states are those of `plangym_ext.make`: exact, or the env is refused. It is built and reset
     by the constructor, or at first use with `delay_setup`; a closed one is built again when used.
+    What hooks keep in the face itself is no part of states: extend `get_state` and `set_state`.
 
     Args:
         name: a gymnasium id.
