@@ -25,11 +25,8 @@ from plangym_ext.learn import (  # noqa: E402
 from plangym_ext.learn.engines.compiled import actor_critic, dense_network  # noqa: E402
 from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses, can_compile  # noqa: E402
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer  # noqa: E402
-from plangym_ext.learn.engines.policy_value import (  # noqa: E402
-    ActorCriticLosses,
-    LossTerms,
-    Rows,
-)
+from plangym_ext.learn.engines.policy_value import ActorCriticLosses, LossTerms  # noqa: E402
+from plangym_ext.learn.engines.rows import Rows  # noqa: E402
 from plangym_ext.learn.returns import normalized  # noqa: E402
 
 VECTOR = spaces.Box(-3, 3, (5,), np.float32)

@@ -10,14 +10,12 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.algorithms.rollouts.base import RolloutAlgorithm
 from plangym_ext.learn.algorithms.rollouts.config import AdvantageConfig, PolicyConfig
-from plangym_ext.learn.algorithms.rollouts.minibatches import standardized
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
 from plangym_ext.learn.engines.policy_value import (
     ActorCriticLosses,
     Gradients,
-    Rows,
-    policy_value_engine,
 )
+from plangym_ext.learn.engines.rows import Rows, standardized
 from plangym_ext.learn.returns import branch_returns, forked_advantages
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.forking import Forks
@@ -84,9 +82,14 @@ class PolicyAlgorithm(RolloutAlgorithm):
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
-        parts, compiled = (self.network, self.optimizer), self.config.compiled and self._by_step
-        self._own_gradients: Gradients = policy_value_engine(*parts, compiled=compiled)
-        self._any_gradients = ActorCriticLosses(*parts)
+        self._any_gradients = ActorCriticLosses(self.network, self.optimizer)
+        self._own_gradients: Gradients = self._any_gradients
+        if self.config.compiled and self._by_step:
+            # Here and not above: numba is of no use to other networks.
+            from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses, can_compile
+
+            if can_compile(network):
+                self._own_gradients = CompiledLosses(self.network, self.optimizer)
 
     @property
     def gradients(self) -> Gradients:

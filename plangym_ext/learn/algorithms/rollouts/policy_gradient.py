@@ -7,7 +7,8 @@ from plangym_ext.learn.algorithms.rollouts.config import A2CConfig, ReinforceCon
 from plangym_ext.learn.algorithms.rollouts.policy_algorithm import PolicyAlgorithm
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
 from plangym_ext.learn.distributions.base import masked
-from plangym_ext.learn.engines.policy_value import LossTerms, Rows
+from plangym_ext.learn.engines.policy_value import LossTerms
+from plangym_ext.learn.engines.rows import Rows
 from plangym_ext.learn.losses.vtrace import vtrace_estimates
 from plangym_ext.learn.returns import returns
 from plangym_ext.learn.sampling.collected import Progress

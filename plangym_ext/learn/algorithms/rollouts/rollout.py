@@ -12,7 +12,7 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.base import masked
-from plangym_ext.learn.engines.policy_value import Rows, changed_inputs
+from plangym_ext.learn.engines.rows import Rows, changed_inputs
 from plangym_ext.learn.returns import gae
 from plangym_ext.learn.torch_extra import device_of, torch
 

@@ -16,7 +16,8 @@ from plangym_ext.learn.distributions.limits import LOG_STD
 from plangym_ext.learn.distributions.multi_categorical import MultiCategorical
 from plangym_ext.learn.engines.compiled.dense_network import DenseNetwork, is_dense
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
-from plangym_ext.learn.engines.policy_value import LossTerms, Rows
+from plangym_ext.learn.engines.policy_value import LossTerms
+from plangym_ext.learn.engines.rows import Rows
 from plangym_ext.learn.torch_extra import torch
 
 Ndarray = npt.NDArray[Any]
