@@ -173,14 +173,14 @@ def split_state(state: Mapping[str, Any], ranges: Sequence[range]) -> list[dict[
             "Make the sampler as the one that was saved."
         )
     return [
-        {name: _rows(value, part.start, part.stop) for name, value in state.items()}
+        {name: _cut(value, part.start, part.stop) for name, value in state.items()}
         for part in ranges
     ]
 
 
-def _rows(value: Any, start: int, stop: int) -> Any:
+def _cut(value: Any, start: int, stop: int) -> Any:
     if value is None:
         return None
     if isinstance(value, list):
-        return [_rows(leaf, start, stop) for leaf in value]
+        return [_cut(leaf, start, stop) for leaf in value]
     return np.asarray(value)[start:stop]

@@ -120,9 +120,6 @@ def games_going_on(infos: Any, ended: Ndarray) -> Ndarray:
     return np.zeros_like(ended) if over is None else known & ~over.astype(bool)
 
 
-Ndarray = npt.NDArray[Any]
-
-
 class Limit:
     """Truncates the episodes of an actor at `SamplerOptions.max_steps`, and resets their envs.
 
