@@ -83,7 +83,16 @@ def _checked_actions(
         _check_form(leaf, numbers, batch_shape, where)
     if as_given:
         return values
-    _check_range(leaf, values, where)
+    low, high = leaf.bounds
+    # Two reductions instead of four arrays: this is paid for every batch. NaN fails both.
+    if not (
+        low.ndim == 0
+        and values.size
+        and (values.dtype == leaf.dtype or leaf.dtype.kind in "iu")
+        and low <= np.minimum.reduce(values, axis=None)
+        and np.maximum.reduce(values, axis=None) <= high
+    ):
+        _check_range(leaf, values, where)
     return values.astype(leaf.dtype, copy=False)
 
 
@@ -118,12 +127,6 @@ def _check_form(leaf: Leaf, values: np.ndarray, batch_shape: tuple[int, ...], wh
 
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     low, high = leaf.bounds
-    # Two reductions instead of four arrays: this is paid for every batch. NaN fails both.
-    same_kind = values.dtype == leaf.dtype or leaf.dtype.kind in "iu"
-    if low.ndim == 0 and values.size and same_kind:
-        least, most = np.minimum.reduce, np.maximum.reduce
-        if low <= least(values, axis=None) and most(values, axis=None) <= high:
-            return
     cast = values
     if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
         # The comparison is in the space's dtype: a float64 copy of the bound is in range.

@@ -65,12 +65,14 @@ class BackendEnv(PlanEnv):
     @property
     def layout(self) -> RowLayout:  # type: ignore[override]
         """Layout of a row."""
-        return self.plan_env.layout
+        env = self._plan_env
+        return (self.plan_env if env is None else env).layout
 
     @property
     def envelope(self) -> Envelope:  # type: ignore[override]
         """Seals and checks states."""
-        return self.plan_env.envelope
+        env = self._plan_env
+        return (self.plan_env if env is None else env).envelope
 
     @one_call
     def reset(

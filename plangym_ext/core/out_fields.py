@@ -91,10 +91,8 @@ class OutFields:
                     value, shapes[one.axis], one.dtypes, f"{where}: out[{name!r}]"
                 )
 
-    def filled(self, found: RowResults) -> RowResults:
+    def _fill(self, found: RowResults) -> None:
         """Copy results that the backend has not written directly into the given arrays."""
-        if not self.arrays:
-            return found
         results = {one.stored: getattr(found, one.name) for one in RESULT_FIELDS}
         results |= {f"obs{k}": leaf for k, leaf in enumerate(found.obs)}
         for name, target in self.arrays.items():
@@ -105,21 +103,26 @@ class OutFields:
             # Who wrote there returns the very array. Else one copy, which also casts rewards.
             if value is not target:
                 target[...] = value.reshape(target.shape)
-        return found
 
     def shown(self, kind: type[_Shown], found: RowResults) -> _Shown:
         """Return results as a call does, with the caller's own objects where there are some.
 
         Args:
             kind: of named tuple.
-            found: results that were `filled`.
+            found: results; those that were not written to the given arrays are copied there.
+
+        Raises:
+            ValueError: states have outgrown the array given for them.
         """
+        if self.arrays:
+            self._fill(found)
         names = kind._fields
         reader: _Reader = _reader(names)
         values: list[Any] = [*reader.read(found)]
         if kind is not Rollouts:
             values[reader.rewards] = found.rewards.reshape(-1)  # of one action a row
-        values[reader.obs] = self._layout.obs.join(found.obs)
+        obs = self._layout.obs
+        values[reader.obs] = found.obs[0] if obs.is_flat else obs.join(found.obs)
         for name, array in self._given.items():
             if name in names:  # states may be given where they are not returned
                 values[names.index(name)] = array

@@ -278,8 +278,7 @@ class RowStepper(ABC):
                 out=targets.arrays,
                 unchecked=unchecked,
             )
-            found = targets.filled(self._run(request))
-            return targets.shown(Rollouts, found)
+            return targets.shown(Rollouts, self._run(request))
 
     # How they are asked for -----------------------------------------------------
 
@@ -307,21 +306,20 @@ class RowStepper(ABC):
             # A step is a sequence of one action: `[B, 1, *act]`.
             tuple(a[:, None] for a in leaves),
             rows,
-            checked_dt(dt, len(rows), "step_batch"),
+            ONE_STEP if type(dt) is int and dt == 1 else checked_dt(dt, len(rows), "step_batch"),
             reset_first,
-            infos=checked_infos(infos, "step_batch"),
+            infos=infos if infos == "numeric" else checked_infos(infos, "step_batch"),
             wants_states=wants_states,
             out=targets.arrays,
             unchecked=unchecked,
         )
 
         def finish(found: RowResults) -> Transitions | StateTransitions:
-            found = targets.filled(found)
+            kind = StateTransitions if wants_states else Transitions
+            shown = targets.shown(kind, found)  # first: it may refuse
             if goes_on:
                 self._continued.move(found, shared=wants_states or "states_out" in targets.arrays)
-            if wants_states:
-                return targets.shown(StateTransitions, found)
-            return targets.shown(Transitions, found)
+            return shown
 
         return request, finish
 
@@ -380,7 +378,7 @@ class RowStepper(ABC):
         """Return a batch's states, and the method name for errors if workers check them."""
         # What was cut off a narrower row would be zeros where it runs.
         if not self.rows_are_checked_where_they_run or getattr(states, "shape", ())[1:] != (
-            self.state_width,
+            self.layout.state_width,
         ):
             return self.checked_states(states, where), ""
         return self.envelope.shaped(states, where), where

@@ -178,18 +178,18 @@ class RowBatch:
         for mine, theirs in zip(self.actions, request.actions, strict=True):
             mine[...] = theirs
         if states:
-            self.states_in[...] = as_wide(request.states, self.layout.state_width)
+            rows, width = request.states, self.layout.state_width
+            self.states_in[...] = rows if rows.shape[1] == width else as_wide(rows, width)
         self.dt[...] = request.dt
         self.reset_first[...] = False if request.reset_first is None else request.reset_first
         self.done.fill(False)
-        self.drop_own()
+        if self.own_infos or self.own_objects:
+            self.drop_own()
 
     def drop_own(self) -> None:
         """Forget what rows of the batch before had of their own."""
-        if self.own_infos:
-            self.own_infos.clear()
-        if self.own_objects:
-            self.own_objects.clear()
+        self.own_infos.clear()
+        self.own_objects.clear()
 
     def keep_objects(self, rows: range) -> None:
         """Collect the rows' results that are not arrays, for transfer to another process."""

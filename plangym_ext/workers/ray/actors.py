@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.workers.limits import (
+    ACTOR_CLOSE_GRACE,
+    ACTOR_START_TIMEOUT,
+    MAX_ACTOR_DEATHS,
+)
 from plangym_ext.workers.ray.cluster import ray_module
 from plangym_ext.workers.ray.row_actor import ActorStart, RowActor
 from plangym_ext.workers.remote_errors import ErrorReport
 
-#: Seconds within which one actor has to be ready when none is.
-START_TIMEOUT = 90.0
-#: Seconds that actors may take to end their workers before they are killed.
-_CLOSE_GRACE = 5.0
-#: Actors that may die, one after the other, before one has built its env.
-_MAX_DEATHS = 5
 #: What the last share adds to what is known of an actor's speed.
 _NEW = 0.3
 
@@ -175,7 +174,7 @@ class ActorPool:
             WorkerTimeout: none has built it in time.
             Exception: what building it has raised.
         """
-        deadline = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + ACTOR_START_TIMEOUT
         timeout = 0.0
         while True:
             self._see_builds(timeout)
@@ -201,7 +200,7 @@ class ActorPool:
                 raise
             except ray.exceptions.RayError as error:
                 actor.restart()
-                if actor.deaths <= _MAX_DEATHS or any(one.description for one in self.actors):
+                if actor.deaths <= MAX_ACTOR_DEATHS or any(one.description for one in self.actors):
                     continue
                 # Counted anew, so that the next batch has as many attempts.
                 actor.deaths, count = 0, actor.deaths
@@ -220,8 +219,8 @@ class ActorPool:
         free, wanted = ray.available_resources().get("CPU", 0), self.actors[-1].n_workers
         return WorkerTimeout(
             f"backend='ray': of {len(self.actors)} actors none was ready within "
-            f"{START_TIMEOUT:g} s. The smallest needs {wanted} processors of one node; of the "
-            f"cluster's {ray.cluster_resources().get('CPU', 0):g} there are {free:g} free. Add "
+            f"{ACTOR_START_TIMEOUT:g} s. The smallest needs {wanted} processors of one node; of "
+            f"the cluster's {ray.cluster_resources().get('CPU', 0):g} there are {free:g} free. Add "
             "nodes, or end what holds them.",
             workers=tuple(range(len(self.actors))),
         )
@@ -235,7 +234,7 @@ class ActorPool:
         idle = [actor for actor in self.actors if actor.description and not actor.sent]
         ends = [actor.handle.close.remote() for actor in idle]
         if ends:
-            ray.wait(ends, num_returns=len(ends), timeout=_CLOSE_GRACE)
+            ray.wait(ends, num_returns=len(ends), timeout=ACTOR_CLOSE_GRACE)
         for actor in self.actors:
             ray.kill(actor.handle, no_restart=True)
         self.actors.clear()

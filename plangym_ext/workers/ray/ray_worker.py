@@ -10,6 +10,7 @@ from typing import Any
 
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
+from plangym_ext.workers.limits import ACTOR_CLOSE_GRACE, PROCESSOR_PATIENCE, START_TIMEOUT
 from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.ray.cluster import Driver, ray_module
@@ -53,14 +54,6 @@ class ServiceActor:
         """Close the service."""
         if self._served is not None:
             self._served.close()
-
-
-#: Seconds within which a worker has to be placed and built.
-START_TIMEOUT = 120.0
-#: Seconds that one may wait for a processor of its own before it shares one with others.
-_PATIENCE = 15.0
-#: Seconds that an actor may take to close what it serves before it is killed.
-_CLOSE_GRACE = 5.0
 
 
 class RayWorker:
@@ -126,7 +119,7 @@ class RayWorker:
     def _built(self) -> Any:
         """Wait until it is built; one whose processor does not come gets none of its own."""
         ray, deadline = ray_module(), time.monotonic() + START_TIMEOUT
-        patience = _PATIENCE
+        patience = PROCESSOR_PATIENCE
         while not ray.wait([self._building], timeout=patience)[0]:
             left = deadline - time.monotonic()
             if left <= 0:
@@ -248,7 +241,7 @@ class RayWorker:
             return
         # One that is still being built, or at a call, has nothing to put in order.
         if self._description is not None and self.fallen is None:
-            ray.wait([self._closing], timeout=_CLOSE_GRACE)
+            ray.wait([self._closing], timeout=ACTOR_CLOSE_GRACE)
         ray.kill(self._handle, no_restart=True)
         self._handle = None
 
