@@ -35,19 +35,23 @@ def check_actions(
     Raises:
         InvalidAction: wrong nesting, shape, dtype, range, or NaN.
     """
-    if layout.is_flat:
-        return (_checked_actions(layout.leaves[0], actions, batch_shape, where, as_given),)
+    parts = (actions,) if layout.is_flat else _parts(layout, actions, where)
+    return tuple(
+        [
+            _checked_actions(leaf, part, batch_shape, where, as_given)
+            for leaf, part in zip(layout.leaves, parts, strict=True)
+        ]
+    )
+
+
+def _parts(layout: SpaceLayout, actions: Any, where: str) -> tuple[Any, ...]:
+    """Return the leaf values of actions that are nested as the space."""
     if not _nested_alike(layout.space, actions):
         raise InvalidAction(
             f"{where}: actions must be nested as {layout.space}, with arrays for leaves; "
             f"got {type(actions).__name__}"
         )
-    # Nested alike by now, so every key is there.
-    parts = layout.split(actions)
-    return tuple(
-        _checked_actions(leaf, part, batch_shape, where, as_given)
-        for leaf, part in zip(layout.leaves, parts, strict=True)
-    )
+    return layout.split(actions)  # nested alike by now, so every key is there
 
 
 def _nested_alike(space: spaces.Space[Any], value: Any) -> bool:

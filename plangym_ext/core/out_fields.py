@@ -70,9 +70,12 @@ class OutFields:
         self._layout = layout
         self.arrays: dict[str, np.ndarray] = {}
         self._given: dict[str, Any] = {}
-        if out is None:
-            return
-        self._given = _fields(out, where)
+        if out is not None:
+            self._check(out, shape, where)
+
+    def _check(self, out: Mapping[str, Any], shape: tuple[int, ...], where: str) -> None:
+        """Take the arrays of `out` that are given."""
+        layout, self._given = self._layout, _fields(out, where)
         known = _names_in(StateTransitions if len(shape) == 1 else Rollouts)
         by_name = {one.shown: one for one in RESULT_FIELDS}
         shapes = shapes_by_axis(shape, layout.state_width)

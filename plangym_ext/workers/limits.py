@@ -1,4 +1,4 @@
-"""How often workers may die and how long they may take: every count and timeout of workers."""
+"""How often workers may die and how long they may take: every count and timeout."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from __future__ import annotations
 
 #: Workers that one row may kill before it is held to be the cause.
 MAX_KILLS = 2
+#: Workers with sub-envs that a signal which others send, too, may end during one call: such at the
+#: same row's step, and such at any other moment, if they have gone on for some seconds, too. On a
+#: busy machine workers may be killed faster than they start.
+MAX_SIGNALS_AT_ROW, MAX_SIGNALS, SIGNALS_SECONDS = 3, 30, 300.0
 #: Rounds of a batch in a row that may lose workers without any row being done or suspected.
 MAX_IDLE_ROUNDS = 3
 #: Times that a worker may be started for one batch, on average.
 MAX_STARTS = 3
 #: Ray actors that may die, one after the other, before one has built its env.
 MAX_ACTOR_DEATHS = 5
+#: Times that a run of a sweep is started again after a signal killed it.
+RUN_RETRIES = 2
 
 # Seconds -----------------------------------------------------------------------------
 
@@ -28,6 +34,10 @@ FIRST_MESSAGE_TIMEOUT = 120.0
 SERVER_TIMEOUT = 60.0
 #: Without a running worker, after which the fork server ends.
 SERVER_IDLE = 60.0
+#: That workers may take to end with the fork server's parent.
+ORPHAN_GRACE = 2.0
+#: That a worker may take to write its stack.
+STACK_TIMEOUT = 0.15
 #: That a worker may take to leave, and a Ray actor to end its workers, before it is killed.
 CLOSE_GRACE, ACTOR_CLOSE_GRACE = 1.0, 5.0
 #: Within which one Ray actor has to be ready when none is.
@@ -36,6 +46,12 @@ ACTOR_START_TIMEOUT = 90.0
 PROCESSOR_PATIENCE = 15.0
 #: Between two looks at workers, and at Ray actors, that have not answered.
 LOOK, ACTOR_LOOK = 0.1, 0.25
+#: Between two looks at samplers' workers, other learners, and the process of a Ray task.
+SLOW_LOOK = 0.5
+#: That a learner may take to say why it has left the others.
+LEARNER_GRACE = 5.0
+#: That the run of a Ray task whose process died may take to end.
+TASK_GRACE = 30.0
 
 #: A row may take so many times as long as the longest one that was seen to end.
 _TIMES_SLOWEST = 3

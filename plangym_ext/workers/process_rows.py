@@ -162,12 +162,27 @@ class ProcessRows(SharedBatch):
     def end_round(self) -> Round | None:
         """See `Rows`."""
         queue, pool = self._queue, self._pool
+        if queue.rows_left or queue.speakers or self._finish is not None:
+            if (unusual := self._heard()) is not None:
+                return unusual
+        else:
+            self._asked = {}
+        if self._num_left:
+            steps = self._num_left * self.request.horizon
+            pool.scheduler.note(queue.heard, steps, time.monotonic_ns())
+        pool.has_run = True
+        for _, since in self._seen.values():
+            pool.slowest = max(pool.slowest, time.monotonic() - since)
+        return None
+
+    def _heard(self) -> Round | None:
+        """Return what the workers say of a round; None if all rows are done."""
+        queue = self._queue
         deaths: list[Death] = []
         failures: list[tuple[int, ErrorReport, str]] = []
         excess = 0
-        usual = not (queue.rows_left or queue.speakers or self._finish is not None)
         asked, self._asked = self._asked, {}
-        for worker, process, reply, lost in [] if usual else self._replies(asked):
+        for worker, process, reply, lost in self._replies(asked):
             # Rows that it has reported are not done without what it had to say of them.
             if process.fallen is not None and (queue.rows_left or lost):
                 row = self._row_of(worker)
@@ -180,17 +195,13 @@ class ProcessRows(SharedBatch):
                 failures.append((row, reply.report, worker.where))
             elif isinstance(reply, Value):
                 self.batch.take_own(*pickle.loads(reply.data))
-        if deaths or failures or excess or queue.rows_left:
-            # If all of them died, there are ranges that none has claimed.
-            queue.discard()
-            return Round(deaths, failures, excess, self._left_rows())
-        if self._num_left:
-            steps = self._num_left * self.request.horizon
-            pool.scheduler.note(queue.heard, steps, time.monotonic_ns())
-        pool.has_run = True
-        for _, since in self._seen.values():
-            pool.slowest = max(pool.slowest, time.monotonic() - since)
-        return None
+        if not (deaths or failures or excess or queue.rows_left):
+            return None
+        queue.discard()  # if all of them died, there are ranges that none has claimed
+        left = ~self.batch.done
+        # The replies with what these rows have of their own have come.
+        left[[*self.batch.own_infos, *self.batch.own_objects]] = False
+        return Round(deaths, failures, excess, np.flatnonzero(left))
 
     def _replies(
         self, asked: dict[WorkerHandle, WorkerProcess]
@@ -213,14 +224,6 @@ class ProcessRows(SharedBatch):
             reply = worker.taken(self._round)
             found.append((worker, process, reply, reply is None and worker in speakers))
         return found
-
-    def _left_rows(self) -> np.ndarray:
-        """Return the rows that are not done, `[n]` int64."""
-        left = ~self.batch.done
-        # The replies with what these rows have of their own have come.
-        left[[*self.batch.own_infos, *self.batch.own_objects]] = False
-        rows: np.ndarray = np.flatnonzero(left)
-        return rows
 
     # Hangs ----------------------------------------------------------------------
 

@@ -226,6 +226,10 @@ class WorkerPool:
         if complete and all(worker.ready for worker in self.workers):
             self._told_processes = present
             return self.workers
+        return self._started_workers()
+
+    def _started_workers(self) -> list[WorkerHandle]:
+        """Replace workers that are gone, and return those whose env is built, at least one."""
         limit = self.workers[0].start_timeout
         deadline = math.inf if limit is None else time.monotonic() + limit
         starts_left = MAX_STARTS * len(self.workers)

@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-import cloudpickle
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
@@ -25,9 +24,9 @@ from plangym_ext.workers.batch_run import Runs, WorkerStepper
 from plangym_ext.workers.limits import ROW_TIMEOUT, row_limit
 from plangym_ext.workers.parallel_env import ParallelEnv, check_equal
 from plangym_ext.workers.processors import default_n_workers
+from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.ray.actors import ActorPool
 from plangym_ext.workers.ray.cluster import (
-    Driver,
     actor_sizes,
     connection,
     node_here,
@@ -35,7 +34,7 @@ from plangym_ext.workers.ray.cluster import (
     ray_module,
 )
 from plangym_ext.workers.ray.ray_rows import RayRows
-from plangym_ext.workers.ray.row_actor import ActorStart
+from plangym_ext.workers.ray.row_actor import RowActor
 
 
 def reset_columns(env: GymEnv) -> tuple[InfoColumn, ...] | None:
@@ -193,17 +192,13 @@ class RayEnv(WorkerStepper, LiveStepper):
             sizes = actor_sizes(n_workers or sum(nodes), workers_per_actor, nodes)
         self.n_workers = sum(sizes)
         here = node_here()
-        probe = SharedBlock.create(1)  # held as long as actors may be started
+        self._probe = SharedBlock.create(1)  # held as long as actors may be started
 
-        def start(count: int) -> ActorStart:
-            return ActorStart(
-                Driver.of_this_process(),
-                cloudpickle.dumps(functools.partial(rows, make, count, self._timeout, arguments)),
-                here,
-                pickle.dumps(probe),
-            )
+        def service(count: int) -> Service:
+            made = functools.partial(rows, make, count, self._timeout, arguments)
+            return Service(functools.partial(RowActor, made, here, pickle.dumps(self._probe)))
 
-        return ActorPool(sizes, start, reserves=not connection.started, check=self._check_equal)
+        return ActorPool(sizes, service, reserves=not connection.started, check=self._check_equal)
 
     def _check_equal(self, description: dict[str, Any]) -> None:
         check_equal("RayEnv", self.plan_env.envelope.identity, description["identity"])

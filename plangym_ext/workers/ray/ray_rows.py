@@ -140,7 +140,7 @@ class RayRows(Rows):
     def _send(self, actor: Actor, first: int, stop: int) -> None:
         place = self._place if actor.shares_memory and not self._spoilt else None
         work = part_of(self.request, first, stop) if place is None else place
-        ref = actor.handle.run.remote(Share(first, stop, self.state_width, work))
+        ref = actor.run(Share(first, stop, self.state_width, work))
         steps = (stop - first) * self.request.horizon
         sent = Sent(actor, first, stop, steps, place is not None, time.monotonic())
         actor.sent.append(sent)

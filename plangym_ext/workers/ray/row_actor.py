@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import pickle
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.errors import PoisonState, StorageError, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.workers.ray.cluster import Driver, node_here
+from plangym_ext.workers.ray.cluster import node_here
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 
 _ROW = re.compile(r"\brow (\d+)")
@@ -34,60 +33,37 @@ _ROW = re.compile(r"\brow (\d+)")
 _MAX_VIEWS = 16
 
 
-class ActorStart(NamedTuple):
-    """The driver's data for an actor.
+class RowActor:
+    """Service of an actor: runs shares of batches on one backend.
 
-    Attributes:
-        driver: what there is to load things with.
-        constructor: cloudpickle of what makes the backend.
+    Args:
+        make: makes the backend.
         node: of the cluster, that the driver is on.
         block: pickle of a `SharedBlock` of the driver, to see whether it can be reached.
     """
 
-    driver: Driver
-    constructor: bytes
-    node: str
-    block: bytes
-
-
-class RowActor:
-    """Runs shares of batches on one backend.
-
-    Args:
-        start: what it has to know of the driver.
-    """
-
-    def __init__(self, start: ActorStart) -> None:
-        self._start = start
-        self._env: Any = None
+    def __init__(self, make: Callable[[], Any], node: str, block: bytes) -> None:
+        self._env = make()
+        # Blocks are found by the driver's process id, which is another's on other nodes.
+        self._shares_memory = node == node_here() and _reaches(block)
         self._views: OrderedDict[tuple[Any, ...], tuple[SharedBlock, RowBatch]] = OrderedDict()
 
-    def build(self) -> dict[str, Any] | ErrorReport:
-        """Make the backend; return its description, or its error."""
-        start = self._start
-        try:
-            start.driver.meet()
-            self._env = pickle.loads(start.constructor)()
-            return {
-                "pid": os.getpid(),
-                "host": os.uname().nodename,
-                "identity": self._env.envelope.identity,
-                "backend": self._env.backend,
-                # Blocks are found by the driver's process id, which is another's on other nodes.
-                "shares_memory": start.node == node_here() and _reaches(start.block),
-            }
-        except (Exception, SystemExit) as error:  # whatever the caller's constructor raises
-            return ErrorReport.of(error)
+    def description(self) -> dict[str, Any]:
+        """Return what the driver has to know of the backend."""
+        return {
+            "identity": self._env.envelope.identity,
+            "backend": self._env.backend,
+            "shares_memory": self._shares_memory,
+        }
 
-    def is_there(self) -> bool:
-        """Return True: the actor's process responds, even if its backend is busy."""
-        return True
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method: `run`."""
+        return getattr(self, name)(*args, **kwargs)
 
     def close(self) -> None:
         """End the backend's workers."""
         self._views.clear()
-        if self._env is not None:
-            self._env.close()
+        self._env.close()
 
     def run(self, share: Share) -> Answer:
         """Run the rows of a share; exceptions are part of the answer."""
