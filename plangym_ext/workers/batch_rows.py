@@ -100,8 +100,8 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def is_at(self, worker: Any) -> bool:
-        """Return whether a worker is running one of these rows."""
+    def row_of(self, worker: Any) -> int:
+        """Return the row that a worker is running, or the first of its share; else `NO_ROW`."""
 
     @abstractmethod
     def ask_to_finish(self) -> None:

@@ -30,6 +30,7 @@ from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import PoisonState, WorkerDied
 from plangym_ext.states.envelope import Envelope
 from plangym_ext.states.part import StateTooWide
+from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.batch_rows import Pages, Round, Rows
 from plangym_ext.workers.limits import MAX_IDLE_ROUNDS, MAX_KILLS
 
@@ -41,13 +42,15 @@ class BatchOwner(Protocol):
         runs: those that have begun and are not released.
         pages: memory for them.
         row_timeout: seconds after which a worker that has not got on counts as hung.
-        transport: makes their rows.
     """
 
     runs: Runs
     pages: Pages
     row_timeout: float | None
-    transport: Callable[[Any, RowRequest], Rows]
+
+    @property
+    def transport(self) -> Callable[[Any, RowRequest], Rows]:
+        """The class of their `Rows`."""
 
     @property
     def layout(self) -> RowLayout:
@@ -265,7 +268,7 @@ class BatchRun:
         hung, limit = self.rows.hung()
         for worker in hung:
             # It may be another batch that it does not get on with.
-            run = next((run for run in self.owner.runs if run.rows.is_at(worker)), self)
+            run = next((run for run in self.owner.runs if run.rows.row_of(worker) != NO_ROW), self)
             run.land(run.rows.stopped([worker], limit))
 
     # Errors, deaths and wider states --------------------------------------------

@@ -185,7 +185,7 @@ class ProcessRows(SharedBatch):
         for worker, process, reply, lost in self._replies(asked):
             # Rows that it has reported are not done without what it had to say of them.
             if process.fallen is not None and (queue.rows_left or lost):
-                row = self._row_of(worker)
+                row = self.row_of(worker)
                 is_open = row != NO_ROW and not self.batch.done[row]
                 deaths.append(Death((row, row + 1) if is_open else (0, 0), process.fallen))
             if isinstance(reply, TooWide):
@@ -244,7 +244,7 @@ class ProcessRows(SharedBatch):
     def _still(self, worker: WorkerHandle) -> float:
         """Return the seconds since a worker's last progress, in any batch."""
         process, now = self._asked[worker], time.monotonic()
-        sign = tuple(run.rows._row_of(worker) for run in self._pool.runs)
+        sign = tuple(run.rows.row_of(worker) for run in self._pool.runs)
         before, since = self._seen.get(process, (None, now))
         if before != sign:
             self._seen[process] = sign, now
@@ -260,17 +260,14 @@ class ProcessRows(SharedBatch):
         """
         found = []
         for worker in hung:
-            row = self._row_of(worker)
+            row = self.row_of(worker)
             doing = "" if row == NO_ROW else f" at row {row}, action {self.action(row)},"
             found.append(str(worker.hung(seconds, doing)))
             worker.restart()
         return WorkerTimeout("\n".join(found), workers=tuple(worker.index for worker in hung))
 
-    def is_at(self, worker: WorkerHandle) -> bool:
+    def row_of(self, worker: WorkerHandle) -> int:
         """See `Rows`."""
-        return self._row_of(worker) != NO_ROW
-
-    def _row_of(self, worker: WorkerHandle) -> int:
         return int(self.lines[self._pool.workers.index(worker), ROW])
 
     # The end --------------------------------------------------------------------

@@ -24,6 +24,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.states.envelope import as_wide
+from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.batch_rows import Death, Round, Rows
 from plangym_ext.workers.batch_run import BatchOwner
 from plangym_ext.workers.limits import ACTOR_LOOK
@@ -269,9 +270,10 @@ class RayRows(Rows):
             self._spoilt = self._spoilt or any(sent.in_place for sent in rows)
         return WorkerTimeout("\n".join(found), workers=tuple(actor.index for actor in hung))
 
-    def is_at(self, worker: Actor) -> bool:
+    def row_of(self, worker: Actor) -> int:
         """See `Rows`."""
-        return bool(worker.sent) and worker.sent[0] in self.open.values()
+        mine = bool(worker.sent) and worker.sent[0] in self.open.values()
+        return worker.sent[0].first if mine else NO_ROW
 
     # The end --------------------------------------------------------------------
 
