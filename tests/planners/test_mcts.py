@@ -8,7 +8,7 @@ from gymnasium.spaces import Box
 
 from plangym_ext.errors import UnknownName
 from plangym_ext.planners import MCTS
-from plangym_ext.planners.lockstep.reuse import reuse
+from plangym_ext.planners.lockstep.node_states import reuse
 
 
 def same(plan, other):
