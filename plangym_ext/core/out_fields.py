@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,34 +14,15 @@ from plangym_ext.core.results import (
     Rollouts,
     RowResults,
     StateTransitions,
-    Transitions,
     shapes_by_axis,
 )
-from plangym_ext.core.rows import RowLayout, outgrown
+from plangym_ext.core.rows import RowLayout, Shown, outgrown
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
-
-_Shown = TypeVar("_Shown", Transitions, StateTransitions, Rollouts)
 
 
 def _names_in(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of what a call returns that can be given."""
     return tuple(name for name in kind._fields if name != "infos")
-
-
-class _Reader(NamedTuple):
-    """Reads the fields of a named tuple off results; the places of two that need more."""
-
-    read: Callable[[RowResults], tuple[Any, ...]]
-    rewards: int
-    obs: int
-
-
-@functools.cache
-def _reader(shown: tuple[str, ...]) -> _Reader:
-    """Return what reads these fields, as calls name them."""
-    names = {one.shown: one.name for one in RESULT_FIELDS}
-    read = operator.attrgetter(*(names.get(name, name) for name in shown))
-    return _Reader(read, shown.index("rewards"), shown.index("obs"))
 
 
 class OutFields:
@@ -107,7 +86,7 @@ class OutFields:
             if value is not target:
                 target[...] = value.reshape(target.shape)
 
-    def shown(self, kind: type[_Shown], found: RowResults) -> _Shown:
+    def shown(self, kind: type[Shown], found: RowResults) -> Shown:
         """Return results as a call does, with the caller's own objects where there are some.
 
         Args:
@@ -119,17 +98,10 @@ class OutFields:
         """
         if self.arrays:
             self._fill(found)
-        names = kind._fields
-        reader: _Reader = _reader(names)
-        values: list[Any] = [*reader.read(found)]
-        if kind is not Rollouts:
-            values[reader.rewards] = found.rewards.reshape(-1)  # of one action a row
-        obs = self._layout.obs
-        values[reader.obs] = found.obs[0] if obs.is_flat else obs.join(found.obs)
-        for name, array in self._given.items():
-            if name in names:  # states may be given where they are not returned
-                values[names.index(name)] = array
-        return kind._make(values)
+        shown = self._layout.shown(kind, found)
+        # States may be given where they are not returned.
+        given = {name: array for name, array in self._given.items() if name in kind._fields}
+        return shown._replace(**given) if given else shown
 
 
 def _fields(out: Any, where: str) -> dict[str, Any]:

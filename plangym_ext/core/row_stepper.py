@@ -299,7 +299,8 @@ class RowStepper(ABC):
         else:
             rows, unchecked = self._batch_states(states, "step_batch")
             leaves = self._checked_actions(actions, (len(rows),), "step_batch")
-        targets = OutFields(self.layout, out, (len(rows),), "step_batch")
+        layout = self.layout
+        targets = None if out is None else OutFields(layout, out, (len(rows),), "step_batch")
         # As plangym: who passes states gets states.
         wants_states = not goes_on if return_state is None else bool(return_state)
         request = RowRequest(
@@ -310,15 +311,15 @@ class RowStepper(ABC):
             reset_first,
             infos=infos if infos == "numeric" else checked_infos(infos, "step_batch"),
             wants_states=wants_states,
-            out=targets.arrays,
+            out={} if targets is None else targets.arrays,
             unchecked=unchecked,
         )
 
         def finish(found: RowResults) -> Transitions | StateTransitions:
             kind = StateTransitions if wants_states else Transitions
-            shown = targets.shown(kind, found)  # first: it may refuse
+            shown = (layout if targets is None else targets).shown(kind, found)  # it may refuse
             if goes_on:
-                self._continued.move(found, shared=wants_states or "states_out" in targets.arrays)
+                self._continued.move(found, shared=wants_states or "states_out" in request.out)
             return shown
 
         return request, finish
@@ -381,7 +382,8 @@ class RowStepper(ABC):
             self.layout.state_width,
         ):
             return self.checked_states(states, where), ""
-        return self.envelope.shaped(states, where), where
+        plain = type(states) is np.ndarray and states.dtype == np.uint8 and states.strides[1] == 1
+        return states if plain else self.envelope.shaped(states, where), where
 
     def _checked_actions(
         self, actions: Any, batch_shape: tuple[int, ...], where: str

@@ -17,12 +17,12 @@ from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import EnvClosed, InvalidOption, ResetNeeded, StateError, WorkerDied
 from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
-from plangym_ext.workers.batch_rows import Pages
 from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.limits import CLOSE_GRACE, ROW_TIMEOUT, start_limit
 from plangym_ext.workers.process_rows import ProcessRows
 from plangym_ext.workers.remote_errors import warn_of
+from plangym_ext.workers.shared_batch import Pages
 from plangym_ext.workers.worker_pool import WorkerPool
 
 

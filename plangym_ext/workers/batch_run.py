@@ -31,7 +31,7 @@ from plangym_ext.errors import PoisonState, WorkerDied
 from plangym_ext.states.envelope import Envelope
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.batch_rows import Pages, Round, Rows
+from plangym_ext.workers.batch_rows import Round, Rows
 from plangym_ext.workers.limits import MAX_IDLE_ROUNDS, MAX_KILLS
 
 
@@ -40,12 +40,10 @@ class BatchOwner(Protocol):
 
     Attributes:
         runs: those that have begun and are not released.
-        pages: memory for them.
         row_timeout: seconds after which a worker that has not got on counts as hung.
     """
 
     runs: Runs
-    pages: Pages
     row_timeout: float | None
 
     @property

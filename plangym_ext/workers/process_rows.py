@@ -29,7 +29,7 @@ from plangym_ext.workers.protocol import Failure, Finish, Reply, TooWide, Value
 from plangym_ext.workers.remote_errors import ErrorReport
 from plangym_ext.workers.row_queue import Ranges
 from plangym_ext.workers.scheduling import ranges_of
-from plangym_ext.workers.shared_batch import SharedBatch
+from plangym_ext.workers.shared_batch import Pages, SharedBatch
 from plangym_ext.workers.worker_handle import WorkerHandle, requests
 from plangym_ext.workers.worker_pool import WorkerPool
 
@@ -39,10 +39,12 @@ class ProcessOwner(BatchOwner, Protocol):
 
     Attributes:
         pool: of the workers.
+        pages: memory for their batches.
         blocking: give all rows to one worker instead of sharing them.
     """
 
     pool: WorkerPool
+    pages: Pages
     blocking: bool
 
 

@@ -19,7 +19,6 @@ from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.states.envelope import as_wide
-from plangym_ext.workers.batch_rows import Pages
 from plangym_ext.workers.batch_run import Runs, WorkerStepper
 from plangym_ext.workers.limits import ROW_TIMEOUT, row_limit
 from plangym_ext.workers.parallel_env import ParallelEnv, check_equal
@@ -35,6 +34,7 @@ from plangym_ext.workers.ray.cluster import (
 )
 from plangym_ext.workers.ray.ray_rows import RayRows
 from plangym_ext.workers.ray.row_actor import RowActor
+from plangym_ext.workers.shared_batch import Pages
 
 
 def reset_columns(env: GymEnv) -> tuple[InfoColumn, ...] | None:

@@ -39,6 +39,7 @@ from plangym_ext.workers.ray.row_actor import (
     result_names,
 )
 from plangym_ext.workers.remote_errors import ErrorReport
+from plangym_ext.workers.shared_batch import Page, Pages
 
 #: Parts into which rows are cut whose actor has died, to find out whether one has killed it.
 _PARTS = 16
@@ -53,9 +54,11 @@ class ActorOwner(BatchOwner, Protocol):
 
     Attributes:
         pool: the actors.
+        pages: memory that actors on this machine reach.
     """
 
     pool: ActorPool
+    pages: Pages
 
     def check_open(self) -> None:
         """Refuse to go on if the env is closed."""
@@ -74,6 +77,7 @@ class RayRows(Rows):
 
     def __init__(self, owner: ActorOwner, request: RowRequest) -> None:
         self._owner, self._slots = owner, request.slots
+        self._page: Page | None = None
         if self._slots is not None:  # a copy: all rows are read before any slot is written
             states = request.states[self._slots.sources]
             request = dataclasses.replace(request, states=states, slots=None)
