@@ -86,13 +86,11 @@ def _checked_actions(
         return values
     low, high = leaf.bounds
     # Two reductions instead of four arrays: this is paid for every batch. NaN fails both.
-    if not (
-        low.ndim == 0
-        and values.size
-        and (values.dtype == leaf.dtype or leaf.dtype.kind in "iu")
-        and low <= np.minimum.reduce(values, axis=None)
-        and np.maximum.reduce(values, axis=None) <= high
-    ):
+    least, most = np.minimum.reduce, np.maximum.reduce
+    plain = (
+        low.ndim == 0 and values.size and (values.dtype == leaf.dtype or leaf.dtype.kind in "iu")
+    )
+    if not (plain and low <= least(values, axis=None) and most(values, axis=None) <= high):
         _check_range(leaf, values, where)
     return values.astype(leaf.dtype, copy=False)
 

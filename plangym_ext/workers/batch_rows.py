@@ -27,7 +27,7 @@ class Death(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What is unusual about a round that is over.
+    """Unusual end of a round.
 
     Attributes:
         deaths: of workers that took part.

@@ -13,6 +13,7 @@ that kills workers, or one that does not end, is named.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -71,7 +72,9 @@ class Runs(set["BatchRun"]):
     def reap(self) -> None:
         """Release batches whose results will not be asked for, as far as they are done."""
         for run in [run for run in self if run.abandoned]:
-            run.rows.listen(0.0)
+            # What goes wrong is seen again where workers are needed.
+            with contextlib.suppress(Exception):
+                run.rows.listen(0.0)
             run.reap()
 
     def end_abandoned(self) -> None:

@@ -1,4 +1,4 @@
-"""How often workers may die and how long they may take: every count and timeout."""
+"""Limits of workers: how often they may die, and every timeout."""
 
 from __future__ import annotations
 
