@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
-from plangym_ext.core.inherited_options import InheritedOptions, parameters_of
-from plangym_ext.core.numbers import at_least, finite_between
-from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownOption, suggestion
+from plangym_ext.core.inherited_options import parameters_of
+from plangym_ext.core.options import CheckedOptions, Range, Share
+from plangym_ext.errors import (
+    InvalidAnswer,
+    InvalidOption,
+    UnknownName,
+    UnknownOption,
+    suggestion,
+)
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.kept import Kept, NothingKept
 from plangym_ext.planners.plans import Budget, Plan
@@ -29,10 +34,14 @@ from plangym_ext.planners.simulator import Rng, SearchModel, States, stacked_obs
 UNBOUNDED = 2**31 - 1
 #: Most simulations and model steps that may be asked for: trees count in 32 bits.
 _MOST = 10**9
+_Limit = Annotated[
+    int | None,
+    Range(1, _MOST, advice="Leave it out where max_seconds is to be the only limit."),
+]
 
 
 @dataclass(eq=False)
-class Planner(InheritedOptions, ABC):
+class Planner(CheckedOptions, ABC):
     """Abstract base of planners: a planner chooses an action by trying actions in a model.
 
     Planners are dataclasses: a field is an option, described under `Args` of the
@@ -51,11 +60,13 @@ class Planner(InheritedOptions, ABC):
             time does not count, see `Budget.compile_seconds`.
     """
 
-    num_simulations: int | None = None
+    num_simulations: _Limit = None
     _: KW_ONLY
-    discount: float = 0.99
-    max_model_steps: int | None = None
-    max_seconds: float | None = None
+    discount: Share = 0.99
+    max_model_steps: _Limit = None
+    max_seconds: Annotated[float | None, Range(1e-9)] = None
+
+    _unknown = UnknownName
 
     #: Whether what a network says of actions is for the option `rollout_policy`; other planners
     #: have it as the prior of their evaluator.
@@ -76,63 +87,17 @@ class Planner(InheritedOptions, ABC):
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check the options; derived planners check theirs after these."""
+        """Check the options; derived planners check after this what depends on several."""
+        super().__post_init__()
         self._kept: Kept = NothingKept()
         self._planned_with: tuple[Any, ...] | None = None
         #: What looks at the spaces of those that are asked about observations.
         self._space_checks: list[Callable[[Any], None]] = []
-        self._check_switches()
-        self.discount = self._number("discount", 0.0, 1.0)
-        if self.max_model_steps is not None:
-            self.max_model_steps = self._limit("max_model_steps")
-        if self.max_seconds is not None:
-            self.max_seconds = self._number("max_seconds", 1e-9, math.inf)
-        if self.num_simulations is not None:
-            self.num_simulations = self._limit("num_simulations")
-        elif self.max_model_steps is None and self.max_seconds is None:
+        limits = self.num_simulations, self.max_model_steps, self.max_seconds
+        if limits == (None, None, None):
             self.num_simulations = self.default_simulations
 
     # Checking options -----------------------------------------------------------
-
-    def _option(self, name: str) -> str:
-        """Return how messages name an option of this planner."""
-        return f"{type(self).__name__}: {name}"
-
-    def _integer(self, name: str, least: int) -> int:
-        """Return an option as an int, or say that it is not an integer >= `least`."""
-        return at_least(self._option(name), getattr(self, name), least)
-
-    def _limit(self, name: str) -> int:
-        """Return a limit as an int, or say that it is not an integer that searches can count to."""
-        given = self._integer(name, 1)
-        if given > _MOST:
-            raise InvalidOption(
-                f"{self._option(name)} must be at most {_MOST}; got {given}. Leave it out where "
-                f"max_seconds is to be the only limit."
-            )
-        return given
-
-    def _number(self, name: str, low: float, high: float) -> float:
-        """Return an option as a float, or say that it is not a number in [low, high]."""
-        # Adding 0 makes -0.0 the 0.0 that it equals: generators refuse it as a standard deviation.
-        return finite_between(self._option(name), getattr(self, name), low, high) + 0.0
-
-    def _check_switches(self) -> None:
-        """Refuse options of bool that are none: any text would be true."""
-        for field in dataclasses.fields(self):
-            if field.type not in (bool, "bool"):  # annotations may be texts
-                continue
-            given = getattr(self, field.name)
-            if not isinstance(given, bool | np.bool_):
-                raise InvalidOption(
-                    f"{self._option(field.name)} must be True or False; got {given!r}."
-                )
-
-    def _check_function(self, name: str, what: str = "a function of observations") -> None:
-        """Refuse an option that is neither a function nor None; `what` says what it may be."""
-        given = getattr(self, name)
-        if given is not None and not callable(given):
-            raise InvalidOption(f"{self._option(name)} must be {what} or None; got {given!r}.")
 
     def _check_pays(self, cost: int, what: str) -> None:
         """Refuse a `max_model_steps` that does not pay for one simulation of `cost` steps."""
