@@ -316,8 +316,8 @@ class RowStepper(ABC):
         )
 
         def finish(found: RowResults) -> Transitions | StateTransitions:
-            kind = StateTransitions if wants_states else Transitions
-            shown = (layout if targets is None else targets).shown(kind, found)  # it may refuse
+            show = (layout if targets is None else targets).shown  # first, as it may refuse
+            shown = show(StateTransitions, found) if wants_states else show(Transitions, found)
             if goes_on:
                 self._continued.move(found, shared=wants_states or "states_out" in request.out)
             return shown
