@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
     """Add the options that a class declares, see `core.options`, with the help under `Args`.
 
     A bool is a flag; with None, one that is turned on and off. A tuple takes several values, and
-    a list may be given again. Bounds hold for integers.
+    a sequence one each time that it is given. Bounds hold for integers.
 
     Args:
         parser: of a command.
@@ -71,7 +71,7 @@ def _form(declared: Any, shown: Argument, *, required: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"metavar": shown.metavar} if shown.metavar else {}
     if one_of := declared.rule(OneOf):
         found["choices"] = tuple(one_of.names)
-    if many is list:
+    if many is Sequence:
         found["action"] = "append"
     elif many is tuple:
         found["nargs"] = "+" if required or declared.optional or isinstance(shown, Option) else "*"

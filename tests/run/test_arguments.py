@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +37,7 @@ class Options:
     kind: Annotated[str, OneOf(("one", "two"))] = "one"
     out: Annotated[Path, Option("DIR")] = Path("runs")
     names: Annotated[tuple[str, ...] | None, Option("NAME")] = None
-    over: Annotated[list[str] | None, Option("KEY=VALUE")] = None
+    over: Annotated[Sequence[str] | None, Option("KEY=VALUE")] = None
     ray: Annotated[str | None, Option("ADDRESS", bare="")] = None
     flag: bool = False
     draws: bool | None = None

@@ -38,7 +38,7 @@ from plangym_ext.run.tree_page.recorder import recorder_of, tree_options
 from plangym_ext.run.video import recorded
 
 if TYPE_CHECKING:
-    from plangym_ext.planners import Option
+    from plangym_ext.planners import Option as PlannerOption
 
 
 _NAMED = (
@@ -278,7 +278,7 @@ def add_planner_options(
         group.add_argument(flag, dest=target, default=value, help=text, **kind)
 
 
-def _limits_first(options: Sequence[Option]) -> list[Option]:
+def _limits_first(options: Sequence[PlannerOption]) -> list[PlannerOption]:
     """Put what bounds a plan, which is set most often, before what shapes it."""
     return sorted(options, key=lambda option: option.name not in _LIMITS)
 

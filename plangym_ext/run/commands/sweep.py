@@ -75,7 +75,7 @@ class Options:
     """
 
     preset: Annotated[str | None, Argument("PRESET")] = None
-    over: Annotated[list[str], Option("KEY=VALUES")] = []  # noqa: RUF012 - argparse copies it
+    over: Annotated[Sequence[str], Option("KEY=VALUES")] = []
     file: Annotated[Path | None, Option("FILE")] = None
     sample: Annotated[Count | None, Option("N")] = None
     seeds: Annotated[Count | None, Option("N")] = None

@@ -59,7 +59,7 @@ class Options:
 
     preset: Annotated[str | None, Argument("PRESET")] = None
     list: bool = False
-    config: Annotated[list[str] | None, Option("FILE")] = None
+    config: Annotated[Sequence[str] | None, Option("FILE")] = None
     out: Annotated[Path, Option("DIR")] = _OUT
     resume: bool = False
     init_from: Annotated[Path | None, Option("RUN")] = None
