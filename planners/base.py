@@ -24,6 +24,7 @@ from plangym_ext.errors import (
     suggestion,
 )
 from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.joint_actions import KeptModel
 from plangym_ext.planners.kept import Kept, NothingKept
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.players import check_players
@@ -71,8 +72,12 @@ class Planner(CheckedOptions, ABC):
     #: Whether what a network says of actions is for the option `rollout_policy`; other planners
     #: have it as the prior of their evaluator.
     plays_policy: ClassVar[bool] = False
+    #: Whether the joint actions of spaces of discrete parts are numbered for this planner.
+    numbers_actions: ClassVar[bool] = False
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
+    #: The model of numbered actions, of the env that was planned in last.
+    _joint = KeptModel()
     #: `_memory_options` of the last plan.
     _made_for = None
 
@@ -84,7 +89,10 @@ class Planner(CheckedOptions, ABC):
                 raise UnknownOption(
                     f"{cls.__name__}: there is no option {name!r}{suggestion(name, known)}"
                 )
-        return super().__new__(cls)
+        planner = super().__new__(cls)
+        # Not of `__post_init__`, which is called again after an option was assigned.
+        planner._joint = KeptModel()
+        return planner
 
     def __post_init__(self) -> None:
         """Check the options; derived planners check after this what depends on several."""
@@ -175,6 +183,10 @@ class Planner(CheckedOptions, ABC):
             NoLegalAction: a state allows nothing.
             WrongKind: the env has two players, and this planner plans for one.
         """
+        if self.numbers_actions and env is not self._joint.plain:
+            joint = self._joint.of(env, type(self).__name__)
+            if joint is not None:
+                return joint.planned(self, states, rngs, obs, legal)
         self._check(env)
         clock = Clock(self.max_seconds)
         masks = None if legal is None else np.asarray(legal, np.bool_)
@@ -187,12 +199,7 @@ class Planner(CheckedOptions, ABC):
             # The check of the answer does not know which planner asked.
             raise InvalidAnswer(f"{name}: {error}") from error
         except MemoryError as error:
-            # Arrays grow with states, simulations and actions: what is asked for at once.
-            raise InvalidOption(
-                f"{name}: there is no memory for this plan of {request.batch} states in "
-                f"{getattr(env, 'action_space', env)}: {error}. Ask for fewer simulations, or for "
-                f"fewer states at once."
-            ) from error
+            raise _no_memory(request, error) from error
 
     def _check(self, env: SearchModel) -> None:
         """Refuse an env that this planner is not for, and options that cannot be."""
@@ -335,6 +342,15 @@ def _reader(cls: Any) -> Callable[[Planner], tuple[Any, ...]]:
 def _values(planner: Planner) -> tuple[Any, ...]:
     """Return the values of all options; looked up at every plan, so without `dataclasses`."""
     return _reader(type(planner))(planner)
+
+
+def _no_memory(request: PlanRequest, error: MemoryError) -> InvalidOption:
+    # Arrays grow with states, simulations and actions: what is asked for at once.
+    return InvalidOption(
+        f"{request.planner}: there is no memory for this plan of {request.batch} states in "
+        f"{getattr(request.env, 'action_space', request.env)}: {error}. Ask for fewer "
+        f"simulations, or for fewer states at once."
+    )
 
 
 def _with_compiling(plans: list[Plan], seconds: float) -> list[Plan]:

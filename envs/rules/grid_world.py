@@ -143,7 +143,7 @@ def _target(params: Any, at: int, action: int) -> int:
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Go one cell, and take what lies there."""
     cells, reward = state["cells"], 0.0
-    at = np.int64(state["at"])
+    at: Any = np.int64(state["at"])
     to = _target(params, at, action)
     found = _WALL if to < 0 else np.int64(cells[to])
     if found == _WALL or (found == _DOOR and state["keys"] == 0) or cells[at] == _TRAP:
@@ -198,4 +198,5 @@ def check(state: Any, params: Any) -> bool:
         keys -= params.cells[i] == _KEY
     at = state["at"]
     # A door that was opened took a key: there are never more than the map has.
-    return keys <= 0 and at < params.cells.size and state["cells"][at] != _WALL
+    is_place = at < params.cells.size and state["cells"][at] != _WALL
+    return bool(keys <= 0 and is_place)

@@ -95,6 +95,8 @@ class FrontierSearch(Planner):
             "module:function"; None: 0.
     """
 
+    numbers_actions: ClassVar[bool] = True
+
     wave_size: Count = 8
     goal_reward: Finite = 0.0
     state_key: StateKey = "state"

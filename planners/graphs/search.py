@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,8 @@ class GraphSearch(Planner):
 
     Source: Alpacka's DeterministicMCTS, without the step too many that it takes.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     num_expansions: Count = 1
     intermediate_backups: bool = False

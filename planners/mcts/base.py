@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,8 @@ class TreeSearch(Planner):
         slots: keep states in slots of the env, if it has any and there are no rollouts,
             rather than in an array of the planner. The plan is the same.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     wave_size: Count = 8
     rollout_depth: Whole | None = None

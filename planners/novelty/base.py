@@ -6,7 +6,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,8 @@ class NoveltySearch(Planner):
         return_tree: put the nodes into the plan; `q` is the best return through a node,
             `visits` counts the nodes below it and itself.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     features: Features | str | None = None
     max_depth: Count = 1500

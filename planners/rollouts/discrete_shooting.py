@@ -44,6 +44,8 @@ class DiscreteShooting(Planner):
     Source: Alpacka's Shooting agent.
     """
 
+    numbers_actions: ClassVar[bool] = True
+
     rollout_depth: Count = 20
     score: Annotated[str, OneOf(("mean", "max"))] = "mean"
     rollout_policy: Policy | None = None
@@ -160,6 +162,8 @@ class BanditShooting(Planner):
 
     Source: Alpacka's Bandit agent.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     wave_size: Count = 8
     rollout_depth: Whole = 20

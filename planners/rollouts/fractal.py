@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,8 @@ class FractalMC(Planner):
     action is the most frequent one, since actions are discrete here; rewards are
     discounted.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     depth: Count = 30
     reward_weight: Weight = 1.0

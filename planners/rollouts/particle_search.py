@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ class ParticleSearch(Planner):
         divergence: Kullback-Leibler divergence of weights from equal ones, in nats.
         evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`; None: uniform, and 0.
     """
+
+    numbers_actions: ClassVar[bool] = True
 
     depth: Count = 16
     resample_every: Count = 4
