@@ -109,6 +109,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self.list_infos = False
         #: Why `make_vec` chose workers, if they were not asked for.
         self.choice_note = ""
+        backend.use(self.single_observation_space)
         backend.keep(first_episodes(num_envs))
         self._all = range(num_envs)
         self._pending = PendingCalls()

@@ -19,6 +19,7 @@ import plangym_ext
 from plangym_ext import Kernel
 from plangym_ext.errors import InvalidAction, ResetNeeded
 from plangym_ext.native.kernel.known import _registered, register_kernel
+from plangym_ext.native.kernel.row_kernel import AUTORESET
 from plangym_ext.registry import find_spec, make_gym
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*already returned term")]
@@ -103,8 +104,8 @@ def test_rows_that_end_are_reset_by_the_loop_that_steps_them(name):
         actions = np.ones(64, int)
         venv.step(actions)  # proves that the kernel resets rows as the env does
         env, calls = venv._backend._env, []
-        run = env._run_live
-        env._run_live = lambda request: calls.append(request.autoreset) or run(request)
+        run = env._run_loop
+        env._run_loop = lambda arrays, how: calls.append(bool(how & AUTORESET)) or run(arrays, how)
         ended = 0
         for _ in range(30):
             _, _, terminations, truncations, infos = venv.step(actions)

@@ -20,6 +20,7 @@ from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.memory.shared_outs import OutLayout, OutShare, SharedOuts
 from plangym_ext.vector.results import IN_MEMORY, Reply, StepResults
 from plangym_ext.vector.row_values import RowValues
+from plangym_ext.vector.shown import ObsBuffer
 from plangym_ext.vector.sub_envs.checkpoint import Checkpoint, RowCall
 from plangym_ext.vector.sub_envs.host_group import HostGroup, one_error
 from plangym_ext.vector.sub_envs.replay_log import ReplayLog
@@ -122,8 +123,13 @@ class EnvBackend(VectorBackend):
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
         self._memory = self._hosts.use(space, strict=self._invalid != "off")
-        self.obs = self._memory.obs
         self._values = RowValues(self._invalid, self.obs, self.description.name)
+
+    @property
+    def obs(self) -> ObsBuffer:
+        """See `VectorBackend`."""
+        assert self._memory is not None
+        return self._memory.obs
 
     @property
     def nbytes(self) -> int:
@@ -374,7 +380,7 @@ class EnvBackend(VectorBackend):
         if self._memory is not None:
             # The memory under these is a descriptor, too.
             self._memory = None
-            del self.obs, self._values
+            del self._values
         warn_of(errors)
 
 
