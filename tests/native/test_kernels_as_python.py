@@ -40,12 +40,11 @@ def test_as_python_a_kernel_equals_its_env(name):
             size, resets = request.num_rows, request.reset_first
             dt = np.full(size, request.dt, np.int32)
             places = memory.rows(size, guarded.new)
-            arrays = memory.arrays(
-                request.actions[0], request.states, places, dt, resets, new=guarded.new
-            )
+            arrays = memory.arrays(request.actions[0], places, dt, resets, new=guarded.new)
+            begin = memory.words(request.states, places)
             # Generators multiply beyond 64 bits, which only numpy's numbers mind.
             with np.errstate(over="ignore"):
-                ended = loop(arrays, memory.rules, kernel.params, 0, size, SEAL)
+                ended = loop(begin, arrays, memory.rules, kernel.params, 0, size, SEAL)
                 rows.append(arrays.rows[: request.num_rows])
                 assert are_sealed(rows[-1], memory.rules.header, memory.rules.weights)
             return memory.results(arrays, places) if ended >= 0 else None

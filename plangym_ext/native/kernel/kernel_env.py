@@ -32,17 +32,15 @@ from plangym_ext.native.kernel.row_kernel import (
 )
 from plangym_ext.native.kernel.row_memory import RowMemory
 from plangym_ext.native.kernel.simulator import KernelSimulator
-from plangym_ext.native.native_env import NativeEnv, state_of
+from plangym_ext.native.native_env import NativeEnv
 from plangym_ext.native.reset_proof import proved_resets
 from plangym_ext.native.threads import SharingThreads
 from plangym_ext.states.randomness.reseeding import generator_words
 
-#: For rows of a vector env, each of which takes one step.
-_NO_DT = np.zeros(0, np.int32)
 #: Env steps that are worth waking another thread for.
 _STEPS_PER_THREAD = 8192
 
-Loop = Callable[[RowArrays, Any, Any, int, int, int], int]
+Loop = Callable[[np.ndarray, RowArrays, Any, Any, int, int, int], int]
 
 
 class KernelEnv(NativeEnv):
@@ -124,25 +122,31 @@ class KernelEnv(NativeEnv):
         """Step rows, or reset some of them instead; see `LiveStepper`."""
         if self._loop is None:
             self.warm_up()
-        if self.backend != "kernel" or not self._memory.holds_all_infos:
+        memory = self._memory
+        if self.backend != "kernel" or not memory.holds_all_infos:
             return None
         if self.reset_columns is None:
             if resets.any():
                 return None
             same_step = False  # the caller resets rows by another way
-        if actions.dtype != self._memory.action_dtype:
+        live = memory.other_live(states) if whole else memory.live(len(states))
+        if actions.dtype != live.actions.dtype or actions.shape != live.actions.shape:
             actions = self._live_actions(actions, resets)
-        memory, how = self._memory, LIVE | AUTORESET * same_step | SEAL * (not whole)
-        rows = memory.other_rows(states) if whole else memory.rows(len(states))
-        arrays = memory.arrays(
-            actions[:, None], states, rows, _NO_DT, resets, out=out, autoreset=same_step
-        )
-        found = self._run_loop(arrays, how)
-        if found == BAD_ACTION:
+        live.actions[...], live.resets[...] = actions, resets
+        arrays = live.with_out(out) if out else live.arrays
+        begin = memory.words(states, live.rows)
+        how = LIVE | AUTORESET * same_step | SEAL * (not whole)
+        ended = self._run_loop(begin, arrays, how)
+        if ended == BAD_ACTION:
             # Raises, unless only rows that are reset have one.
-            leaf = self._live_actions(actions, resets)
-            found = self._run_loop(arrays._replace(actions=leaf[:, None]), how)
-        return self._checked(memory.results(arrays, rows, infos, out)) if found >= 0 else None
+            live.actions[...] = self._live_actions(actions, resets)
+            ended = self._run_loop(begin, arrays, how)
+        if ended < 0:
+            return None
+        found = live.results
+        if out or memory.has_infos or (same_step and ended):
+            found = memory.results(arrays, live.rows, infos, out, resets=same_step and ended > 0)
+        return self._checked(found) if memory.is_strict else found
 
     def _compiled_rows(
         self, request: RowRequest, guarded: GuardedMemory | None = None
@@ -154,7 +158,6 @@ class KernelEnv(NativeEnv):
         dt[...] = request.dt
         arrays = memory.arrays(
             request.actions[0],
-            request.states,
             rows,
             dt,
             np.zeros(size, np.bool_) if resets is None else resets,
@@ -162,11 +165,12 @@ class KernelEnv(NativeEnv):
             new=new,
         )
         seal = request.wants_states or "states_out" in request.out
-        if self._run_loop(arrays, SEAL * seal) < 0:
+        if self._run_loop(memory.words(request.states, rows), arrays, SEAL * seal) < 0:
             return None
-        return self._checked(memory.results(arrays, rows, request.infos, request.out))
+        found = memory.results(arrays, rows, request.infos, request.out)
+        return self._checked(found) if memory.is_strict else found
 
-    def _run_loop(self, arrays: RowArrays, how: int) -> int:
+    def _run_loop(self, begin: np.ndarray, arrays: RowArrays, how: int) -> int:
         """Run all rows, on several threads if it pays; return what the loop returns."""
         assert self._loop is not None
         size, horizon = arrays.actions.shape[:2]
@@ -175,11 +179,11 @@ class KernelEnv(NativeEnv):
         threads = min(size, self.threads or size * horizon * self.frameskip // _STEPS_PER_THREAD)
         try:
             if threads < 2:
-                return self._loop(arrays, rules, params, 0, size, how)
+                return self._loop(begin, arrays, rules, params, 0, size, how)
             if self.threads is None:
                 threads = min(threads, usable_processors())
             ends = itertools.pairwise(size * k // threads for k in range(threads + 1))
-            shares = [(arrays, rules, params, *share, how) for share in ends]
+            shares = [(begin, arrays, rules, params, *share, how) for share in ends]
             found = self._shares.run(self._loop, shares)
         # What compiled code raises has no words: the env plays the rows again and raises its own.
         except Exception:
@@ -189,8 +193,6 @@ class KernelEnv(NativeEnv):
     def _checked(self, found: RowResults) -> RowResults | None:
         """Return results, or None if the env itself has to look at their bounds."""
         values = self.plan_env.values
-        if values.policy != "strict":
-            return found
         shown = [found.obs]
         if found.resets is not None:
             over = found.terminated | found.truncated
@@ -213,10 +215,11 @@ class KernelEnv(NativeEnv):
         action = self.layout.action.leaves[0]
         memory, no_resets = self._memory, np.zeros(1, np.bool_)
         actions = np.zeros((1, 1, *action.shape), action.dtype)
-        state, rows = state_of(self.plan_env), memory.rows(1)
-        arrays = memory.arrays(actions, state, rows, np.ones(1, np.int32), no_resets)
+        rows = memory.rows(1)
+        arrays = memory.arrays(actions, rows, np.ones(1, np.int32), no_resets)
         name = type(self.plan_env.gym_env.unwrapped).__name__
-        example: tuple[Any, ...] = (arrays, memory.rules, self.kernel.params, 0, 1, SEAL)
+        rules, params = memory.rules, self.kernel.params
+        example: tuple[Any, ...] = (rows.words, arrays, rules, params, 0, 1, SEAL)
         self._loop, seconds = built_once(name, make_loop, example, self.kernel.functions())
         self._checks = self._memory.checks()
         self.compile_seconds = seconds + self._checks.seconds

@@ -25,8 +25,7 @@ class RowArrays(NamedTuple):
     of its own, which is not read.
     """
 
-    source: np.ndarray  # input, [B, S / 8] uint64, where the rows begin; may be `rows` itself
-    rows: np.ndarray  # [B, S / 8] uint64, where they end
+    rows: np.ndarray  # [B, S / 8] uint64, where the rows end
     state: np.ndarray  # [B] structured, or [B, n] uint8: the simulator's bytes
     elapsed: np.ndarray  # [B] int64, steps of the episode
     actions: np.ndarray  # input, [B, H, *act]
@@ -72,8 +71,19 @@ def make_loop(
 ) -> Callable[..., Any]:
     """Return the loop around a kernel's functions, ready to be compiled."""
 
-    def loop(batch: Any, rules: Any, params: Any, first: int, stop: int, how: int) -> int:
-        """Run rows `first` to `stop - 1`; `how` is a sum of `SEAL`, `AUTORESET`, `LIVE`.
+    def loop(
+        begin: Any, batch: Any, rules: Any, params: Any, first: int, stop: int, how: int
+    ) -> int:
+        """Run rows `first` to `stop - 1` of a batch.
+
+        Args:
+            begin: `[B, S / 8]` uint64, where they begin; may be `batch.rows` itself.
+            batch: the `RowArrays`.
+            rules: the `RowRules`.
+            params: of the kernel.
+            first: first row.
+            stop: the row after the last one.
+            how: a sum of `SEAL`, `AUTORESET` and `LIVE`.
 
         Returns:
             How many rows have ended; `BAD_ACTION`, and nothing was run; or `BAD_ROW`: the kernel
@@ -85,7 +95,7 @@ def make_loop(
         if how & LIVE and not are_within(flat, rules.low, rules.high):
             return BAD_ACTION
         # All of them first, which takes a third of the time that it would take row by row.
-        rows, source = batch.rows.reshape(-1), batch.source.reshape(-1)
+        rows, source = batch.rows.reshape(-1), begin.reshape(-1)
         for word in range(first * batch.rows.shape[1], stop * batch.rows.shape[1]):
             rows[word] = source[word]
         ended = 0

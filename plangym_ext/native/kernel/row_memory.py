@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -26,6 +28,8 @@ _OTHERS = [one for one in RESULT_FIELDS if one.name != "states"]
 #: in the order of `RowArrays` and of `RowResults`. States are written to the rows that are stepped.
 _WRITTEN = [(one.stored, one.axis, np.dtype(one.code), one.code == "|b1") for one in _OTHERS]
 _written = operator.attrgetter(*(one.name for one in _OTHERS))
+#: For rows of a vector env, each of which takes one step.
+_NO_DT = np.zeros(0, np.int32)
 #: Makes an uninitialised array of a shape and dtype.
 Allocate = Callable[..., np.ndarray]
 
@@ -48,8 +52,9 @@ class RowMemory:
 
     Attributes:
         rules: what the loop has to know of the env.
-        action_dtype: of actions.
         holds_all_infos: whether infos are numbers alone.
+        has_infos: whether there are any.
+        is_strict: whether bounds of observations are looked at.
     """
 
     def __init__(self, env: GymEnv, kernel: Kernel) -> None:
@@ -64,17 +69,19 @@ class RowMemory:
         self._columns = () if kernel.info is None else kernel.info.names or ()
         self._has_marks = MARKS in env.layout.info
         self.holds_all_infos = env.info_writer.holds_all
+        self.has_infos = bool(self._columns) or self._has_marks
+        self.is_strict = env.values.policy == "strict"
         leaf = env.layout.obs.leaves[0]
         self._obs_shape, self.obs_dtype = leaf.shape or (1,), leaf.dtype
         self._obs_is_number = not leaf.shape
         action = env.layout.action.leaves[0]
-        self.action_dtype, self._action_ndim = action.dtype, len(action.shape) + 2
+        self._action = (action.dtype, len(action.shape) + 2)
         header = header_of(env.envelope, sum(part.width for part in env.codec.parts))
         self._env = env
         #: What is given to the loop for rows that it does not reset.
         self._no_resets = self._resets(0, np.empty)
-        #: Rows that only the next step of a vector env sees, in turn.
-        self._spares: list[StateRows] = []
+        #: Room for the steps of a vector env, in turn.
+        self._live: list[LiveRows] = []
         low, high = bounds_of(action)
         self.rules = RowRules(
             limit=limits[0].identity()["max_episode_steps"] if limits else 0,
@@ -92,7 +99,6 @@ class RowMemory:
     def arrays(
         self,
         actions: np.ndarray,
-        states: np.ndarray,
         rows: StateRows,
         dt: np.ndarray,
         resets: np.ndarray,
@@ -106,27 +112,19 @@ class RowMemory:
         Their types and layouts are the same for all batches, as compiled code relies on.
 
         Args:
-            actions: `[B, H, *act]`, of `action_dtype`.
-            states: `[B, S]` uint8, where the rows begin; at most as wide as the env's.
-            rows: where they end.
+            actions: `[B, H, *act]`, in the dtype of the space.
+            rows: where the rows end.
             dt: `[B]` int32, as of `RowRequest`.
             resets: `[B]` bool, rows to reset first.
             out: arrays to write results to, as of `RowRequest`.
             autoreset: whether rows may be reset as they end.
             new: makes every array that is not the caller's.
         """
-        assert actions.ndim == self._action_ndim
+        assert (actions.dtype, actions.ndim) == self._action
         size = len(actions)
-        source = rows.words
-        if states.shape[1] == self.width and states.flags.c_contiguous:
-            source = states.view(np.uint64)
-        else:
-            rows.bytes[:size, : states.shape[1]] = states
-            rows.bytes[:size, states.shape[1] :] = 0
         # By position: names of so many fields cost a light batch a tenth of its time.
         return RowArrays._make(
             (
-                source,
                 rows.words,
                 rows.payload,
                 rows.elapsed,
@@ -150,21 +148,41 @@ class RowMemory:
         # Two rows at least: numpy takes a column of one row for contiguous, which is
         # another type to compiled code.
         rows = new((max(size, 2), self.width), np.uint8)
-        return StateRows(rows, *self.views(rows))
+        return StateRows(rows[:size], *self.views(rows))
 
-    def other_rows(self, states: np.ndarray) -> StateRows:
-        """Return rows for as many states as these, which do not lie in them.
+    def words(self, states: np.ndarray, rows: StateRows) -> np.ndarray:
+        """Return states `[B, S]` uint8 as words; unusual ones are copied to `rows`, to begin there.
 
-        There are two sets in turn: rows that one call has written are where the next one begins,
-        or, if that call came to nothing, free.
+        They are at most as wide as the env's.
         """
-        size = max(len(states), 2)
-        owner = states if states.base is None else states.base
-        for spare in self._spares:
-            if len(spare.bytes) == size and spare.bytes is not owner:
-                return spare
-        fresh = self.rows(size)
-        self._spares = [fresh, *self._spares[:1]]
+        for live in self._live:
+            if live.rows.bytes is states:
+                return live.rows.words
+        if states.shape[1] == self.width and is_plain(states):
+            return states.view(np.uint64)
+        rows.bytes[:, : states.shape[1]] = states
+        rows.bytes[:, states.shape[1] :] = 0
+        return rows.words
+
+    def live(self, size: int) -> LiveRows:
+        """Return room for a step of B rows."""
+        leaf = self._env.layout.action.leaves[0]
+        actions = np.zeros((size, 1, *leaf.shape), leaf.dtype)
+        return LiveRows(self, self.rows(size), actions, np.zeros(size, np.bool_))
+
+    def other_live(self, states: np.ndarray) -> LiveRows:
+        """Return room for a step of all rows, apart from `states`, in which they begin.
+
+        There are two in turn: rows that one call has written are where the next one begins, or, if
+        that call came to nothing, free.
+        """
+        for live in self._live:
+            # The base of a view is the array that owns the memory.
+            if live.rows.bytes.base is not states.base and len(live.rows.bytes) == len(states):
+                live.renew()
+                return live
+        fresh = self.live(len(states))
+        self._live = [fresh, *self._live[:1]]
         return fresh
 
     def views(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -202,6 +220,8 @@ class RowMemory:
         rows: StateRows,
         infos: str = "numeric",
         out: Mapping[str, np.ndarray] = NO_OUT,
+        *,
+        resets: bool = False,
     ) -> RowResults:
         """Return the results that the loop has written, in the form of every backend.
 
@@ -210,23 +230,66 @@ class RowMemory:
             rows: where the rows have ended.
             infos: "none" if only the counts are wanted.
             out: as for `arrays`.
+            resets: whether rows were reset as they ended.
         """
         obs, final_obs, size = arrays.obs, arrays.final_obs, len(arrays.obs)
         if self._obs_is_number:
             obs, final_obs = obs[:, 0], final_obs[:, 0]
         if out and "obs0" in out and np.may_share_memory(out["obs0"], obs):
             obs = out["obs0"]  # the very array: nothing needs to be copied
-        names, resets = self._columns if infos != "none" else (), None
+        names, begun = self._columns if infos != "none" else (), None
         columns = {name: arrays.info[name].copy() for name in names}
         if self._has_marks and infos != "none":  # rows with invalid values run on the env itself
             columns[MARKS.key] = np.zeros(size, np.bool_)
         columns["n_step"], columns["dt"] = arrays.env_steps, arrays.dt
-        if len(final_obs):
+        if resets:
             told = {name: arrays.reset_info[name].copy() for name in names}
-            resets = RowResets((final_obs,), told)
-        states = rows.bytes if len(rows.bytes) == size else rows.bytes[:size]
+            begun = RowResets((final_obs,), told)
         found = InfoBatch(columns, {})
-        return RowResults._make((states, *_written(arrays), (obs,), found, resets))
+        return RowResults._make((rows.bytes, *_written(arrays), (obs,), found, begun))
+
+
+class LiveRows:
+    """Room for a step of the rows of a vector env.
+
+    The arrays of its results are handed out. Another step writes to them once nobody else refers
+    to them; until then others take their place.
+
+    Args:
+        memory: of the env.
+        rows: where the rows end.
+        actions: `[B, 1, *act]`, to be written before a step.
+        resets: `[B]` bool, likewise.
+
+    Attributes:
+        rows: as given.
+        actions: `[B, *act]`, a view of those given.
+        resets: as given.
+        arrays: for the loop.
+        results: of a step that resets no row as it ends and has no infos.
+    """
+
+    def __init__(
+        self, memory: RowMemory, rows: StateRows, actions: np.ndarray, resets: np.ndarray
+    ) -> None:
+        self._memory, self.rows, self.actions, self.resets = memory, rows, actions[:, 0], resets
+        self._make = functools.partial(memory.arrays, actions, rows, _NO_DT, resets)
+        self._held: tuple[int, ...] = ()
+        self._handed: tuple[np.ndarray, ...] = ()
+        self.renew()
+
+    def renew(self) -> None:
+        """Make new arrays for results if somebody has those of an earlier step."""
+        # Views refer to the arrays that own their memory.
+        if not self._held or tuple(map(sys.getrefcount, self._handed)) != self._held:
+            self.arrays = self.with_out(NO_OUT)
+            self.results = self._memory.results(self.arrays, self.rows, "none")
+            self._handed = *self.results[1:4], *self.results.obs, self.arrays.obs
+            self._held = tuple(map(sys.getrefcount, self._handed))
+
+    def with_out(self, out: Mapping[str, np.ndarray]) -> RowArrays:
+        """Return arrays for the loop that write to those of `out`, as of `RowRequest`."""
+        return self._make(out=out, autoreset=True)
 
 
 def _rooms(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -143,9 +143,7 @@ class StateBackend(VectorBackend):
         timeout: float | None,  # noqa: ARG002 - it cannot be stopped
     ) -> StepResults:
         """Return a call's results, which are computed at once or in turn."""
-        found = self.begin_step(call) if isinstance(call, RowStep) else call
-        assert isinstance(found, StepResults)
-        return found
+        return cast("StepResults", self.begin_step(call) if isinstance(call, RowStep) else call)
 
     def _step_all(
         self,
@@ -164,7 +162,8 @@ class StateBackend(VectorBackend):
         # Native code may write over the memory of the states before these, but not of any others.
         spares = whole and states is None
         if states is None:
-            states = self._kept.now.states[_index(rows)]
+            kept = self._kept.now.states
+            states = kept if whole else kept[rows]
         results, use = self._results, ALL_FRESH
         if out is not None:
             use = results.use_of(out, with_obs=not self._is_cast)
