@@ -180,7 +180,7 @@ class _Copied(OneCaller):
     _least = 0
 
     @property
-    def depth(self) -> int:  # type: ignore[override]
+    def depth(self) -> int:
         """See `OneCaller`."""
         depth: int = vars(self)["depth"]
         return depth

@@ -13,7 +13,7 @@ from plangym_ext.workers.channel import ChannelDamaged
 from plangym_ext.workers.processes.process import WorkerProcess
 from plangym_ext.workers.protocol import Finish, Reply
 from plangym_ext.workers.row_queue import RowQueue
-from plangym_ext.workers.worker_handle import WorkerHandle, next_request
+from plangym_ext.workers.worker_handle import REQUESTS, WorkerHandle
 
 
 class Lost:
@@ -47,7 +47,7 @@ class Round:
     def renew(self) -> None:
         """Begin a round that no worker takes part in yet."""
         self.asked, self.told, self._finish = {}, False, None
-        self.request = next_request()
+        self.request = next(REQUESTS)
 
     def ask(self, workers: list[WorkerHandle], *, told: bool) -> None:
         """Note that workers may run rows, from the offer that follows."""
@@ -70,7 +70,7 @@ class Round:
     def ask_to_finish(self) -> None:
         """Ask every worker for a reply after its last claimed row; once a round."""
         if self._finish is None:
-            self._finish = next_request()
+            self._finish = next(REQUESTS)
             for worker, process in self.asked.items():
                 if worker.process is process:
                     with contextlib.suppress(WorkerDied, EnvClosed):

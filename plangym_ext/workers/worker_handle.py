@@ -41,12 +41,8 @@ CLOSE_GRACE = 1.0
 #: Seconds that a worker may leave a request unread.
 _SEND_TIMEOUT = 300.0
 
-_requests = itertools.count(READY + 1)
-
-
-def next_request() -> int:
-    """Return a number for one request; never used again in this process."""
-    return next(_requests)
+#: Numbers of requests; none is used again in this process.
+REQUESTS = itertools.count(READY + 1)
 
 
 class WorkerHandle(Closing):
@@ -320,7 +316,7 @@ class WorkerHandle(Closing):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Pending[Any]:
         """Call a method of the env in the worker; returns a promise of its result."""
-        return self._ask(Call(next_request(), name, pickle.dumps((args, kwargs), protocol=5)))
+        return self._ask(Call(next(REQUESTS), name, pickle.dumps((args, kwargs), protocol=5)))
 
     def _ask(self, message: Call | Get) -> Pending[Any]:
         with self.one_caller:

@@ -49,6 +49,7 @@ class KeptStates:
     Attributes:
         now: the rows after the last call that was kept.
         reached: after the present call, which is not kept yet; None for none.
+        none_fresh: the array of rows that were never reset, if it was found to name none.
     """
 
     def __init__(self, num_rows: int, width: int, space: spaces.Space[Any]) -> None:
@@ -61,8 +62,7 @@ class KeptStates:
         self._seeded: dict[int, int] = {}
         #: The observations that are in the buffer.
         self._in_buffer: np.ndarray | None = shown
-        #: What was kept for rows that were never reset, if it was found to name none.
-        self._none_fresh: np.ndarray | None = None
+        self.none_fresh: np.ndarray | None = None
 
     @property
     def obs(self) -> ObsBuffer:
@@ -134,21 +134,19 @@ class KeptStates:
         self.reached, self._seeded = None, {}
 
     def check_begun(self, rows: Sequence[int]) -> None:
-        """Refuse to step rows that were never reset; quick where there are none, as nearly always.
+        """Refuse to step rows that were never reset; learn whether there are any.
 
         Raises:
             VectorResetNeeded: one was not.
         """
         fresh = self.now.fresh
-        if fresh is self._none_fresh:
-            return
         if fresh[list(rows)].any():
             raise VectorResetNeeded(
                 f"step: sub-envs {np.flatnonzero(fresh).tolist()} were never reset. Call reset "
                 "first."
             )
         if not fresh.any():
-            self._none_fresh = fresh
+            self.none_fresh = fresh
 
 
 def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.backend_env import NO_OUT, LiveStepper
+from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.results import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, InvalidOption, ResetNeeded
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
@@ -125,7 +125,8 @@ class StateBackend(VectorBackend):
             # Copied: the caller may write to its array before this step's turn comes.
             return step._replace(actions=copy.deepcopy(actions), ahead=False)
         self._kept.forget()
-        self._kept.check_begun(rows)
+        if self._kept.now.fresh is not self._kept.none_fresh:
+            self._kept.check_begun(rows)
         batch = actions if isinstance(actions, np.ndarray) else self._array_of(actions)
         found = self._step_all(rows, batch, resets, same_step, out)
         # The native call has moved nothing.
@@ -159,26 +160,17 @@ class StateBackend(VectorBackend):
         Rows begin where they are, or in `states` `[k, S]`.
         """
         whole = isinstance(rows, range)
-        # Native code may write over the memory of the states before these, but not of any others.
-        spares = whole and states is None
-        if states is None:
-            kept = self._kept.now.states
-            states = kept if whole else kept[rows]
         results, use = self._results, ALL_FRESH
         if out is not None:
             use = results.use_of(out, with_obs=not self._is_cast)
-        found = self._env.step_live(
-            actions,
-            states,
-            resets,
-            whole=spares,
-            same_step=same_step,
-            infos=use.infos,
-            out=use.given(actions) if use.arrays else NO_OUT,
-        )
+        how = {"whole": whole and states is None, "same_step": same_step, **use}
+        if states is None:
+            kept = self._kept.now.states
+            states = kept if whole else kept[rows]
+        found = self._env.step_live(actions, states, resets, **how)
         if found is None:
             return None
-        groups = [] if use.infos == "none" else results.groups(found.infos, resets)
+        groups = [] if "infos" in use else results.groups(found.infos, resets)
         if same_step:
             over = found.terminated | found.truncated
             if over.any():
@@ -186,7 +178,7 @@ class StateBackend(VectorBackend):
                 # Only the results of the step are lost, which nothing refers to yet.
                 if anew is None:
                     return None
-                groups = results.groups_of_resets(found.infos, anew, over, use.infos)
+                groups = results.groups_of_resets(found.infos, anew, over, "infos" in use)
         (obs,) = found.obs
         if whole:
             self._kept.reach(found.states, obs)
