@@ -81,6 +81,12 @@ if hasattr(os, "register_at_fork"):
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
+_BUSY = (
+    "another thread is in the middle of a call on this handle. Give each thread an env of its own "
+    "(env.clone()), or guard the calls with a lock."
+)
+
+
 class OneCaller:
     """Context for the public calls of one handle; a call may make others inside it.
 
@@ -117,10 +123,7 @@ class OneCaller:
         thread = threading.get_ident()
         # Refused, not queued: each of two threads would find the env where the other has left it.
         if self.depth and self._thread != thread:
-            raise ConcurrentUse(
-                f"{self._name}: another thread is in the middle of a call on this handle. Give "
-                "each thread an env of its own (env.clone()), or guard the calls with a lock."
-            )
+            raise ConcurrentUse(f"{self._name}: {_BUSY}")
         self._thread = thread
         self.depth += 1
 
@@ -146,7 +149,7 @@ class OneCaller:
                 return True
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(0.001)  # an assignment ends the other call, and wakes nobody
+            time.sleep(0.001)  # the other call ends by an assignment, which wakes no thread
 
     @contextlib.contextmanager
     def after_interrupting(self, interrupt: Callable[[], object], timeout: float) -> Iterator[None]:

@@ -116,6 +116,28 @@ def test_rows_that_end_are_reset_by_the_loop_that_steps_them(name):
         assert calls == [True] * 30
 
 
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
+def test_results_are_handed_out_again_once_the_caller_holds_them_no_longer(name):
+    def arrays():
+        return venv.step(venv.action_space.sample())[:4]
+
+    with plangym_ext.make_vec(name, 8, autoreset_mode="same_step") as venv:
+        venv.reset(seed=0)
+        arrays()
+        kept = []
+        for t in range(40):
+            found = arrays()
+            # Of some steps the caller holds one array alone, or a view of it.
+            held = found if t % 3 else [found[t % 4][2:]]
+            kept.append((held, [array.copy() for array in held]))
+            del found, held
+        for held, copies in kept:
+            assert all(map(np.array_equal, held, copies))
+        del kept, held, copies
+        places = {array.__array_interface__["data"] for _ in range(40) for array in arrays()}
+        assert len(places) == 8
+
+
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 @pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
 def test_the_number_of_python_calls_does_not_depend_on_that_of_rows(name, mode):

@@ -156,18 +156,14 @@ class KernelEnv(NativeEnv):
         memory, size, resets = self._memory, request.num_rows, request.reset_first
         dt, rows = new(size, np.int32), memory.rows(size, new)
         dt[...] = request.dt
-        arrays = memory.arrays(
-            request.actions[0],
-            rows,
-            dt,
-            np.zeros(size, np.bool_) if resets is None else resets,
-            out=request.out,
-            new=new,
-        )
-        seal = request.wants_states or "states_out" in request.out
+        if resets is None:
+            resets = np.zeros(size, np.bool_)
+        actions, out = request.actions[0], request.out
+        arrays = memory.arrays(actions, rows, dt, resets, out=out, new=new)
+        seal = request.wants_states or "states_out" in out
         if self._run_loop(memory.words(request.states, rows), arrays, SEAL * seal) < 0:
             return None
-        found = memory.results(arrays, rows, request.infos, request.out)
+        found = memory.results(arrays, rows, request.infos, out)
         return self._checked(found) if memory.is_strict else found
 
     def _run_loop(self, begin: np.ndarray, arrays: RowArrays, how: int) -> int:

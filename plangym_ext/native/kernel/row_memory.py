@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -125,9 +125,7 @@ class RowMemory:
         # By position: names of so many fields cost a light batch a tenth of its time.
         return RowArrays._make(
             (
-                rows.words,
-                rows.payload,
-                rows.elapsed,
+                *rows[1:],
                 usable(actions),
                 dt,
                 usable(resets),
@@ -232,28 +230,30 @@ class RowMemory:
             out: as for `arrays`.
             resets: whether rows were reset as they ended.
         """
-        obs, final_obs, size = arrays.obs, arrays.final_obs, len(arrays.obs)
-        if self._obs_is_number:
-            obs, final_obs = obs[:, 0], final_obs[:, 0]
+        obs = arrays.obs[:, 0] if self._obs_is_number else arrays.obs
         if out and "obs0" in out and np.may_share_memory(out["obs0"], obs):
             obs = out["obs0"]  # the very array: nothing needs to be copied
-        names, begun = self._columns if infos != "none" else (), None
+        names = self._columns if infos != "none" else ()
         columns = {name: arrays.info[name].copy() for name in names}
         if self._has_marks and infos != "none":  # rows with invalid values run on the env itself
-            columns[MARKS.key] = np.zeros(size, np.bool_)
+            columns[MARKS.key] = np.zeros(len(obs), np.bool_)
         columns["n_step"], columns["dt"] = arrays.env_steps, arrays.dt
-        if resets:
-            told = {name: arrays.reset_info[name].copy() for name in names}
-            begun = RowResets((final_obs,), told)
+        begun = self._begun(arrays, names) if resets else None
         found = InfoBatch(columns, {})
         return RowResults._make((rows.bytes, *_written(arrays), (obs,), found, begun))
+
+    def _begun(self, arrays: RowArrays, names: Sequence[str]) -> RowResets:
+        """Return what is said of rows that were reset as they ended."""
+        obs = arrays.final_obs
+        infos = {name: arrays.reset_info[name].copy() for name in names}
+        return RowResets((obs[:, 0] if self._obs_is_number else obs,), infos)
 
 
 class LiveRows:
     """Room for a step of the rows of a vector env.
 
-    The arrays of its results are handed out. Another step writes to them once nobody else refers
-    to them; until then others take their place.
+    The arrays of its results are handed out. Another step writes to them once the caller holds
+    them no longer, nor a view of them; until then others take their place.
 
     Args:
         memory: of the env.
@@ -279,7 +279,7 @@ class LiveRows:
         self.renew()
 
     def renew(self) -> None:
-        """Make new arrays for results if somebody has those of an earlier step."""
+        """Make new arrays for results if the caller holds those of an earlier step."""
         # Views refer to the arrays that own their memory.
         if not self._held or tuple(map(sys.getrefcount, self._handed)) != self._held:
             self.arrays = self.with_out(NO_OUT)
