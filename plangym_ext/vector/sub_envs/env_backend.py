@@ -30,10 +30,8 @@ from plangym_ext.vector.sub_envs.shared_call import (
     shares_of,
     shares_of_all,
 )
-from plangym_ext.workers.close_errors import warn_of
-
-#: Seconds between two looks at how long processes have been silent.
-_CHECK_EVERY = 0.05
+from plangym_ext.workers.limits import LOOK
+from plangym_ext.workers.remote_errors import warn_of
 
 
 class EnvBackend(VectorBackend):
@@ -411,12 +409,12 @@ class CallWatch:
         """
         for log in logs:
             log.advance()
-        check_at = (began := time.monotonic()) + _CHECK_EVERY
+        check_at = (began := time.monotonic()) + LOOK
         while waiting := [log for log in logs if log.phase is not SETTLED]:
             self._wait()
             # By the clock: one that goes on sending without ever coming to an end is late, too.
             if time.monotonic() >= check_at:
-                check_at = time.monotonic() + _CHECK_EVERY
+                check_at = time.monotonic() + LOOK
                 for log in waiting:
                     log.check(began, timeout)
 
@@ -425,7 +423,7 @@ class CallWatch:
         # Of all logs, not only of those waited for: the poller is shared by calls in flight.
         if any(log.renewed for log in self._logs):
             self._watch()
-        ready = {fd for fd, _ in self._poller.poll(_CHECK_EVERY * 1000)}
+        ready = {fd for fd, _ in self._poller.poll(LOOK * 1000)}
         for log in {self._by_fd[fd] for fd in ready}:
             log.receive(ready)
 

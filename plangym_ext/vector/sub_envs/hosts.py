@@ -20,7 +20,7 @@ from plangym_ext.vector.sub_envs.env_rows import EnvRows
 from plangym_ext.vector.sub_envs.row_states import ProvedRow
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.channel import Plain
-from plangym_ext.workers.close_errors import start_limit
+from plangym_ext.workers.limits import start_limit
 from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import (
     Call,
@@ -31,7 +31,7 @@ from plangym_ext.workers.protocol import (
     Service,
 )
 from plangym_ext.workers.remote_errors import pickled
-from plangym_ext.workers.worker_handle import REQUESTS, WorkerHandle
+from plangym_ext.workers.worker_handle import WorkerHandle, requests
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class WorkerHost(RowHost):
     def start(self, call: RowCall) -> int:
         """See `RowHost`."""
         # Never used again: the answer to an abandoned call cannot be taken for another one.
-        request = next(REQUESTS)
+        request = next(requests)
         out = None if call.out is None else self._told(call.out)
         # A few bytes for a step with actions in memory.
         data = self._messages.request(call.args, out) if call.name == "step" else None
