@@ -15,6 +15,7 @@ from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.short_text import html_table, one_line
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
+    check_attribute,
     check_call,
     checked_actions,
     checked_autoreset,
@@ -39,7 +40,6 @@ from plangym_ext.vector.pending import Begun, PendingCalls
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.shown import infos_of, layout_of, listed_infos, some_infos
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
-from plangym_ext.vector.sub_envs.env_rows import OWN_CALLS
 from plangym_ext.workers.worker_handle import CLOSE_GRACE
 
 _SAME_STEP = AutoresetMode.SAME_STEP
@@ -548,7 +548,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         self._pending.check_idle("call")
-        check_call(name, OWN_CALLS)
+        check_call(name)
         return self._backend.begin_call(rows, name, args, kwargs)
 
     def _called(self, call: Any, timeout: float | None) -> tuple[tuple[Any, ...], Episodes]:
@@ -590,6 +590,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
         def moving() -> tuple[None, Episodes]:
             self._pending.check_idle("set_attr")
+            check_attribute(name)
             rows = checked_rows(env_ids, self.num_envs, "set_attr")
             self._backend.set_attr(rows, name, per_row(values, len(rows)))
             return None, self._backend.note

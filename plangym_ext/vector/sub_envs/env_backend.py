@@ -245,8 +245,8 @@ class EnvBackend(VectorBackend):
         if any(reply.moved for reply in replies):
             self._reach(call, replies)
         else:
-            for share, log in zip(call.shares, call.logs, strict=False):
-                log.at = self._kept[0][share.host]
+            for log in call.logs[: len(call.shares)]:
+                log.note_if_read()
         return call.in_order([reply.values for reply in replies])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
@@ -345,6 +345,8 @@ class EnvBackend(VectorBackend):
         # All have settled: no process is left that still moves rows of a call that has failed.
         errors = [log.error for log in call.logs if log.error is not None]
         if errors:
+            for log in call.logs[: len(call.shares)]:
+                log.note_if_read()
             raise one_error(errors)
         # Those after them were only brought back.
         return [log.reply for log in call.logs[: len(call.shares)]]

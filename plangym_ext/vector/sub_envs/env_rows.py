@@ -23,13 +23,21 @@ from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.trials.audit import Audit, shown
 from plangym_ext.states.trials.subject import FOUR_VALUES, wrong_step
+from plangym_ext.vector.arguments import UNWRAPPED
 from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.own_infos import own_info
 from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.spaces import space_of
 from plangym_ext.vector.sub_envs.checksum import ResultChecksum
-from plangym_ext.vector.sub_envs.plain_attributes import PlainChanges
+from plangym_ext.vector.sub_envs.plain_attributes import (
+    PlainChanges,
+    attribute_or_missing,
+    note_if_not_begun,
+    nothing_moves,
+    set_or_remove,
+    wrapper_attribute,
+)
 from plangym_ext.vector.sub_envs.row_states import (
     CapturePace,
     ProvedRow,
@@ -39,12 +47,6 @@ from plangym_ext.vector.sub_envs.row_states import (
 )
 from plangym_ext.vector.sub_envs.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
-
-#: Names that `call` refuses: the vector env has to know of these calls.
-OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
-
-#: Names that begin so are those of attributes of the env under all wrappers.
-UNWRAPPED = "unwrapped."
 
 Rows = Sequence[int]
 
@@ -361,14 +363,20 @@ class EnvRows:
         """
         begun, self._undo = time.perf_counter(), None
         self._forget_audit()  # whatever the call does is no action
+        # Looked up of all rows before a method of one is called: a name that one of them does
+        # not know leaves all of them where they are.
+        with nothing_moves():
+            found = [wrapper_attribute(self.envs[row], name) for row in self._moved(rows)]
         changes = PlainChanges(self.envs)
         undo = functools.partial(self._set_back, changes)
-        found: list[Any] = []
         try:
-            for row in self._moved(rows):
-                found.append(self._called(row, name, args, kwargs, changes))
-        except BaseException:
+            for at, row in enumerate(self._moved(rows)):
+                if callable(found[at]):
+                    found[at] = self._called(row, found[at], args, kwargs, changes)
+        except BaseException as error:
             undo()
+            if len(changes.rows) == 1:
+                note_if_not_begun(error)
             raise
         self._undo, moved = undo, bool(changes.rows)
         # At once where something was set: states may not hold it, so that it has to be set again
@@ -387,18 +395,14 @@ class EnvRows:
     def _called(
         self,
         row: int,
-        name: Any,
+        method: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         changes: PlainChanges,
     ) -> Any:
-        """Read an attribute of a row's env, or call its method."""
-        env = self.envs[row]
-        value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
-        if not callable(value):
-            return value
+        """Call a method of a row's env, and note what it has set."""
         changes.watch(row)
-        value = value(*args, **kwargs)
+        value = method(*args, **kwargs)
         if changes.note(row):
             # States tell what the env that they are of is made with.
             self._identify(row)
@@ -408,18 +412,17 @@ class EnvRows:
         self, rows: Rows, name: str, values: Sequence[Any], capture: bool | None = True
     ) -> Reply:
         """Set an attribute of rows' envs, of all or of none. `capture` is as for `reset`."""
-        missing = object()
         self._forget_audit()
         owners = [self.envs[row] for row in rows]
         if name.startswith(UNWRAPPED):
             owners, name = [env.unwrapped for env in owners], name.removeprefix(UNWRAPPED)
         # Looked up before anything is set: the attribute is set for all rows or for none.
-        before = [(env, _attribute(env, name, missing)) for env in owners]
+        with nothing_moves():
+            before = [attribute_or_missing(env, name) for env in owners]
 
         def undo() -> None:
-            for env, value in before:
-                if value is not missing:
-                    env.set_wrapper_attr(name, value)
+            for env, value in zip(owners, before, strict=True):
+                set_or_remove(env, name, value)
             # Of all: which of them the new value had reached is not known.
             for row in rows:
                 self._identify(row)
@@ -429,8 +432,9 @@ class EnvRows:
             for row, env, value in zip(rows, owners, values, strict=True):
                 env.set_wrapper_attr(name, value)
                 self._identify(row)
-        except BaseException:
+        except BaseException as error:
             undo()
+            note_if_not_begun(error)
             raise
         self._undo = undo
         return Reply(states=self._captured(capture))
@@ -592,10 +596,3 @@ def _own_actions(actions: Any) -> Any:
         return [own_copy(action) for action in actions]
     # Rows of a vector are numbers, which do not change.
     return actions if actions.ndim == 1 else actions.copy()
-
-
-def _attribute(env: gym.Env[Any, Any], name: str, missing: object) -> Any:
-    try:
-        return env.get_wrapper_attr(name)
-    except AttributeError:
-        return missing

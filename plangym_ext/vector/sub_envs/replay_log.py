@@ -23,6 +23,7 @@ from plangym_ext.vector.errors import VectorTimeout
 from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall
 from plangym_ext.vector.sub_envs.checksum import not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
+from plangym_ext.vector.sub_envs.plain_attributes import has_not_begun
 from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.close_errors import row_limit, start_limit
@@ -337,6 +338,8 @@ class ReplayLog:
     def _refused(self, error: Exception) -> None:
         """Take in that an env has raised, or that a state was refused."""
         if self.phase is Phase.ASKED:
+            if has_not_begun(error):
+                self.at = self._target
             self._fail(error)
         elif self._remote is not None and not self._is_new:
             self._start()  # what the call before has left may be the reason
@@ -371,6 +374,11 @@ class ReplayLog:
             self._fail(given_up)
         else:
             self._start()
+
+    def note_if_read(self) -> None:
+        """Note that rows are where they were, if the call has only read attributes."""
+        if self.error is None and self.call.name == "call" and not self.reply.moved:
+            self.at = self._target
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, WorkerTimeout):
