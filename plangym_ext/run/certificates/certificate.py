@@ -36,13 +36,12 @@ def certificate(task: dict[str, Any]) -> dict[str, Any]:
     """Return the result for an env: its `outcome`, and figures or the `reason`."""
     import plangym_ext
     from plangym_ext.errors import PlangymExtError
-    from plangym_ext.states.trials.fork import ForkFailed
 
     try:
         build = constructor(task)
         with plangym_ext.make(build, backend="serial") as env:
             return _examined(env, task["steps"])
-    except (PlangymExtError, ForkFailed) as error:
+    except PlangymExtError as error:
         return {"outcome": "refused", "reason": _short(error)}
     except Exception as error:
         return {"outcome": "error", "reason": f"{type(error).__name__}: {_short(error)}"}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import argparse
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from plangym_ext.errors import PlangymExtError
 from plangym_ext.run.arguments import at_least
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.progress import ProgressLine
@@ -83,7 +85,18 @@ def run(options: argparse.Namespace) -> int:
     if len(options.env) != 1:
         options.parser.error(f"expected one ENV_ID, or --all; got {len(options.env)} ids")
     (options.env,) = options.env
-    return _run_one(options)
+    try:
+        return _run_one(options)
+    except PlangymExtError:
+        raise
+    except (Exception, SystemExit) as error:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_globals["__name__"].startswith("plangym_ext.run."):
+            raise  # of the output
+        from plangym_ext.states.trials.sendable import place_of
+
+        print(f"  {'the env':12} has raised {place_of(error)}")
+        return 1
 
 
 def _run_all(options: argparse.Namespace) -> int:
