@@ -52,12 +52,12 @@ class Counting(gym.Env):
 
 
 class Raising(Counting):
-    """Raises where `when` says, of its constructor, its fourth reset and its 40th step."""
+    """Raises where `when` says: in its constructor, in a reset after 20 steps or in its 40th step."""
 
     when = "step"
 
     def __init__(self, when="step"):
-        self.when, self.resets = when, 0
+        self.when, self.steps = when, 0
         self._raise("init", SystemExit(3))
 
     def _raise(self, when, error):
@@ -65,8 +65,7 @@ class Raising(Counting):
             raise error
 
     def reset(self, *, seed=None, options=None):
-        self.resets += 1
-        if self.resets > 3:
+        if self.steps >= 20:
             self._raise("reset", FileNotFoundError(2, "no such file", "level.txt"))
         return super().reset(seed=seed)
 
