@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from plangym_ext.core.files.whole_file import replacing
+
 #: Steps of an env that is played without this library.
 _PLAIN_STEPS = 50
 #: For the comparison of futures.
@@ -97,8 +99,8 @@ def main() -> None:
     """Write the certificate."""
     task = json.loads(sys.argv[1])
     found = played(task) if task["plain"] else certificate(task)
-    path = Path(sys.argv[2])
-    path.write_text(json.dumps(found))
+    with replacing(Path(sys.argv[2])) as file:
+        json.dump(found, file)
     sys.stdout.flush()
     os._exit(0)  # whatever threads and handles an env has left
 

@@ -52,7 +52,7 @@ class Counting(gym.Env):
 
 
 class Raising(Counting):
-    """Raises where `when` says: in its constructor, in a reset after 20 steps or in its 40th step."""
+    """Raises where `when` says: in its constructor, a reset after 20 steps, or its 40th step."""
 
     when = "step"
 
