@@ -241,12 +241,13 @@ class EnvBackend(VectorBackend):
 
     def finish_call(self, call: SharedCall, timeout: float | None) -> list[Any]:
         """See `VectorBackend`."""
-        replies: list[Reply] = self._finish(call, timeout)
+        try:
+            replies: list[Reply] = self._finish(call, timeout)
+        finally:
+            for share, log in call.unmoved():
+                log.at = self._kept[0][share.host]
         if any(reply.moved for reply in replies):
             self._reach(call, replies)
-        else:
-            for log in call.logs[: len(call.shares)]:
-                log.note_if_read()
         return call.in_order([reply.values for reply in replies])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
@@ -345,8 +346,6 @@ class EnvBackend(VectorBackend):
         # All have settled: no process is left that still moves rows of a call that has failed.
         errors = [log.error for log in call.logs if log.error is not None]
         if errors:
-            for log in call.logs[: len(call.shares)]:
-                log.note_if_read()
             raise one_error(errors)
         # Those after them were only brought back.
         return [log.reply for log in call.logs[: len(call.shares)]]
@@ -374,8 +373,7 @@ class EnvBackend(VectorBackend):
         """See `VectorBackend`."""
         errors = self._hosts.close()  # observations that callers hold stay valid
         if self._memory is not None:
-            # The memory under these is a descriptor, too.
-            self._memory = None
+            self._memory = None  # a descriptor, as is the memory under these
             del self.obs, self._values
         warn_of(errors)
 

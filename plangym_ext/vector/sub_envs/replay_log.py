@@ -375,11 +375,6 @@ class ReplayLog:
         else:
             self._start()
 
-    def note_if_read(self) -> None:
-        """Note that rows are where they were, if the call has only read attributes."""
-        if self.error is None and self.call.name == "call" and not self.reply.moved:
-            self.at = self._target
-
     def _fail(self, error: Exception) -> None:
         if isinstance(error, WorkerTimeout):
             error = VectorTimeout(str(error), workers=error.workers, rows=error.rows)
