@@ -56,7 +56,7 @@ def _descriptor(path: Path, flags: int) -> int:
         # Not waiting: a pipe without one at the other end would not even open.
         descriptor = os.open(path, flags | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0), 0o666)
     except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ENODEV):  # a pipe that nobody reads, or a socket
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # a pipe without a reader, or a socket
             raise UnreadableFile(no_file) from None
         raise
     mode = os.fstat(descriptor).st_mode

@@ -77,7 +77,7 @@ class Raising(Counting):
 
 
 class BehindPipe(Counting):
-    """Asks a child behind a pipe, which copies of the process do not have."""
+    """Asks a child over a pipe, which copies of the process do not have."""
 
     def __init__(self):
         program = "for line in open(0): print(line, end='', flush=True)"
