@@ -211,16 +211,17 @@ def check_call(name: Any) -> None:
         )
 
 
-def check_attribute(name: Any) -> None:
-    """Refuse what is no name of an attribute of sub-envs, or of the envs under their wrappers.
+def checked_name(name: Any) -> str:
+    """Return the name of an attribute of sub-envs, or of the envs under their wrappers.
 
     Raises:
-        WrongKind: it is not.
+        WrongKind: it is none.
     """
     if not isinstance(name, str) or not name.removeprefix(UNWRAPPED).isidentifier():
         raise WrongKind(
             f"set_attr: name must be that of an attribute, or {UNWRAPPED}NAME; got {name!r:.80}"
         )
+    return name
 
 
 def per_row(values: Any, num_rows: int) -> Sequence[Any]:
