@@ -12,9 +12,11 @@ from plangym_ext.core.files.whole_file import contents, replacing
 _BEGIN = "<!-- begin certificates: written by plangym-ext doctor --all -->\n"
 _END = "<!-- end certificates -->\n"
 _MEANINGS = """
-"Way" is how a state is captured. Bytes are those of a row, envelope included. The proof is how far
-an env was played with states saved on the way, whose futures came out the same. An env that does
-not run fails in the same way without this library. `plangym-ext doctor ENV_ID` measures costs.
+"Way" is how a state is captured. Bytes are those of a row, envelope included. "Cost" is the time
+to capture and restore a state 20 steps after a reset, in steps of the env: by replay, these 20
+steps are played again. The proof is how far an env was played with states saved on the way, whose
+futures came out the same. An env that does not run fails in the same way without this library.
+`plangym-ext doctor ENV_ID` prints the times.
 """
 _WHERE = {
     "fork": "in a copy of the process",
@@ -53,22 +55,27 @@ def text(results: dict[str, Any]) -> str:
         + "".join(f", {number} {outcome}" for outcome, number in sorted(count.items()))
         + ".",
         _MEANINGS,
-        "| package | env | way | bytes | proof, or the reason |",
-        "|---|---|---|---:|---|",
+        "| package | env | way | bytes | cost | proof, or the reason |",
+        "|---|---|---|---:|---:|---|",
     ]
     for (package, env), one in sorted(envs.items(), key=lambda item: item[0][0].lower()):
         version = results["groups"][one["group"]]["versions"].get(package, "")
         name = f"{package} {version}".strip()
         if one["outcome"] == "exact":
-            cells = [one["way"], f"{one['width']:,}", _proof(one)]
+            cells = [one["way"], f"{one['width']:,}", _cost(one), _proof(one)]
         else:
-            cells = [f"**{one['outcome']}**", "", _escaped(_reason(one["reason"]))]
+            cells = [f"**{one['outcome']}**", "", "", _escaped(_reason(one["reason"]))]
         lines.append(f"| {' | '.join((name, f'`{_escaped(env)}`', *cells))} |")
     missing = {g: one["refused"] for g, one in results["groups"].items() if one.get("refused")}
     if missing:
         lines += ["", "Not installed:", ""]
         lines += [f"- {group}: {_escaped(reason)}" for group, reason in sorted(missing.items())]
     return "\n".join(lines) + "\n"
+
+
+def _cost(one: dict[str, Any]) -> str:
+    step, *others = one["microseconds"].values()
+    return f"{sum(others) / step:.2g}"
 
 
 def _proof(one: dict[str, Any]) -> str:
