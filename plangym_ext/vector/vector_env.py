@@ -40,7 +40,7 @@ from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.shown import infos_of, layout_of, listed_infos, some_infos
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
 from plangym_ext.vector.sub_envs.env_rows import OWN_CALLS
-from plangym_ext.workers.worker_handle import CLOSE_GRACE
+from plangym_ext.workers.limits import CLOSE_GRACE
 
 _SAME_STEP = AutoresetMode.SAME_STEP
 #: Which sub-envs a call is for; None for all.

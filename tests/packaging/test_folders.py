@@ -22,7 +22,6 @@ LONGER = {
     "plangym_ext/vector/sub_envs/hosts.py": 421,
     "plangym_ext/vector/sub_envs/replay_log.py": 428,
     "plangym_ext/vector/vector_env.py": 680,
-    "plangym_ext/workers/ray/ray_run.py": 471,
     "planners/lockstep/search.py": 403,
     "planners/trees/soft.py": 416,
     "planners/trees/sts_kernels.py": 411,

@@ -30,7 +30,7 @@ from plangym_ext.vector.sub_envs.shared_call import (
     shares_of,
     shares_of_all,
 )
-from plangym_ext.workers.close_errors import warn_of
+from plangym_ext.workers.remote_errors import warn_of
 
 
 class EnvBackend(VectorBackend):

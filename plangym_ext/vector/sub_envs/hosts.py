@@ -20,7 +20,7 @@ from plangym_ext.vector.sub_envs.env_rows import EnvRows
 from plangym_ext.vector.sub_envs.row_states import ProvedRow
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.channel import Plain
-from plangym_ext.workers.close_errors import start_limit
+from plangym_ext.workers.limits import start_limit
 from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import (
     Call,

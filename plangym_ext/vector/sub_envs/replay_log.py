@@ -25,7 +25,7 @@ from plangym_ext.vector.sub_envs.checksum import not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.close_errors import row_limit, start_limit
+from plangym_ext.workers.limits import row_limit, start_limit
 
 #: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
 _ABANDONED = 5.0
