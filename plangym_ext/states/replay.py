@@ -251,7 +251,7 @@ class Recorder(ResetRecorder):
             raise NotExact(
                 f"replay: after {depth} step{'s' * (depth != 1)} {type(self.env).__qualname__} "
                 "shows something else than it did when the state was captured: its episodes are "
-                "not decided by seed and actions alone. Resets have to undo what steps changed, and "
+                "not decided by seed and actions alone. Resets have to undo what steps change, and "
                 "random numbers have to come from self.np_random."
             )
         self.origin = origin
