@@ -41,11 +41,6 @@ from plangym_ext.workers.remote_errors import warn_of
 requests = itertools.count(READY + 1)
 
 
-def next_request() -> int:
-    """Return a number for one request."""
-    return next(requests)
-
-
 class WorkerHandle(Closing):
     """The parent's handle of a worker; `build`, or the first request, starts it.
 
@@ -317,7 +312,7 @@ class WorkerHandle(Closing):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Pending[Any]:
         """Call a method of the env in the worker; returns a promise of its result."""
-        return self._ask(Call(next_request(), name, pickle.dumps((args, kwargs), protocol=5)))
+        return self._ask(Call(next(requests), name, pickle.dumps((args, kwargs), protocol=5)))
 
     def _ask(self, message: Call | Get) -> Pending[Any]:
         with self.one_caller:
