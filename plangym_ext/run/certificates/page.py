@@ -21,6 +21,8 @@ futures came out the same. An env that does not run fails in the same way withou
 Rows of exact envs without a cost are of an older version of it. `plangym-ext doctor ENV_ID` prints
 the times.
 """
+#: Folders of a path, which are those of one machine.
+_FOLDERS = re.compile(r"(?<!\w)/(?:[\w.@+-]+/)+")
 #: Where the reason of a way begins: its name, and an error's class with the name again.
 _A_WAY = re.compile(rf"(?:^| )({'|'.join(METHODS)}): (?:\w+: \1: )?")
 _WHERE = {
@@ -101,4 +103,4 @@ def _reason(text: str) -> str:
 
 
 def _escaped(words: str) -> str:
-    return words.replace("|", "\\|").replace("<", "&lt;")
+    return _FOLDERS.sub("…/", words).replace("|", "\\|").replace("<", "&lt;")
