@@ -7,7 +7,6 @@ reset, stepped or looked into, and stays as its constructor made it.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import functools
 import math
 import os
@@ -34,9 +33,9 @@ from plangym_ext.states.trials.fork import SILENCE, Fork, ForkFailed, Line
 from plangym_ext.states.trials.fresh import class_name, tried
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
 from plangym_ext.states.trials.sampling import step_info
-from plangym_ext.states.trials.sandbox import LIMITS, OutsideReached
+from plangym_ext.states.trials.sandbox import LIMITS
 from plangym_ext.states.trials.second import second_differs
-from plangym_ext.states.trials.sendable import sendable
+from plangym_ext.states.trials.sendable import reason_of, sendable
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
 from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
 
@@ -46,9 +45,6 @@ PROOF_SECONDS = float(os.environ.get("PLANGYM_EXT_PROOF_SECONDS", "1"))
 _CERTIFIED_STEPS = 8
 #: Seconds beside it for constructing the env, and for all ways together.
 _PATIENCE = 90.0
-
-#: What calls on descriptors raise that a fork has closed or replaced; the last is of `epoll`.
-_OF_DESCRIPTORS = (errno.EBADF, errno.ENOTSOCK, errno.EPIPE, errno.EINVAL)
 
 #: Modules that read and write states: an error that they raise is theirs, not the env's.
 _OURS = "plangym_ext.states."
@@ -289,22 +285,10 @@ class _Trial:
         """
         try:
             return self._tried(env, line)
-        except IncompleteState as error:
-            return _Failed(str(error))
-        except MemoryError as error:
-            return _Failed(f"there is no memory for it{f': {error}' if str(error) else ''}")
-        except OutsideReached as error:
-            return _Failed(f"it reaches another process or machine, which no state holds: {error}")
         # An env that was restored wrongly may not be able to step on.
-        except OSError as error:
-            if error.errno not in _OF_DESCRIPTORS:
-                return _raised(error)
-            return _Failed(
-                "it reads a pipe, a socket or an event loop, which no state holds, or talks to "
-                f"another process through it ({error})"
-            )
         except (Exception, SystemExit) as error:
-            return _raised(error)
+            reason = reason_of(error)
+            return _Failed(reason) if reason else _raised(error)
 
     def _tried(self, env: gym.Env[Any, Any], line: Line | None) -> Binding | _Failed:
         begun = time.monotonic()
