@@ -65,7 +65,7 @@ def share_done(job: Job, folder: Path) -> float:
         names = file.readline().strip().split(b",")
         # One row is shorter than this.
         file.seek(max(file.tell(), path.stat().st_size - _TAIL))
-        *_, last, _ = [b"", *file.read().split(b"\n")]
+        last = [b"", *file.read().split(b"\n")][-2]
     # By rounds, as how many steps the whole run takes is not known of every kind.
     cell = dict(zip(names, last.split(b","), strict=False)).get(b"round", b"")
     return min(1.0, int(cell) / job.rounds) if cell.isdigit() else 0.0

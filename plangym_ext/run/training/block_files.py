@@ -6,9 +6,8 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from io import BufferedReader
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import IO, Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +80,7 @@ class BlockFiles:
         Raises:
             DamagedCheckpoint: a file is not there, or its bytes are others.
         """
-        files: dict[int, BufferedReader] = {}
+        files: dict[int, IO[Any]] = {}
         # Each block that is written is of one array: a table that says more was forged.
         room = sum(self._sizes().values())
         wanted = sum(_nbytes(described) for _, described in _described(content))
@@ -151,7 +150,7 @@ class BlockFiles:
                     file.write(parts[i])
             number += 1
 
-    def _with_arrays(self, value: Any, files: dict[int, BufferedReader]) -> Any:
+    def _with_arrays(self, value: Any, files: dict[int, IO[Any]]) -> Any:
         if not isinstance(value, Mapping):
             return value
         if value.keys() != {_BLOCKS}:
@@ -173,7 +172,7 @@ class BlockFiles:
                 )
         return array
 
-    def _opened(self, number: int) -> BufferedReader:
+    def _opened(self, number: int) -> IO[Any]:
         try:
             return opened(self._path(number))
         except (FileNotFoundError, IsADirectoryError, UnreadableFile):

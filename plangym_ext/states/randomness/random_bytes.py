@@ -113,7 +113,7 @@ class _NoSeed(ISeedSequence):
         return np.ones(n_words, dtype)
 
 
-_SEED = _NoSeed()
+_SEED: Any = _NoSeed()  # numpy takes any `ISeedSequence`, its types name one class
 
 
 def _is_legacy(state: dict[str, Any]) -> bool:
