@@ -6,8 +6,9 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +81,7 @@ class BlockFiles:
         Raises:
             DamagedCheckpoint: a file is not there, or its bytes are others.
         """
-        files: dict[int, IO[Any]] = {}
+        files: dict[int, BufferedReader] = {}
         # Each block that is written is of one array: a table that says more was forged.
         room = sum(self._sizes().values())
         wanted = sum(_nbytes(described) for _, described in _described(content))
@@ -150,7 +151,7 @@ class BlockFiles:
                     file.write(parts[i])
             number += 1
 
-    def _with_arrays(self, value: Any, files: dict[int, IO[Any]]) -> Any:
+    def _with_arrays(self, value: Any, files: dict[int, BufferedReader]) -> Any:
         if not isinstance(value, Mapping):
             return value
         if value.keys() != {_BLOCKS}:
@@ -172,9 +173,9 @@ class BlockFiles:
                 )
         return array
 
-    def _opened(self, number: int) -> IO[Any]:
+    def _opened(self, number: int) -> BufferedReader:
         try:
-            return opened(self._path(number))
+            return cast(BufferedReader, opened(self._path(number)))
         except (FileNotFoundError, IsADirectoryError, UnreadableFile):
             raise DamagedCheckpoint(
                 f"{self._path(number)}: it is not there, or is no file, and the checkpoint needs "
