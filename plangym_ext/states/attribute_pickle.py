@@ -16,7 +16,7 @@ import numpy as np
 
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.graph.array_views import Ties, place_of, view_at
-from plangym_ext.states.graph.writer import Name, finaliser_of
+from plangym_ext.states.graph.classes import Name, finaliser_of
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES
 
