@@ -426,7 +426,7 @@ def test_weak_references_refer_to_what_comes_back():
     [
         (lambda part: weakref.ref(part), "that no attribute holds"),
         (lambda part: [weakref.ref(part, print), part], "calls back"),
-        (lambda part: weakref.proxy(part), "weakproxy|Weak"),
+        (lambda part: weakref.proxy(part), "ProxyType"),
     ],
     ids=["held elsewhere", "callback", "proxy"],
 )

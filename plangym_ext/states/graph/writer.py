@@ -176,8 +176,7 @@ class GraphWriter:
         strong._data()
         for key, target in self._weakly.items():
             if not (key in strong._seen or key in self._named or isinstance(target, _BY_NAME)):
-                name = ".".join(name_of(type(target)))
-                raise NotPlain(f"a weak reference to a {name} that no attribute holds")
+                raise NotPlain(f"a weak reference to a {type(target)} that no attribute holds")
 
     def _data(self) -> bytes:
         while True:
@@ -513,6 +512,8 @@ class GraphWriter:
         return Kind.BIG
 
     def _put_bytes(self, value: bytes) -> int:
+        if id(value) in self._named:
+            return self._again(value)
         self._ints.append(len(value))
         self._blobs.append(value)
         return Kind.BYTES
