@@ -274,7 +274,7 @@ class DataMemory(SimulatorMemory):
         live.energy[:] = np.frombuffer(data[at : at + live.energy.nbytes])
 
     def _lags(self, where: np.ndarray, units: np.ndarray) -> bool:
-        """Return whether bodies are elsewhere in a state than its positions say, a substep behind.
+        """Return whether bodies are elsewhere in a state than its positions say.
 
         Args:
             where: the blocks that the state has.

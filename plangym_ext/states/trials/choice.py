@@ -37,14 +37,17 @@ _CERTIFIED_STEPS = 8
 #: Seconds beside it for constructing the env, and for all ways together.
 _PATIENCE = 90.0
 
-#: A row that costs less is not compared with those of other ways; nor is one that costs less
-#: than a step; another way has to cost that many times less.
-_CHEAP, _WORTH_IT = 30e-6, 3.0
+#: Another way has to cost that many times less. Less than these seconds are not asked of it, nor
+#: less than a step takes: rows of so little cost stay as they are.
+_WORTH_IT, _CHEAP = 3.0, 200e-6
 #: Of the time of the first way's proof, that of each other one.
 _SHARE = 0.3
 #: What was proved in this process, by kind of env, and how often for each stack of classes.
 _proved: dict[tuple[Any, ...], Binding] = {}
 _times: dict[tuple[Any, ...], int] = {}
+#: By the first exact way, the others, and the classes of the layers: the way that was taken
+#: instead, if any.
+_order: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
 def check_way(state: str, *others: str) -> None:
@@ -197,27 +200,45 @@ def _cheapest(
     Another way has to cost less than a third of it: measured times vary, and states of one way
     do not fit envs that take another.
     """
-    step = first.step_seconds or 0.0
-    bound = first.cost.row / _WORTH_IT
-    if trial.plan is None or first.exactness.proved != "fork" or bound < max(_CHEAP, step):
+    if trial.plan is None or first.method == "codec" or first.exactness.proved != "fork":
         return first
+    kind = (first.method, *others, *map(class_name, layers(env)))
+    bound = first.cost.row / _WORTH_IT
+    if kind in _order:
+        # Envs of the same classes are captured in the same way, whatever a measure says again.
+        order, bound = _order[kind], math.inf
+    elif bound < max(_CHEAP, first.step_seconds or 0.0):
+        order = ()
+    else:
+        order = _by_cost(trial, first, others, env, bound)
+    plan = dataclasses.replace(trial.plan, seconds=_SHARE * trial.plan.seconds)
+    for method in order:
+        again = _outcome(dataclasses.replace(trial, method=method, plan=plan), env, make)
+        if isinstance(again, Binding) and again.cost.row < bound:
+            _order[kind] = (method,)
+            why = f"a row takes {again.cost} by {method}, and {first.cost} by {first.method}"
+            return dataclasses.replace(again, note="; ".join(filter(None, [why, again.note])))
+    _order.setdefault(kind, ())
+    return first
+
+
+def _by_cost(
+    trial: Trial, first: Binding, others: list[str], env: gym.Env[Any, Any], bound: float
+) -> tuple[str, ...]:
+    """Return the ways whose rows cost less than a bound, the cheapest first."""
     measured: dict[str, float] = {}
     for method in others:
         # Of a replay a short play shows less than what it costs.
-        least = step * _depth(env, first.cost) if method == "replay" else 0.0
+        least = 0.0
+        if method == "replay":
+            least = (first.step_seconds or 0.0) * _depth(env, first.cost)
         if least > bound:
             continue
         with contextlib.suppress(ForkFailed), Fork(_measuring(trial, method, env)) as fork:
             found = fork.line.receive(SILENCE)
             if isinstance(found, Cost) and found.row < bound:
                 measured[method] = max(found.row, least)
-    plan = dataclasses.replace(trial.plan, seconds=_SHARE * trial.plan.seconds)
-    for method in sorted(measured, key=lambda method: measured[method]):
-        again = _outcome(dataclasses.replace(trial, method=method, plan=plan), env, make)
-        if isinstance(again, Binding) and again.cost.row < bound:
-            why = f"a row takes {again.cost} by {method}, and {first.cost} by {first.method}"
-            return dataclasses.replace(again, note="; ".join(filter(None, [why, again.note])))
-    return first
+    return tuple(sorted(measured, key=lambda method: measured[method]))
 
 
 def _measuring(trial: Trial, method: str, env: gym.Env[Any, Any]) -> Callable[[Line], None]:
