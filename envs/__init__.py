@@ -1,9 +1,10 @@
 """Env families that the library ships: one module per family, with their state codecs.
 
 Importing this package imports none of them: it only tells the table of families
-where their codecs are.
+where their codecs are. The library's own env classes are loaded when they are first used.
 """
 
+from plangym_ext.lazy_names import lazy_names
 from plangym_ext.states.families import Family, register_family
 from plangym_ext.states.simulators import register_simulator
 
@@ -150,3 +151,5 @@ for _family in (
 
 for _held, _memory in (("MjModel", "ModelMemory"), ("MjData", "DataMemory")):
     register_simulator("mujoco._structs", _held, f"{_HERE}.mujoco_memory:{_memory}")
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

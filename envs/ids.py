@@ -26,24 +26,46 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         "plangym_ext.envs.no_velocity:cartpole",
         {"max_episode_steps": 500},
     ),
-    "plangym_ext/2048-v0": ("plangym_ext.envs.slide_2048:Slide2048Env", {}),
-    "plangym_ext/ChainMDP-v0": ("plangym_ext.envs.chain_mdp:ChainMDPEnv", {}),
+    "plangym_ext/2048-v0": ("plangym_ext.envs.rules.slide_2048:Slide2048Env", {}),
+    # As many steps as there are bits suffice from anywhere.
+    "plangym_ext/BitFlip-v0": (
+        "plangym_ext.envs.rules.bit_flip:BitFlipEnv",
+        {"max_episode_steps": 8},
+    ),
+    "plangym_ext/BinPacking-v0": ("plangym_ext.envs.rules.bin_packing:BinPackingEnv", {}),
+    "plangym_ext/ChainMDP-v0": ("plangym_ext.envs.rules.chain_mdp:ChainMDPEnv", {}),
     "plangym_ext/ConnectFour-v0": (
-        "plangym_ext.envs.line_game:LineGameEnv",
+        "plangym_ext.envs.rules.line_game:LineGameEnv",
         {"kwargs": {"rows": 6, "columns": 7, "length": 4, "gravity": True}},
     ),
-    "plangym_ext/NarrowPath-v0": ("plangym_ext.envs.narrow_path:NarrowPathEnv", {}),
+    "plangym_ext/GridWorld-v0": (
+        "plangym_ext.envs.rules.grid_world:GridWorldEnv",
+        {"max_episode_steps": 500},
+    ),
+    "plangym_ext/Hanoi-v0": (
+        "plangym_ext.envs.rules.hanoi:HanoiEnv",
+        {"max_episode_steps": 200},
+    ),
+    "plangym_ext/NarrowPath-v0": ("plangym_ext.envs.rules.narrow_path:NarrowPathEnv", {}),
+    "plangym_ext/Octomaze-v0": (
+        "plangym_ext.envs.rules.octomaze:OctomazeEnv",
+        {"max_episode_steps": 100},
+    ),
     "plangym_ext/PendulumNoVelocity-v0": (
         "plangym_ext.envs.no_velocity:pendulum",
         {"max_episode_steps": 200},
+    ),
+    "plangym_ext/RubiksCube-v0": (
+        "plangym_ext.envs.rules.rubiks_cube:RubiksCubeEnv",
+        {"max_episode_steps": 100},
     ),
     # gym-sokoban gives a player 120 moves.
     "plangym_ext/Sokoban-v0": (
         "plangym_ext.envs.sokoban:SokobanEnv",
         {"max_episode_steps": 120},
     ),
-    "plangym_ext/TicTacToe-v0": ("plangym_ext.envs.line_game:LineGameEnv", {}),
-    "plangym_ext/TMaze-v0": ("plangym_ext.envs.t_maze:TMazeEnv", {"max_episode_steps": 200}),
+    "plangym_ext/TicTacToe-v0": ("plangym_ext.envs.rules.line_game:LineGameEnv", {}),
+    "plangym_ext/TMaze-v0": ("plangym_ext.envs.rules.t_maze:TMazeEnv", {"max_episode_steps": 200}),
     **{
         f"plangym_ext/{name}-v0": (
             "plangym_ext.envs.mujoco_tasks.task_env:TaskEnv",

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
-from plangym_ext.core.inherited_options import InheritedOptions, parameters_of
-from plangym_ext.core.numbers import at_least, finite_between
-from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownOption, suggestion
+from plangym_ext.core.inherited_options import parameters_of
+from plangym_ext.core.options import CheckedOptions, Range, Share
+from plangym_ext.errors import (
+    InvalidAnswer,
+    InvalidOption,
+    UnknownName,
+    UnknownOption,
+    suggestion,
+)
 from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.joint_actions import KeptModel
 from plangym_ext.planners.kept import Kept, NothingKept
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.players import check_players
@@ -29,10 +35,14 @@ from plangym_ext.planners.simulator import Rng, SearchModel, States, stacked_obs
 UNBOUNDED = 2**31 - 1
 #: Most simulations and model steps that may be asked for: trees count in 32 bits.
 _MOST = 10**9
+_Limit = Annotated[
+    int | None,
+    Range(1, _MOST, advice="Leave it out where max_seconds is to be the only limit."),
+]
 
 
 @dataclass(eq=False)
-class Planner(InheritedOptions, ABC):
+class Planner(CheckedOptions, ABC):
     """Abstract base of planners: a planner chooses an action by trying actions in a model.
 
     Planners are dataclasses: a field is an option, described under `Args` of the
@@ -51,17 +61,23 @@ class Planner(InheritedOptions, ABC):
             time does not count, see `Budget.compile_seconds`.
     """
 
-    num_simulations: int | None = None
+    num_simulations: _Limit = None
     _: KW_ONLY
-    discount: float = 0.99
-    max_model_steps: int | None = None
-    max_seconds: float | None = None
+    discount: Share = 0.99
+    max_model_steps: _Limit = None
+    max_seconds: Annotated[float | None, Range(1e-9)] = None
+
+    _unknown = UnknownName
 
     #: Whether what a network says of actions is for the option `rollout_policy`; other planners
     #: have it as the prior of their evaluator.
     plays_policy: ClassVar[bool] = False
+    #: Whether the joint actions of spaces of discrete parts are numbered for this planner.
+    numbers_actions: ClassVar[bool] = False
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
+    #: The model of numbered actions, of the env that was planned in last.
+    _joint = KeptModel()
     #: `_memory_options` of the last plan.
     _made_for = None
 
@@ -73,66 +89,23 @@ class Planner(InheritedOptions, ABC):
                 raise UnknownOption(
                     f"{cls.__name__}: there is no option {name!r}{suggestion(name, known)}"
                 )
-        return super().__new__(cls)
+        planner = super().__new__(cls)
+        # Not of `__post_init__`, which is called again after an option was assigned.
+        planner._joint = KeptModel()
+        return planner
 
     def __post_init__(self) -> None:
-        """Check the options; derived planners check theirs after these."""
+        """Check the options; derived planners check after this what depends on several."""
+        super().__post_init__()
         self._kept: Kept = NothingKept()
         self._planned_with: tuple[Any, ...] | None = None
         #: What looks at the spaces of those that are asked about observations.
         self._space_checks: list[Callable[[Any], None]] = []
-        self._check_switches()
-        self.discount = self._number("discount", 0.0, 1.0)
-        if self.max_model_steps is not None:
-            self.max_model_steps = self._limit("max_model_steps")
-        if self.max_seconds is not None:
-            self.max_seconds = self._number("max_seconds", 1e-9, math.inf)
-        if self.num_simulations is not None:
-            self.num_simulations = self._limit("num_simulations")
-        elif self.max_model_steps is None and self.max_seconds is None:
+        limits = self.num_simulations, self.max_model_steps, self.max_seconds
+        if limits == (None, None, None):
             self.num_simulations = self.default_simulations
 
     # Checking options -----------------------------------------------------------
-
-    def _option(self, name: str) -> str:
-        """Return how messages name an option of this planner."""
-        return f"{type(self).__name__}: {name}"
-
-    def _integer(self, name: str, least: int) -> int:
-        """Return an option as an int, or say that it is not an integer >= `least`."""
-        return at_least(self._option(name), getattr(self, name), least)
-
-    def _limit(self, name: str) -> int:
-        """Return a limit as an int, or say that it is not an integer that searches can count to."""
-        given = self._integer(name, 1)
-        if given > _MOST:
-            raise InvalidOption(
-                f"{self._option(name)} must be at most {_MOST}; got {given}. Leave it out where "
-                f"max_seconds is to be the only limit."
-            )
-        return given
-
-    def _number(self, name: str, low: float, high: float) -> float:
-        """Return an option as a float, or say that it is not a number in [low, high]."""
-        # Adding 0 makes -0.0 the 0.0 that it equals: generators refuse it as a standard deviation.
-        return finite_between(self._option(name), getattr(self, name), low, high) + 0.0
-
-    def _check_switches(self) -> None:
-        """Refuse options of bool that are none: any text would be true."""
-        for field in dataclasses.fields(self):
-            if field.type not in (bool, "bool"):  # annotations may be texts
-                continue
-            given = getattr(self, field.name)
-            if not isinstance(given, bool | np.bool_):
-                raise InvalidOption(
-                    f"{self._option(field.name)} must be True or False; got {given!r}."
-                )
-
-    def _check_function(self, name: str, what: str = "a function of observations") -> None:
-        """Refuse an option that is neither a function nor None; `what` says what it may be."""
-        given = getattr(self, name)
-        if given is not None and not callable(given):
-            raise InvalidOption(f"{self._option(name)} must be {what} or None; got {given!r}.")
 
     def _check_pays(self, cost: int, what: str) -> None:
         """Refuse a `max_model_steps` that does not pay for one simulation of `cost` steps."""
@@ -210,6 +183,10 @@ class Planner(InheritedOptions, ABC):
             NoLegalAction: a state allows nothing.
             WrongKind: the env has two players, and this planner plans for one.
         """
+        if self.numbers_actions and env is not self._joint.plain:
+            joint = self._joint.of(env, type(self).__name__)
+            if joint is not None:
+                return joint.planned(self, states, rngs, obs, legal)
         self._check(env)
         clock = Clock(self.max_seconds)
         masks = None if legal is None else np.asarray(legal, np.bool_)
@@ -222,12 +199,7 @@ class Planner(InheritedOptions, ABC):
             # The check of the answer does not know which planner asked.
             raise InvalidAnswer(f"{name}: {error}") from error
         except MemoryError as error:
-            # Arrays grow with states, simulations and actions: what is asked for at once.
-            raise InvalidOption(
-                f"{name}: there is no memory for this plan of {request.batch} states in "
-                f"{getattr(env, 'action_space', env)}: {error}. Ask for fewer simulations, or for "
-                f"fewer states at once."
-            ) from error
+            raise _no_memory(request, error) from error
 
     def _check(self, env: SearchModel) -> None:
         """Refuse an env that this planner is not for, and options that cannot be."""
@@ -370,6 +342,15 @@ def _reader(cls: Any) -> Callable[[Planner], tuple[Any, ...]]:
 def _values(planner: Planner) -> tuple[Any, ...]:
     """Return the values of all options; looked up at every plan, so without `dataclasses`."""
     return _reader(type(planner))(planner)
+
+
+def _no_memory(request: PlanRequest, error: MemoryError) -> InvalidOption:
+    # Arrays grow with states, simulations and actions: what is asked for at once.
+    return InvalidOption(
+        f"{request.planner}: there is no memory for this plan of {request.batch} states in "
+        f"{getattr(request.env, 'action_space', request.env)}: {error}. Ask for fewer "
+        f"simulations, or for fewer states at once."
+    )
 
 
 def _with_compiling(plans: list[Plan], seconds: float) -> list[Plan]:

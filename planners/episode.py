@@ -19,10 +19,9 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.core.short_text import html_table, one_line
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.base import Planner, as_planner
-from plangym_ext.planners.games import Game, Step, game_rng, step_games
+from plangym_ext.planners.games import Game, Sides, Step, game_rng, step_games
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.players import next_player, num_players, who_moved
-from plangym_ext.planners.sides import Sides
 from plangym_ext.planners.simulator import SearchModel, States, stacked_actions
 
 if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without

@@ -6,14 +6,11 @@ that it is written once.
 
 from __future__ import annotations
 
-import inspect
-import typing
 from typing import Any, NamedTuple
 
 from plangym_ext.core.inherited_options import described, parameters_of
+from plangym_ext.core.options import declarations, declared_by
 from plangym_ext.planners.base import Planner
-
-_KINDS: dict[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
 class Option(NamedTuple):
@@ -41,27 +38,15 @@ def options_of(planner: type[Planner]) -> list[Option]:
     Args:
         planner: its class: a dataclass, or one whose constructor takes keywords.
     """
-    helps = described(planner)
+    helps, declared = described(planner), declarations(planner)
     shared = parameters_of(Planner)
     # The sort is stable: within both groups the options keep their order.
-    found = sorted(parameters_of(planner).values(), key=lambda one: one.name in shared)
-    return [_option(one, helps.get(one.name, "")) for one in found]
-
-
-def _option(parameter: inspect.Parameter, text: str) -> Option:
-    parts = _kind_names(parameter.annotation)
-    kinds = [_KINDS[part] for part in parts if part in _KINDS]
-    # Of two kinds a text on the command line would not say which is meant.
-    kind = kinds[0] if len(kinds) == 1 else None
-    return Option(parameter.name, kind, "None" in parts, parameter.default, text)
-
-
-def _kind_names(annotation: Any) -> list[str]:
-    """Return the names of the kinds that an annotation allows."""
-    # A string, where a module imports `annotations` from `__future__`; ours do.
-    if isinstance(annotation, str):
-        return annotation.split(" | ")
-    kinds = typing.get_args(annotation) or (annotation,)
-    return [
-        "None" if kind in (None, type(None)) else getattr(kind, "__name__", "") for kind in kinds
-    ]
+    parameters = sorted(parameters_of(planner).values(), key=lambda one: one.name in shared)
+    found = []
+    for name, default, annotation in ((p.name, p.default, p.annotation) for p in parameters):
+        takes = declared.get(name) or declared_by(annotation, planner.__module__)
+        kinds = [kind for kind in takes.kinds if kind in (int, float, bool, str)]
+        # Of two types a text on the command line would not say which is meant.
+        kind = kinds[0] if len(kinds) == 1 else None
+        found.append(Option(name, kind, takes.optional, default, helps.get(name, "")))
+    return found

@@ -64,7 +64,8 @@ class Plan:
     """The result of a planner for one state.
 
     What a planner does not know is None. Entry i of an `[A]` array is about action
-    `action_space.start + i`.
+    `action_space.start + i`, or joint action i where those of several parts are numbered, the
+    last part changing fastest.
 
     Attributes:
         action: what to play, an element of the env's action space.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.options import Function
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.simulator import RaterCode, Rng, SearchModel, States
@@ -18,9 +19,9 @@ from plangym_ext.planners.simulator import RaterCode, Rng, SearchModel, States
 Float = TypeVar("Float", np.float32, np.float64)
 
 # obs [L, *obs] -> (prior [L, A] of probabilities, or None for uniform; value [L])
-Evaluator = Callable[[Any], tuple[npt.ArrayLike | None, npt.ArrayLike]]
+Evaluator = Annotated[Callable[[Any], tuple[npt.ArrayLike | None, npt.ArrayLike]], Function()]
 # obs [L, *obs] -> [L, A] probabilities
-Policy = Callable[[Any], npt.ArrayLike]
+Policy = Annotated[Callable[[Any], npt.ArrayLike], Function()]
 
 
 class Leaves(NamedTuple):

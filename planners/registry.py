@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from plangym_ext.core.inherited_options import load_own_class
@@ -128,22 +127,6 @@ def unknown(where: str, name: object, known: list[str]) -> UnknownName:
     """Return the error for a name that is not in `known`, with a close match if any."""
     close = suggestion(str(name), known)
     return UnknownName(f"{where} must be one of {', '.join(known)}; got {name!r}{close}")
-
-
-def check_name(where: str, name: object, known: Sequence[str]) -> None:
-    """Refuse a name that is not in `known`.
-
-    Args:
-        where: begins the message.
-        name: what was given.
-        known: all names.
-
-    Raises:
-        UnknownName: it is none of them.
-    """
-    # By kind first: lists have no hash, and comparing an array makes another array.
-    if not isinstance(name, str) or name not in known:
-        raise unknown(where, name, list(known))
 
 
 def load_planner(name: str) -> type[Planner]:

@@ -19,7 +19,7 @@ class Minimax:
         """What each legal action of a state [S] is worth to the player who moves there."""
         found = {}
         self.env.set_state(state)
-        for action in np.flatnonzero(self.env._info(0)["action_mask"]).tolist():
+        for action in np.flatnonzero(self.env.infos()["action_mask"]).tolist():
             self.env.set_state(state)
             _, reward, over, _, info = self.env.step(action)
             sign = 1 if info["player"] == info["to_play"] else -1

@@ -26,9 +26,6 @@ _KERNELS = {
     f"{_TOY}.frozen_lake:FrozenLakeEnv": "toy_text",
     f"{_TOY}.cliffwalking:CliffWalkingEnv": "toy_text",
     f"{_TOY}.taxi:TaxiEnv": "toy_text",
-    f"{_OWN}.chain_mdp:ChainMDPEnv": "chain_mdp",
-    f"{_OWN}.line_game:LineGameEnv": "line_game",
-    f"{_OWN}.narrow_path:NarrowPathEnv": "narrow_path",
     f"{_OWN}.sokoban.env:SokobanEnv": "sokoban",
 }
 

@@ -12,7 +12,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from plangym_ext.envs.arguments import check_action, check_row
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -28,6 +27,7 @@ from plangym_ext.envs.sokoban.cells import (
 from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
 from plangym_ext.envs.sokoban.picture import coloured_cells, draw, one_hot_planes
 from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded
+from plangym_ext.native.kernel.rules_env import check_action, check_row
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _CURSOR_BYTES = 4
@@ -216,7 +216,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         Raises:
             DamagedState: wrong size or type, or no position of this env.
         """
-        data = check_row("SokobanEnv.set_state", state, self.state_width)
+        data = check_row("SokobanEnv.set_state", state, self.state_width).tobytes()
         size = self.dim[0] * self.dim[1]
         cells, player = data[:size], data[size : size + 2]
         cursor = int.from_bytes(data[size + 2 : -RNG_BYTES], "little")

@@ -10,10 +10,11 @@ import numpy as np
 from plangym_ext.errors import InvalidOption
 
 
-def at_least(where: str, value: Any, least: int) -> int:
-    """Return `value` as an int; raise if it is not an integer >= `least`."""
+def at_least(where: str, value: Any, least: float) -> int:
+    """Return `value` as an int; raise if it is not an integer >= `least`; -inf: any integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidOption(f"{where} must be an integer >= {least}; got {value!r}.")
+        bound = f" >= {least}" if least > -math.inf else ""
+        raise InvalidOption(f"{where} must be an integer{bound}; got {value!r}.")
     return int(value)
 
 
@@ -40,14 +41,16 @@ def rounding_of(sums: Any) -> float:
     return 1e-12 * float(np.max(np.abs(sums), initial=0.0))
 
 
-def finite_between(where: str, value: float, low: float, high: float) -> float:
-    """Return `value` as a float; raise if it is not in [low, high] (NaN is not)."""
+def finite_between(where: str, value: Any, low: float, high: float) -> float:
+    """Return `value` as a float; raise if it is no number in [low, high] (NaN is not)."""
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        # Texts and flags are mistakes, although Python makes floats of them.
+        number = math.nan if isinstance(value, str | bytes | bool | np.bool_) else float(value)
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
-        raise InvalidOption(f"{where} must be a finite number in [{low}, {high}]; got {value!r}.")
+        within = "" if low == -math.inf and high == math.inf else f" in [{low}, {high}]"
+        raise InvalidOption(f"{where} must be a finite number{within}; got {value!r}.")
     return number
 
 

@@ -7,17 +7,18 @@ import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Union
+from typing import Annotated, Any, Union
 
 from plangym_ext.core.inherited_options import load_own
-from plangym_ext.errors import InvalidOption, suggestion
-from plangym_ext.learn.field_kinds import take_kinds
+from plangym_ext.core.numbers import finite_between
+from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Range, Whole
+from plangym_ext.errors import InvalidOption
 
 SHAPES = ("linear", "cosine", "rsqrt")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Schedule(CheckedOptions):
     """A linear change from `start` to `end` over a number of updates; `end` afterwards.
 
     Args:
@@ -32,24 +33,11 @@ class Schedule:
         InvalidOption: `over` is no int, or below 1; or there is no such shape.
     """
 
-    start: float
-    end: float
-    over: int
-    shape: str = "linear"
-    warmup: int = 0
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        take_kinds(self)
-        if self.shape not in SHAPES:
-            raise InvalidOption(
-                f"Schedule: shape must be one of {', '.join(SHAPES)}; got {self.shape!r}"
-                f"{suggestion(self.shape, SHAPES)}."
-            )
-        if self.warmup < 0:
-            raise InvalidOption(f"Schedule: warmup must be at least 0; got {self.warmup}.")
-        if not (isinstance(self.over, int) and self.over >= 1):
-            raise InvalidOption(f"Schedule: over must be at least 1 update; got {self.over}.")
+    start: Finite
+    end: Finite
+    over: Count
+    shape: Annotated[str, OneOf(SHAPES)] = "linear"
+    warmup: Whole = 0
 
     def __call__(self, updates: int) -> float:
         """Return the number for the update after `updates` others."""
@@ -62,6 +50,12 @@ class Schedule:
             found = (1.0 - done) * self.start + done * self.end  # exact at both ends
         # Plus 1, or the first update would have a rate of 0.
         return found * min(1.0, (updates + 1) / self.warmup) if self.warmup else found
+
+    def held_to(self, option: str, low: float, high: float) -> Schedule:
+        """Return the schedule; raise if its ends are out of an option's range."""
+        for name, value in (("start", self.start), ("end", self.end)):
+            finite_between(f"{option}.{name}", value, low, high)
+        return self
 
     def __str__(self) -> str:
         shape = "" if self.shape == "linear" else f', shape = "{self.shape}"'
@@ -123,6 +117,11 @@ class OwnSchedule:
 
 #: What a setting may be that is asked anew for each update.
 Number = Union[float, Schedule, OwnSchedule]  # noqa: UP007 - read at run time
+#: Such a number from 0 on, or in [0, 1].
+Scheduled = Annotated[Number, Range(0.0)]
+ScheduledShare = Annotated[Number, Range(0.0, 1.0)]
+#: A limit: of 0 nothing would be left to learn from.
+Limit = Annotated[Number | None, Range(0.0, above=True, advice="None: there is no limit.")]
 
 
 def at(number: Number, updates: int) -> float:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from plangym_ext.core.options import Count, OneOf, Range, Weight
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.continuous.novelty_bonus import Shown
@@ -20,13 +20,13 @@ from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import Box, box_actions
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, evaluate
-from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import bootstrapped
 from plangym_ext.planners.simulator import Rng, Rollout, numbers_of
 
 #: Longest horizon: how steps hang on knots takes memory that grows with its square.
 _FARTHEST = 10_000
+_SHORTEN = "Shorten it, and let an evaluator value what follows."
 
 
 class Population(NamedTuple):
@@ -117,15 +117,15 @@ class Shooting(Planner):
             0: none, and no observations are needed.
     """
 
-    horizon: int = 30
-    action_repeat: int = 1
-    num_knots: int | None = None
-    spline: str = "linear"
-    iterations: int = 1
+    horizon: Annotated[int, Range(1, _FARTHEST, advice=_SHORTEN)] = 30
+    action_repeat: Count = 1
+    num_knots: Count | None = None
+    spline: Annotated[str, OneOf(SPLINES)] = "linear"
+    iterations: Count = 1
     warm_start: bool = True
     evaluator: Evaluator | None = None
     policy: ActionPolicy | None = None
-    novelty_bonus: float = 0.0
+    novelty_bonus: Weight = 0.0
 
     default_simulations = 128
     #: Whether the sequence that is played is one of those that rounds have tried. If not it
@@ -135,15 +135,7 @@ class Shooting(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.horizon = self._checked_horizon()
-        self.iterations = self._integer("iterations", 1)
-        self.novelty_bonus = self._number("novelty_bonus", 0.0, math.inf)
-        self._check_function("evaluator")
-        self._check_function("policy")
-        repeat = self._integer("action_repeat", 1)
-        knots = None if self.num_knots is None else self._integer("num_knots", 1)
-        kind = self.spline
-        check_name(self._option("spline"), kind, SPLINES)
+        repeat, knots, kind = self.action_repeat, self.num_knots, self.spline
         if repeat > 1:
             if knots is not None:
                 raise InvalidOption(
@@ -164,50 +156,39 @@ class Shooting(Planner):
         self._curve = Spline(self.horizon, knots, kind, repeat if repeat > 1 else None)
         self._kept: KeptRows[Row] = KeptRows()
 
-    def _checked_horizon(self) -> int:
-        """Return the horizon, or say that it is no integer that memory has room for."""
-        horizon = self._integer("horizon", 1)
-        if horizon > _FARTHEST:
-            raise InvalidOption(
-                f"{self._option('horizon')} must be at most {_FARTHEST}; got {horizon}. "
-                f"Shorten it, and let an evaluator value what follows."
-            )
-        return horizon
-
     def _memory_options(self) -> tuple[Any, ...]:
         """Return the options that determine the shape of the last plan."""
         return self.horizon, self.num_knots, self.action_repeat, self.spline
 
     # What a planner of this kind says -------------------------------------------
 
-    @abstractmethod
     def _begin(self, row: Row) -> None:
-        """Set what a cycle's first round draws from; `row.warm`: `mean` is the last plan's."""
+        """Set what a cycle's first round draws from: the warm start, or the middle of the space.
+
+        Args:
+            row: of which `mean` is the last plan's if it is `warm`.
+        """
 
     @abstractmethod
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Return `[turn.count, K, D]` knots to try; they will be clipped to [-1, 1]."""
 
-    @abstractmethod
-    def _learn(self, row: Row, tried: Population) -> None:
-        """Take in what the sequences of a round returned.
+    def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
+        """Learn from the returns of a round: here, draw around the best so far.
 
         The next plan begins with `row.mean`, shifted.
         """
+        row.mean = row.best
 
-    @abstractmethod
     def _answer(self, row: Row) -> Floats:
-        """Return `[K, D]`: the sequence to play, unless `plays_tried`: then the best one is."""
+        """Return `[K, D]`, the sequence to play: the best, or the mean unless `plays_tried`."""
+        return row.best if self.plays_tried else row.mean
 
-    @abstractmethod
     def _counts(self, total: int) -> list[int]:
-        """Return how many sequences to try in each round, `total` in all; none is 0."""
+        """Return how many sequences to try in each round: `total` spread evenly; none is 0."""
+        return evenly(total, min(total, self.iterations))
 
     # What they share ------------------------------------------------------------
-
-    def _even_counts(self, total: int) -> list[int]:
-        """Return `total` spread evenly over the rounds, none of which is empty."""
-        return evenly(total, min(total, self.iterations))
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Improve B sequences in lockstep."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
+from plangym_ext.core.options import Range, Share, Weight
 from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting, evenly
 from plangym_ext.planners.continuous.spline import Floats
 
@@ -37,18 +38,11 @@ class CEM(Shooting):
     """
 
     iterations: int = 4
-    init_std: float = 0.5
-    elite_fraction: float = 0.1
-    momentum: float = 0.1
+    init_std: Weight = 0.5
+    elite_fraction: Share = 0.1
+    momentum: Share = 0.1
 
     plays_tried: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.init_std = self._number("init_std", 0.0, math.inf)
-        self.elite_fraction = self._number("elite_fraction", 0.0, 1.0)
-        self.momentum = self._number("momentum", 0.0, 1.0)
 
     def _begin(self, row: Row) -> None:
         """Open the distribution again."""
@@ -71,10 +65,6 @@ class CEM(Shooting):
         count = max(2, round(self.elite_fraction * len(tried.returns)))
         if differ(tried):
             fit(row, top(tried, count), self.momentum)
-
-    def _answer(self, row: Row) -> Floats:
-        """Return the mean, `[K, D]`."""
-        return row.mean
 
 
 def differ(tried: Population) -> bool:
@@ -111,27 +101,12 @@ class RandomShooting(Shooting):
     baseline for learned models Nagabandi et al. 2018, section IV.B.
     """
 
-    def _counts(self, total: int) -> list[int]:
-        """Spread the sequences evenly over the rounds."""
-        return self._even_counts(total)
-
-    def _answer(self, row: Row) -> Floats:
-        """Return the best sequence that was tried, `[K, D]`."""
-        return row.best
-
-    def _begin(self, row: Row) -> None:
-        """Do nothing: no round learns from another."""
-
     def _propose(self, row: Row, turn: Round) -> Floats:
         """Draw uniformly; the warm start is the very first."""
         knots = row.rng.uniform(-1.0, 1.0, (turn.count, *row.mean.shape))
         if row.warm and turn.first:
             knots[0] = row.mean
         return np.asarray(knots)
-
-    def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
-        """Begin the next plan with the best so far."""
-        row.mean = row.best
 
 
 @dataclass(eq=False, kw_only=True)
@@ -163,25 +138,12 @@ class ICEM(Shooting):
     """
 
     iterations: int = 3
-    noise_beta: float = 0.25
-    init_std: float = 0.5
-    num_elites: int = 10
-    keep_fraction: float = 0.3
-    decay: float = 1.25
-    momentum: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        for name, low, high in (
-            ("noise_beta", 0.0, math.inf),
-            ("init_std", 0.0, math.inf),
-            ("keep_fraction", 0.0, 1.0),
-            ("decay", 1.0, math.inf),
-            ("momentum", 0.0, 1.0),
-        ):
-            setattr(self, name, self._number(name, low, high))
-        self.num_elites = self._integer("num_elites", 2)
+    noise_beta: Weight = 0.25
+    init_std: Weight = 0.5
+    num_elites: Annotated[int, Range(2)] = 10
+    keep_fraction: Share = 0.3
+    decay: Annotated[float, Range(1.0)] = 1.25
+    momentum: Share = 0.1
 
     def _counts(self, total: int) -> list[int]:
         """Shrink the rounds from one to the next."""
@@ -196,10 +158,6 @@ class ICEM(Shooting):
         # What rounding left over, or what the least sizes took, is the first round's.
         counts[0] += total - counts.sum()
         return [int(count) for count in counts]
-
-    def _answer(self, row: Row) -> Floats:
-        """Return the best sequence that was tried, `[K, D]`."""
-        return row.best
 
     def _begin(self, row: Row) -> None:
         """Open the distribution again."""

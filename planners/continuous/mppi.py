@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
+from plangym_ext.core.options import Range, Weight
 from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
 from plangym_ext.planners.continuous.spline import Floats
 from plangym_ext.planners.finite import spread_of
 
 
 @dataclass(eq=False, kw_only=True)
-class MPPI(Shooting):
+class NoisySampling(Shooting):
+    """Abstract base: draws sequences with normal noise around the mean.
+
+    Args:
+        noise_std: standard deviation of the noise, in units in which the action
+            space is [-1, 1].
+    """
+
+    noise_std: Weight
+
+    def _propose(self, row: Row, turn: Round) -> Floats:
+        """Draw noise around the mean, which is a candidate itself."""
+        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
+        # Without noise, so that a mean that is good already is among what is weighed.
+        knots[0] = row.mean
+        return knots
+
+
+@dataclass(eq=False, kw_only=True)
+class MPPI(NoisySampling):
     """Model predictive path integral control: a weighted mean of noisy sequences.
 
     mean <- sum_i w_i u_i with w_i proportional to exp((R_i - max R) / (T s)); the mean
@@ -24,8 +44,6 @@ class MPPI(Shooting):
     round's returns, so that one temperature fits any env; without, s = 1.
 
     Args:
-        noise_std: standard deviation of the noise, in units in which the action
-            space is [-1, 1].
         temperature: T; small follows the best sequence, large the mean.
         scale_returns: measure returns by their spread in the round.
 
@@ -33,39 +51,15 @@ class MPPI(Shooting):
     reinforcement learning", algorithm 2.
     """
 
-    noise_std: float = 0.5
-    temperature: float = 0.2
+    noise_std: Weight = 0.5
+    temperature: Annotated[float, Range(1e-12)] = 0.2
     scale_returns: bool = True
 
     plays_tried: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.noise_std = self._number("noise_std", 0.0, math.inf)
-        self.temperature = self._number("temperature", 1e-12, math.inf)
-
-    def _counts(self, total: int) -> list[int]:
-        """Spread the sequences evenly over the rounds."""
-        return self._even_counts(total)
-
-    def _begin(self, row: Row) -> None:
-        """Leave the mean at the warm start, or at the middle of the space."""
-
-    def _propose(self, row: Row, turn: Round) -> Floats:
-        """Draw noise around the mean, which is a candidate itself."""
-        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
-        # Without noise, so that a mean that is good already is among what is weighed.
-        knots[0] = row.mean
-        return knots
-
     def _learn(self, row: Row, tried: Population) -> None:
         """Average what was tried."""
         row.mean = weighted_mean(tried, self.temperature, scaled=self.scale_returns)
-
-    def _answer(self, row: Row) -> Floats:
-        """Return the mean, `[K, D]`."""
-        return row.mean
 
 
 def weighted_mean(tried: Population, temperature: float, *, scaled: bool) -> Floats:
@@ -88,7 +82,7 @@ def weighted_mean(tried: Population, temperature: float, *, scaled: bool) -> Flo
 
 
 @dataclass(eq=False, kw_only=True)
-class DIAL(Shooting):
+class DIAL(MPPI):
     """Diffusion-inspired annealing: a weighted mean of sequences with decreasing noise.
 
     Round i of N, from 0, draws knot k of K, from 0, with the standard deviation
@@ -104,33 +98,15 @@ class DIAL(Shooting):
             [-1, 1].
         beta_rounds: how slowly noise shrinks from round to round.
         beta_horizon: how slowly it shrinks from the horizon to the next action.
-        temperature: small follows the best sequence, large the mean.
-        scale_returns: measure returns by their spread in the round.
 
     Source: Xue et al. 2024, "Full-order sampling-based MPC for torque-level locomotion control
     via diffusion-style annealing" (DIAL-MPC), section IV.
     """
 
     iterations: int = 4
-    noise_std: float = 0.8
-    beta_rounds: float = 1.0
-    beta_horizon: float = 2.0
-    temperature: float = 0.2
-    scale_returns: bool = True
-
-    plays_tried: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.noise_std = self._number("noise_std", 0.0, math.inf)
-        self.beta_rounds = self._number("beta_rounds", 1e-12, math.inf)
-        self.beta_horizon = self._number("beta_horizon", 1e-12, math.inf)
-        self.temperature = self._number("temperature", 1e-12, math.inf)
-
-    def _counts(self, total: int) -> list[int]:
-        """Spread the sequences evenly over the rounds."""
-        return self._even_counts(total)
+    noise_std: Weight = 0.8
+    beta_rounds: Annotated[float, Range(1e-12)] = 1.0
+    beta_horizon: Annotated[float, Range(1e-12)] = 2.0
 
     def _begin(self, row: Row) -> None:
         """Open the noise again; the mean stays at the warm start, or at the middle of the space."""
@@ -151,13 +127,9 @@ class DIAL(Shooting):
         # Not in place: `_begin` leaves a view of one column, which cannot be written to.
         row.std = row.std * math.exp(-1.0 / (self.beta_rounds * self.iterations))
 
-    def _answer(self, row: Row) -> Floats:
-        """Return the mean, `[K, D]`."""
-        return row.mean
-
 
 @dataclass(eq=False, kw_only=True)
-class PredictiveSampling(Shooting):
+class PredictiveSampling(NoisySampling):
     """Samples noisy copies of the last plan and plays the best of all.
 
     The nominal sequence is always among those tried. With a knot per step it is the last
@@ -165,38 +137,8 @@ class PredictiveSampling(Shooting):
     of the last one. With fewer knots it is what they can follow of it (least squares),
     which may be worse.
 
-    Args:
-        noise_std: standard deviation of the noise, in units in which the action
-            space is [-1, 1].
-
     Source: Howell et al. 2022, "Predictive Sampling: real-time behaviour synthesis
     with MuJoCo", algorithm 1.
     """
 
-    noise_std: float = 0.4
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.noise_std = self._number("noise_std", 0.0, math.inf)
-
-    def _counts(self, total: int) -> list[int]:
-        """Spread the sequences evenly over the rounds."""
-        return self._even_counts(total)
-
-    def _answer(self, row: Row) -> Floats:
-        """Return the best sequence that was tried, `[K, D]`."""
-        return row.best
-
-    def _begin(self, row: Row) -> None:
-        """Leave the nominal sequence at the warm start, or at the middle of the space."""
-
-    def _propose(self, row: Row, turn: Round) -> Floats:
-        """Return the nominal sequence, then noisy ones."""
-        knots = row.mean + row.rng.normal(0.0, self.noise_std, (turn.count, *row.mean.shape))
-        knots[0] = row.mean
-        return knots
-
-    def _learn(self, row: Row, tried: Population) -> None:  # noqa: ARG002
-        """Make the best so far the next nominal sequence."""
-        row.mean = row.best
+    noise_std: Weight = 0.4

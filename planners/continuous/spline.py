@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.options import Function
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.masks import Box
 from plangym_ext.planners.request import PlanRequest
@@ -93,7 +94,7 @@ def _basis(horizon: int, num_knots: int, kind: str, hold: int | None) -> Floats:
 
 
 # obs [n, *obs] -> actions [n, *act]
-ActionPolicy = Callable[[Any], npt.ArrayLike]
+ActionPolicy = Annotated[Callable[[Any], npt.ArrayLike], Function()]
 
 
 class Proposal(NamedTuple):

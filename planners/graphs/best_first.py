@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from plangym_ext.core.options import Weight
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.graphs.frontier import Floats, FrontierSearch
 from plangym_ext.planners.plans import Plan
@@ -32,14 +32,8 @@ class BestFirst(FrontierSearch):
     a graph".
     """
 
-    path_weight: float = 1.0
-    heuristic_weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.path_weight = self._number("path_weight", 0.0, math.inf)
-        self.heuristic_weight = self._number("heuristic_weight", 0.0, math.inf)
+    path_weight: Weight = 1.0
+    heuristic_weight: Weight = 1.0
 
     def _priority(self, steps: Floats, log_policy: Floats, to_go: Floats) -> Floats:  # noqa: ARG002
         """Return the weighted sums."""
@@ -65,11 +59,6 @@ class LevinTS(FrontierSearch):
     """
 
     evaluator: Evaluator | None = None
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self._check_function("evaluator")
 
     def _policy(self) -> Evaluator | None:
         """Return the evaluator."""

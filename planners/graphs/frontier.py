@@ -7,17 +7,18 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.inherited_options import load_own
+from plangym_ext.core.options import Count, Finite, Function
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
-from plangym_ext.planners.graphs.graph import check_state_key, state_keys
+from plangym_ext.planners.graphs.graph import StateKey, state_keys
 from plangym_ext.planners.graphs.open_list import Node, OpenList
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks
@@ -28,7 +29,9 @@ from plangym_ext.states.envelope import stacked_rows, state_content
 
 Floats = npt.NDArray[np.float64]
 #: obs [L, *obs] -> steps to a goal [L]
-Heuristic = Callable[[Any], npt.ArrayLike]
+Heuristic = Annotated[
+    Callable[[Any], npt.ArrayLike], Function("a function of observations, its name")
+]
 _WHICH = "which takes observations [L, *obs] and returns steps to a goal [L]"
 
 _SMALLEST = 1e-30  # probability of an action that a policy gives none
@@ -92,9 +95,11 @@ class FrontierSearch(Planner):
             "module:function"; None: 0.
     """
 
-    wave_size: int = 8
-    goal_reward: float = 0.0
-    state_key: str = "state"
+    numbers_actions: ClassVar[bool] = True
+
+    wave_size: Count = 8
+    goal_reward: Finite = 0.0
+    state_key: StateKey = "state"
     heuristic: Heuristic | str | None = None
 
     default_simulations: ClassVar[int] = 1000
@@ -103,9 +108,6 @@ class FrontierSearch(Planner):
         """Check the options."""
         super().__post_init__()
         self._heuristic = self._named_heuristic()
-        self.wave_size = self._integer("wave_size", 1)
-        self.goal_reward = self._number("goal_reward", -math.inf, math.inf)
-        check_state_key(self._option("state_key"), self.state_key)
         self._kept: KeptRows[Ahead | None] = KeptRows()
 
     @abstractmethod
@@ -140,7 +142,6 @@ class FrontierSearch(Planner):
                 self.heuristic, self._option("heuristic"), "function", _WHICH
             )
             return found
-        self._check_function("heuristic", "a function of observations, its name")
         return self.heuristic
 
     # Planning -------------------------------------------------------------------

@@ -7,14 +7,14 @@ means, updated in float64, as in trees.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import content, num_rows, rows_of
 from plangym_ext.core.compiling.jit import kernel
-from plangym_ext.planners.registry import check_name
+from plangym_ext.core.options import OneOf
 from plangym_ext.planners.simulator import States
 from plangym_ext.states.envelope import state_content
 
@@ -153,12 +153,8 @@ def backup_walk(graph: Graph, nodes: Array, actions: Array, length: int, value: 
         add_value(graph, node, value)
 
 
-_KINDS = ["state", "obs"]
-
-
-def check_state_key(where: str, kind: str) -> None:
-    """Refuse an unknown kind of key; `where` is the option's name in messages."""
-    check_name(where, kind, _KINDS)
+#: By what two states are equal: their bytes, or those of their observations.
+StateKey = Annotated[str, OneOf(("state", "obs"))]
 
 
 def state_keys(kind: str, states: States, obs: Any) -> list[bytes]:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.options import Count, Finite, Range, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.graphs.graph import (
     DEAD_END,
     FRONTIER,
+    StateKey,
     add_value,
-    check_state_key,
     state_keys,
 )
 from plangym_ext.planners.graphs.walk import GraphWalk
@@ -66,27 +66,22 @@ class GraphSearch(Planner):
     Source: Alpacka's DeterministicMCTS, without the step too many that it takes.
     """
 
-    num_expansions: int = 1
+    numbers_actions: ClassVar[bool] = True
+
+    num_expansions: Count = 1
     intermediate_backups: bool = False
     avoid_loops: bool = True
-    dead_end_value: float = -2.0
-    state_key: str = "state"
-    rollout_depth: int | None = None
+    dead_end_value: Finite = -2.0
+    state_key: StateKey = "state"
+    rollout_depth: Whole | None = None
     evaluator: Evaluator | None = None
-    capacity: int | None = None
+    capacity: Annotated[int | None, Range(2)] = None
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self._check_function("evaluator")
-        self.num_expansions = self._integer("num_expansions", 1)
-        self.dead_end_value = self._number("dead_end_value", -math.inf, math.inf)
-        check_state_key(self._option("state_key"), self.state_key)
         if self.rollout_depth is None:
             self.rollout_depth = default_depth(self.evaluator)
-        self.rollout_depth = self._integer("rollout_depth", 0)
-        if self.capacity is not None:
-            self.capacity = self._integer("capacity", 2)
         self._kept: KeptRows[GraphWalk] = KeptRows()
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:

@@ -15,8 +15,7 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.costs import Costs
-from plangym_ext.planners.lockstep.node_states import ArrayStates, NodeStates, SlotStates
-from plangym_ext.planners.lockstep.reuse import reuse
+from plangym_ext.planners.lockstep.node_states import ArrayStates, NodeStates, SlotStates, reuse
 from plangym_ext.planners.lockstep.simulated_states import simulated_states
 from plangym_ext.planners.lockstep.wave_kernels import (
     Limits,

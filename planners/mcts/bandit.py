@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
+from plangym_ext.core.options import Finite, OneOf, Weight
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.mcts.base import CHOICES, SCALES, TreeSearch
-from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.trees.selection import GUMBEL, PUCT, UCT, Selection
 
 RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
@@ -39,21 +38,15 @@ class BanditSearch(TreeSearch):
             code is compiled by the first plan, which takes some seconds, and kept on disk.
     """
 
-    selection: str = "puct"
-    c_puct: float = 1.5
-    fpu_reduction: float = 0.0
-    choice: str = "visits"
+    selection: Annotated[str, OneOf(("puct", "uct"))] = "puct"
+    c_puct: Weight = 1.5
+    fpu_reduction: Finite = 0.0
+    choice: Annotated[str, OneOf(CHOICES)] = "visits"
     compiled: bool = True
-
-    #: What `selection` may be.
-    rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct")
-    #: What `choice` may be.
-    choices_allowed: ClassVar[tuple[str, ...]] = CHOICES
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        check_name(self._option("choice"), self.choice, self.choices_allowed)
         if self.choice != "visits" and (self.temperature > 0.0 or self.selection == "gumbel"):
             raise InvalidOption(
                 f"{self._option('choice')} must be 'visits' with a temperature or selection "
@@ -71,13 +64,11 @@ class BanditSearch(TreeSearch):
 
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""
-        check_name(self._option("value_scale"), self.value_scale, list(SCALES))
-        check_name(self._option("selection"), self.selection, self.rules_allowed)
         return Selection(
             rule=RULES[self.selection],
-            c=self._number("c_puct", 0.0, math.inf),
+            c=self.c_puct,
             scale=SCALES[self.value_scale],
-            fpu_reduction=self._number("fpu_reduction", -math.inf, math.inf),
+            fpu_reduction=self.fpu_reduction,
             c_visit=0.0,
             c_scale=0.0,
         )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.compiled.search import CompiledSearch
@@ -77,16 +77,18 @@ class TreeSearch(Planner):
             rather than in an array of the planner. The plan is the same.
     """
 
-    wave_size: int = 8
-    rollout_depth: int | None = None
-    num_rollouts: int = 1
+    numbers_actions: ClassVar[bool] = True
+
+    wave_size: Count = 8
+    rollout_depth: Whole | None = None
+    num_rollouts: Count = 1
     rollout_policy: Policy | None = None
     evaluator: Evaluator | None = None
-    value_scale: str = "tree"
-    root_noise: float = 0.0
-    dirichlet_alpha: float = 0.3
-    temperature: float = 0.0
-    capacity: int | None = None
+    value_scale: Annotated[str, OneOf(SCALES)] = "tree"
+    root_noise: Share = 0.0
+    dirichlet_alpha: Annotated[float, Range(1e-6)] = 0.3
+    temperature: Weight = 0.0
+    capacity: Annotated[int | None, Range(2)] = None
     keep_tree: bool = False
     return_tree: bool = False
     slots: bool = False
@@ -94,24 +96,14 @@ class TreeSearch(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self._check_function("evaluator")
-        self._check_function("rollout_policy")
-        self.num_rollouts = self._integer("num_rollouts", 1)
         wants_rollouts = self.rollout_policy is not None or self.num_rollouts > 1
         if self.rollout_depth is None:
             self.rollout_depth = default_depth(None if wants_rollouts else self.evaluator)
-        self.rollout_depth = self._integer("rollout_depth", 0)
         if wants_rollouts and self.rollout_depth == 0:
             raise InvalidOption(
                 f"{self._option('rollout_depth')} must be 1 or more with rollout_policy or "
                 f"num_rollouts, which need rollouts; got 0."
             )
-        self.wave_size = self._integer("wave_size", 1)
-        if self.capacity is not None:
-            self.capacity = self._integer("capacity", 2)
-        self.root_noise = self._number("root_noise", 0.0, 1.0)
-        self.dirichlet_alpha = self._number("dirichlet_alpha", 1e-6, math.inf)
-        self.temperature = self._number("temperature", 0.0, math.inf)
         self._checked_selection = self._selection()
         # Code is compiled for the memory of one search: that of some of its rows has none.
         self._kept: KeptSearch[CompiledSearch] = KeptSearch(_no_code)

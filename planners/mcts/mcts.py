@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.options import Count, OneOf, Range, Share
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
@@ -79,28 +80,24 @@ class MCTS(BanditSearch):
     after Danihelka et al. 2022, whose c_visit and c_scale for MuZero these are.
     """
 
-    waves_in_flight: int = 1
+    waves_in_flight: Count = 1
     chance: bool = False
-    chance_width: float = 1.0
-    chance_growth: float = 0.5
+    chance_width: Annotated[float, Range(1e-6, 1e6)] = 1.0
+    chance_growth: Share = 0.5
     keep_rollouts: bool = False
-    num_considered: int = 16
-    c_visit: float = 50.0
-    c_scale: float = 1.0
-
-    rules_allowed: ClassVar[tuple[str, ...]] = ("puct", "uct", "gumbel")
+    selection: Annotated[str, OneOf(("puct", "uct", "gumbel"))] = "puct"
+    num_considered: Count = 16
+    c_visit: Annotated[float, Range(0.0, 1e9)] = 50.0
+    c_scale: Annotated[float, Range(0.0, 1e9)] = 1.0
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.waves_in_flight = self._integer("waves_in_flight", 1)
         self._check_chance()
         self._check_kept_rollouts()
-        self.num_considered = self._integer("num_considered", 1)
         # `BanditSearch._selection` has left both at 0: they are options of this class.
         self._checked_selection = self._checked_selection._replace(
-            c_visit=self._number("c_visit", 0.0, 1e9),
-            c_scale=self._number("c_scale", 0.0, 1e9),
+            c_visit=self.c_visit, c_scale=self.c_scale
         )
         if self.selection == "gumbel" and (self.num_simulations is None or self.keep_tree):
             raise InvalidOption(
@@ -120,9 +117,7 @@ class MCTS(BanditSearch):
         return True
 
     def _check_chance(self) -> None:
-        """Check the options of nodes of chance, and that no other option contradicts them."""
-        self.chance_width = self._number("chance_width", 1e-6, 1e6)
-        self.chance_growth = self._number("chance_growth", 0.0, 1.0)
+        """Check that no other option contradicts nodes of chance."""
         if not self.chance:
             return
         if self.selection == "gumbel":

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of
 from plangym_ext.core.compiling.jit import allocating_kernel, kernel
+from plangym_ext.core.options import Function, OneOf
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.finite import check_finite
@@ -34,7 +35,7 @@ from plangym_ext.planners.trees.tree import (
 )
 
 # states [n, S] and a generator -> the same states with other chances to come
-Resample = Callable[[States, Rng], States]
+Resample = Annotated[Callable[[States, Rng], States], Function("a function of states")]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -61,9 +62,8 @@ class OpenLoopMCTS(BanditSearch):
     """
 
     resample: Resample | None = None
-
     # What a node pays is another time's: there is no branch to play again.
-    choices_allowed: ClassVar[tuple[str, ...]] = ("visits", "value")
+    choice: Annotated[str, OneOf(("visits", "value"))] = "visits"
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -73,7 +73,6 @@ class OpenLoopMCTS(BanditSearch):
                 "OpenLoopMCTS: keep_tree must be off: what state a node stands for is not known, "
                 "so none can be compared with the one that came about. MCTS can keep its tree."
             )
-        self._check_function("resample", "a function of states")
 
     def _own_settings(self) -> dict[str, Any]:
         """Return that nodes have no states: only the roots' are kept."""

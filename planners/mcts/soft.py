@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from plangym_ext.core.options import OneOf, Range, Weight
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.base import SCALES, TreeSearch
-from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.trees.selection import PUCT, Selection
 from plangym_ext.planners.trees.soft import (
     LARGEST,
@@ -48,21 +47,15 @@ class SoftSearch(TreeSearch):
         value_scale: unit of returns: their spread in the "tree", or "none".
     """
 
-    policy_temperature: float = 0.1
-    epsilon: float = 0.2
+    policy_temperature: Annotated[float, Range(1e-6, _HOTTEST)] = 0.1
+    epsilon: Weight = 0.2
+    value_scale: Annotated[str, OneOf(("tree", "none"))] = "tree"
 
     #: What a node is worth; see `planners.trees.soft`.
     rule: ClassVar[int]
 
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.policy_temperature = self._number("policy_temperature", 1e-6, _HOTTEST)
-        self.epsilon = self._number("epsilon", 0.0, math.inf)
-
     def _selection(self) -> Selection:
         """Return the numbers of a rule, of which the scale alone is looked at."""
-        check_name(self._option("value_scale"), self.value_scale, ["tree", "none"])
         # Kernels take one tuple for all searches; a policy has no constants of PUCT to put there.
         return Selection(PUCT, 0.0, SCALES[self.value_scale], 0.0, 0.0, 0.0)
 
@@ -186,12 +179,7 @@ class ANTS(MENTS):
     Source: Kozakowski et al. 2022, "Planning and learning using adaptive entropy tree search".
     """
 
-    target_entropy: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.target_entropy = self._number("target_entropy", 0.0, 0.99)
+    target_entropy: Annotated[float, Range(0.0, 0.99)] = 0.5
 
     def _soft(self, search: Search) -> Soft:
         """Return the arrays of the search, without temperatures yet."""
@@ -224,12 +212,7 @@ class DENTS(BTS):
     Source: Painter et al. 2023, "Monte Carlo tree search with Boltzmann exploration".
     """
 
-    entropy_weight: float = 0.1
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.entropy_weight = self._number("entropy_weight", 0.0, math.inf)
+    entropy_weight: Weight = 0.1
 
     def _soft(self, search: Search) -> Soft:
         """Return the arrays of the search, with the weight of entropies."""

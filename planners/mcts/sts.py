@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.options import Count
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.shoot import make_shoot_wave, new_shoot
 from plangym_ext.planners.lockstep.search import Search
@@ -60,16 +61,9 @@ class STS(BanditSearch):
     for its counts: a node's creation is no choice made in it.
     """
 
-    num_expansions: int = 5
+    num_expansions: Count = 5
     intermediate_backups: bool = False
-    num_children: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.num_expansions = self._integer("num_expansions", 1)
-        if self.num_children is not None:
-            self.num_children = self._integer("num_children", 1)
+    num_children: Count | None = None
 
     @property
     def two_players(self) -> bool:

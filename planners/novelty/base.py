@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
+from plangym_ext.core.options import Count, Function, Range, Weight
 from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
@@ -32,7 +32,10 @@ from plangym_ext.planners.trees.selection import PUCT, Selection
 from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
 
 # obs [L, *obs] -> [L, F] whole numbers, -1 for none
-Features = Callable[[Any], npt.NDArray[np.integer[Any]]]
+Features = Annotated[
+    Callable[[Any], npt.NDArray[np.integer[Any]]],
+    Function("a function of observations, the name of one"),
+]
 
 # Nodes of a tree that only time bounds.
 _TIMED_CAPACITY = 10_000
@@ -74,14 +77,16 @@ class NoveltySearch(Planner):
             `visits` counts the nodes below it and itself.
     """
 
+    numbers_actions: ClassVar[bool] = True
+
     features: Features | str | None = None
-    max_depth: int = 1500
-    count_bonus: float = 0.0
+    max_depth: Count = 1500
+    count_bonus: Weight = 0.0
     counted: Features | str | None = None
-    risk_aversion: float = 1.0
+    risk_aversion: Weight = 1.0
     keep_tree: bool = True
-    capacity: int | None = None
-    temperature: float = 0.0
+    capacity: Annotated[int | None, Range(2)] = None
+    temperature: Weight = 0.0
     return_tree: bool = False
 
     default_simulations = 116
@@ -89,12 +94,6 @@ class NoveltySearch(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.max_depth = self._integer("max_depth", 1)
-        self.risk_aversion = self._number("risk_aversion", 0.0, math.inf)
-        if self.capacity is not None:
-            self.capacity = self._integer("capacity", 2)
-        self.temperature = self._number("temperature", 0.0, math.inf)
-        self.count_bonus = self._number("count_bonus", 0.0, math.inf)
         if self.count_bonus > 0 and not self.keep_tree:
             raise InvalidOption(
                 f"{self._option('count_bonus')} counts from plan to plan, for which trees are "
@@ -105,11 +104,9 @@ class NoveltySearch(Planner):
         self._kept: KeptSearch[Novelty] = _KeptNovelty(subset)
 
     def _check_features(self, option: str, names: list[str]) -> None:
-        """Refuse what is neither a function of observations nor the name of one."""
+        """Refuse a text that names no function of features."""
         given = getattr(self, option)
-        if not isinstance(given, str):
-            self._check_function(option, "a function of observations, the name of one")
-        elif given not in names:
+        if isinstance(given, str) and given not in names:
             raise unknown(self._option(option), given, names)
 
     @abstractmethod

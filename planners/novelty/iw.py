@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.options import Count, Finite, Share
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.evaluators import from_prior
 from plangym_ext.planners.lockstep.search import Search
@@ -132,21 +133,11 @@ class RolloutIW(NoveltySearch):
 
     plays_policy: ClassVar[bool] = True
 
-    wave_size: int = 4
+    wave_size: Count = 4
     rollout_policy: Policy | None = None
-    greed: float = 0.0
-    persistence: float = 0.0
-    ends_below: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.wave_size = self._integer("wave_size", 1)
-        self._check_function("rollout_policy")
-        self.greed = self._number("greed", 0.0, 1.0)
-        self.persistence = self._number("persistence", 0.0, 1.0)
-        if self.ends_below is not None:
-            self.ends_below = self._number("ends_below", -math.inf, math.inf)
+    greed: Share = 0.0
+    persistence: Share = 0.0
+    ends_below: Finite | None = None
 
     def _walks(self) -> Walks:
         """Return the walks' parameters for the kernels."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.final_action import most_visited, sampled
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.masks import weights_over_legal, with_noise
 from plangym_ext.planners.plans import Budget, Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, check_prior
-from plangym_ext.planners.registry import check_name
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import play_out, returns_of, starts_from
 from plangym_ext.planners.simulator import Rng
@@ -44,8 +44,10 @@ class DiscreteShooting(Planner):
     Source: Alpacka's Shooting agent.
     """
 
-    rollout_depth: int = 20
-    score: str = "mean"
+    numbers_actions: ClassVar[bool] = True
+
+    rollout_depth: Count = 20
+    score: Annotated[str, OneOf(("mean", "max"))] = "mean"
     rollout_policy: Policy | None = None
     evaluator: Evaluator | None = None
 
@@ -54,10 +56,6 @@ class DiscreteShooting(Planner):
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self._check_function("rollout_policy")
-        self._check_function("evaluator")
-        self.rollout_depth = self._integer("rollout_depth", 1)
-        check_name(self._option("score"), self.score, ["mean", "max"])
         self._check_pays(self.rollout_depth, "rollout")
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
@@ -165,30 +163,23 @@ class BanditShooting(Planner):
     Source: Alpacka's Bandit agent.
     """
 
-    wave_size: int = 8
-    rollout_depth: int = 20
-    num_rollouts: int = 1
-    c_puct: float = 2.5
+    numbers_actions: ClassVar[bool] = True
+
+    wave_size: Count = 8
+    rollout_depth: Whole = 20
+    num_rollouts: Count = 1
+    c_puct: Weight = 2.5
     rollout_policy: Policy | None = None
     evaluator: Evaluator | None = None
-    root_noise: float = 0.0
-    dirichlet_alpha: float = 0.3
-    temperature: float = 0.0
+    root_noise: Share = 0.0
+    dirichlet_alpha: Annotated[float, Range(1e-6)] = 0.3
+    temperature: Weight = 0.0
 
     plays_policy: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self._check_function("rollout_policy")
-        self._check_function("evaluator")
-        self.wave_size = self._integer("wave_size", 1)
-        self.rollout_depth = self._integer("rollout_depth", 0)
-        self.num_rollouts = self._integer("num_rollouts", 1)
-        self.c_puct = self._number("c_puct", 0.0, math.inf)
-        self.root_noise = self._number("root_noise", 0.0, 1.0)
-        self.dirichlet_alpha = self._number("dirichlet_alpha", 1e-6, math.inf)
-        self.temperature = self._number("temperature", 0.0, math.inf)
         self._cost = self.num_rollouts * (1 + self.rollout_depth)
         self._check_pays(self._cost, "simulation")
 

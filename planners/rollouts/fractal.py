@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.options import Count, Weight
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.final_action import most_visited
 from plangym_ext.planners.finite import check_finite, spread_of
@@ -44,16 +45,15 @@ class FractalMC(Planner):
     discounted.
     """
 
-    depth: int = 30
-    reward_weight: float = 1.0
-    distance_weight: float = 1.0
+    numbers_actions: ClassVar[bool] = True
+
+    depth: Count = 30
+    reward_weight: Weight = 1.0
+    distance_weight: Weight = 1.0
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.depth = self._integer("depth", 1)
-        self.reward_weight = self._number("reward_weight", 0.0, math.inf)
-        self.distance_weight = self._number("distance_weight", 0.0, math.inf)
         self._check_pays(self.depth, "walker")
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.options import Count, Range
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.masks import action_masks, has_masks, weights_over_legal
@@ -36,18 +36,16 @@ class ParticleSearch(Planner):
         evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`; None: uniform, and 0.
     """
 
-    depth: int = 16
-    resample_every: int = 4
-    divergence: float = 0.5
+    numbers_actions: ClassVar[bool] = True
+
+    depth: Count = 16
+    resample_every: Count = 4
+    divergence: Annotated[float, Range(1e-6)] = 0.5
     evaluator: Evaluator | None = None
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self._check_function("evaluator")
-        self.depth = self._integer("depth", 1)
-        self.resample_every = self._integer("resample_every", 1)
-        self.divergence = self._number("divergence", 1e-6, math.inf)
         self._check_pays(self.depth, "particle")
 
     def _count(self) -> int:

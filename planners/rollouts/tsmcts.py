@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.options import Count
 from plangym_ext.planners.masks import weights_over_legal
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
@@ -38,12 +39,7 @@ class TSMCTS(ParticleSearch):
     `SPO`, not a mean over the steps of the walk; the temperature is found as there.
     """
 
-    num_considered: int = 16
-
-    def __post_init__(self) -> None:
-        """Check the options."""
-        super().__post_init__()
-        self.num_considered = self._integer("num_considered", 1)
+    num_considered: Count = 16
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Halve the actions of B states in lockstep."""

@@ -117,6 +117,16 @@ class TestChainMDP(KernelContract):
     options: ClassVar = {"n": 4, "p": 0.8}
 
 
+class TestTMaze(KernelContract):
+    name = "plangym_ext/TMaze-v0"
+    options: ClassVar = {"n": 3, "max_episode_steps": 12}
+
+
+class Test2048(KernelContract):
+    name = "plangym_ext/2048-v0"
+    options: ClassVar = {"size": 3, "four": 0.3}
+
+
 class TestSokoban(KernelContract):
     name = "plangym_ext/Sokoban-v0"
     options: ClassVar = {"dim": (6, 7), "num_boxes": 1, "max_episode_steps": 20}

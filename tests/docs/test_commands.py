@@ -101,7 +101,7 @@ def my_agent(env):
 """
 OWN_ENVS = """
 import gymnasium
-from plangym_ext.envs.narrow_path import NarrowPathEnv
+from plangym_ext.envs.rules.narrow_path import NarrowPathEnv
 
 class Corridor(NarrowPathEnv):
     def __init__(self, length=5):

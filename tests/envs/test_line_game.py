@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from plangym_ext.envs.line_game import LineGameEnv
+from plangym_ext.envs.rules.line_game import LineGameEnv, has_line
 from plangym_ext.errors import DamagedState, InvalidAction
 
 
@@ -46,22 +46,23 @@ def test_every_line_wins(rows, columns, length):
         line = [(row + down * k) * columns + column + right * k for k in range(length)]
         for last in line:
             env = LineGameEnv(rows, columns, length)
+            env.reset()
             state = env.get_state()
             state[[cell for cell in line if cell != last]] = 1
             env.set_state(state)
             # The other player's stones are as many in the game; here they are left out.
-            env._board[last] = 1
-            assert env._has_line(last)
+            env.state[last] = 1
+            assert has_line(env.state, env.params, last)
 
 
 def test_stones_that_do_not_touch_are_no_line():
     env = LineGameEnv(1, 5, 3)
     env.set_state(np.array([1, 1, 0, 1, 1, 0], np.uint8))
-    assert not env._has_line(1)
+    assert not has_line(env.state, env.params, 1)
     # Nor is one that would go round the edge.
     env = LineGameEnv()
     env.set_state(np.array([0, 1, 1, 1, 0, 0, 0, 0, 0, 0], np.uint8))
-    assert not env._has_line(2)
+    assert not has_line(env.state, env.params, 2)
 
 
 def test_a_full_board_is_a_draw_and_a_taken_cell_loses():
@@ -102,10 +103,11 @@ def test_it_is_a_gymnasium_env():
 
 def test_what_is_wrong_is_refused():
     env = LineGameEnv()
-    with pytest.raises(DamagedState, match="expected cells of 0, 1 or 2"):
+    with pytest.raises(DamagedState, match="the kernel's check refuses"):
         env.set_state(np.full(10, 3, np.uint8))
     with pytest.raises(DamagedState, match=r"expected \[10\] uint8"):
         env.set_state(np.zeros(3, np.uint8))
+    env.reset()
     with pytest.raises(InvalidAction, match=r"in \[0, 9\); got 9"):
         env.step(9)
     with pytest.raises(ValueError, match=r"1 to 16 rows, columns; got \(0, 3\)"):

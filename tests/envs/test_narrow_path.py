@@ -6,7 +6,7 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 
-from plangym_ext.envs.narrow_path import NarrowPathEnv
+from plangym_ext.envs.rules.narrow_path import NarrowPathEnv
 from plangym_ext.errors import DamagedState, InvalidAction
 
 
@@ -64,7 +64,7 @@ def test_every_cell_can_be_restored():
 def test_bad_states_are_refused():
     env = NarrowPathEnv(3)
     env.reset()
-    with pytest.raises(DamagedState, match=r"expected a cell in \[0, 3\]; got 4"):
+    with pytest.raises(DamagedState, match=r"the kernel's check refuses \(4,\)"):
         env.set_state(np.array([4, 0, 0, 0], np.uint8))
     with pytest.raises(DamagedState, match=r"expected \[4\] uint8; got \[3\] uint8"):
         env.set_state(np.zeros(3, np.uint8))
@@ -73,8 +73,10 @@ def test_bad_states_are_refused():
 
 @pytest.mark.parametrize("action", [-1, 2, 0.0, None])
 def test_bad_actions_are_refused(action):
+    env = NarrowPathEnv()
+    env.reset()
     with pytest.raises(InvalidAction, match=r"in \[0, 2\); got"):
-        NarrowPathEnv().step(action)
+        env.step(action)
 
 
 def test_bad_arguments_are_refused():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from plangym_ext.envs.slide_2048 import Slide2048Env
+from plangym_ext.envs.rules.slide_2048 import Slide2048Env, slide
 from plangym_ext.errors import DamagedState, InvalidAction, ResetNeeded
 
 
@@ -12,7 +12,7 @@ def at(*cells, **arguments):
     """An env with given tiles."""
     env = Slide2048Env(int(len(cells) ** 0.5), **arguments)
     env.reset(seed=0)
-    env._cells = list(cells)
+    env.state["cells"][:] = cells
     return env
 
 
@@ -28,15 +28,18 @@ def at(*cells, **arguments):
     ],
 )
 def test_tiles_slide_and_meet_once(row, after, reward):
-    left = at(*row, *[0] * 12)
-    assert left._slid(3) == ([*after, *[0] * 12], reward)
-    # The same to the right, up and down.
-    right = at(*row[::-1], *[0] * 12)
-    assert right._slid(1) == ([*after[::-1], *[0] * 12], reward)
-    up = at(*np.array([row, *[[0] * 4] * 3]).T.ravel().tolist())
-    assert up._slid(0) == (np.array([after, *[[0] * 4] * 3]).T.ravel().tolist(), reward)
-    down = at(*np.array([row[::-1], *[[0] * 4] * 3]).T.ravel().tolist())
-    assert down._slid(2) == (np.array([after[::-1], *[[0] * 4] * 3]).T.ravel().tolist(), reward)
+    lines, ends = (np.array([line, *[[0] * 4] * 3]) for line in (row, after))
+    # To the left; the same to the right, up and down.
+    for direction, turned in (
+        (3, lambda board: board),
+        (1, np.fliplr),
+        (0, np.transpose),
+        (2, lambda board: np.flipud(board.T)),
+    ):
+        cells = turned(lines).astype(np.uint8).ravel()
+        assert slide(cells.copy(), 4, direction, False) == (row != after, reward)
+        assert slide(cells, 4, direction, True) == (row != after, reward)
+        np.testing.assert_array_equal(cells, turned(ends).ravel())
 
 
 def test_a_new_tile_follows_a_slide_that_moves_something():
@@ -51,7 +54,7 @@ def test_new_tiles_are_drawn_uniformly_and_four_is_one_of_ten():
     places, fours = np.zeros(4), 0
     env = at(1, 0, 0, 0)
     for _ in range(3000):
-        env._cells = [1, 0, 0, 0]
+        env.state["cells"][:] = [1, 0, 0, 0]
         obs = env.step(1)[0].ravel()
         assert obs[1] == 1
         new = np.flatnonzero(obs[[0, 2, 3]])
@@ -88,12 +91,12 @@ def test_it_is_a_gymnasium_env():
 
 def test_what_is_wrong_is_refused():
     env = Slide2048Env(2)
-    with pytest.raises(ResetNeeded, match="step: Slide2048Env has no tiles yet"):
+    with pytest.raises(ResetNeeded, match="step: Slide2048Env has no state yet"):
         env.step(0)
     env.reset(seed=0)
     state = env.get_state()
     state[0] = 6
-    with pytest.raises(DamagedState, match="expected tiles of 0 to 5; got"):
+    with pytest.raises(DamagedState, match="the kernel's check refuses"):
         env.set_state(state)
     with pytest.raises(InvalidAction, match=r"in \[0, 4\); got 4"):
         env.step(4)

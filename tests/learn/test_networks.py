@@ -168,9 +168,9 @@ def test_the_seed_decides_on_the_weights_and_nothing_else_is_touched():
         ({"kind": "mpl"}, "kind must be one of .*; got 'mpl'.*did you mean 'mlp'"),
         ({"heads": ("policy", "vlaue")}, "did you mean 'value'"),
         ({"heads": ()}, "at least one"),
-        ({"hidden": (64, 0)}, r"widths of at least 1; got \(64, 0\)"),
-        ({"value_scale": 0.0}, "positive number; got 0.0"),
-        ({"blocks": 0}, "blocks must be at least 1; got 0"),
+        ({"hidden": (64, 0)}, r"hidden\[1\] must be an integer >= 1; got 0"),
+        ({"value_scale": 0.0}, "value_scale must be a finite number above 0; got 0.0"),
+        ({"blocks": 0}, "blocks must be an integer >= 1; got 0"),
     ],
 )
 def test_wrong_settings_are_named(wrong, message):

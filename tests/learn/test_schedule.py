@@ -76,5 +76,5 @@ def test_a_function_is_held_to_the_range_of_its_setting():
 
 
 def test_a_line_takes_at_least_one_update():
-    with pytest.raises(InvalidOption, match="over must be at least 1 update; got 0"):
+    with pytest.raises(InvalidOption, match="over must be an integer >= 1; got 0"):
         Schedule(start=1.0, end=0.0, over=0)

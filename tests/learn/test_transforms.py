@@ -302,7 +302,7 @@ def test_learning_with_normalisers_goes_on_bit_for_bit(recurrent):
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(InvalidOption, match="clip_obs must be a positive number; got 0"):
+    with pytest.raises(InvalidOption, match="clip_obs must be a finite number above 0; got 0"):
         AgentConfig(clip_obs=0.0)
     with pytest.raises(InvalidOption, match="clip_reward must be a finite number"):
         A2CConfig(clip_reward=-1.0)

@@ -23,6 +23,8 @@ ENVS = {
     "Taxi-v4": {"fickle_passenger": True},
     "plangym_ext/NarrowPath-v0": {},
     "plangym_ext/ChainMDP-v0": {},
+    "plangym_ext/TMaze-v0": {"n": 3},
+    "plangym_ext/2048-v0": {"size": 3},
     "plangym_ext/ConnectFour-v0": {"rows": 4, "columns": 4},
     "plangym_ext/Sokoban-v0": {"dim": (6, 6), "num_boxes": 1},
 }

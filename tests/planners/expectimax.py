@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 
-from plangym_ext.envs.slide_2048 import Slide2048Env
+import numpy as np
+
+from plangym_ext.envs.rules.slide_2048 import Slide2048Env, slide
 
 
 class Expectimax:
-    """Expected scores of the best play, undiscounted; cells are a tuple, as `_cells` has them."""
+    """Expected scores of the best play, undiscounted; cells are a tuple, as its state has them."""
 
     def __init__(self, size: int, four: float) -> None:
         self.env = Slide2048Env(size, four)
@@ -18,10 +20,10 @@ class Expectimax:
         """The expected score of each slide that moves something."""
         found = {}
         for direction in range(4):
-            self.env._cells = list(cells)
-            slid, reward = self.env._slid(direction)
-            if tuple(slid) != cells:
-                found[direction] = reward + self._after(tuple(slid))
+            slid = np.array(cells, np.uint8)
+            moves, reward = slide(slid, self.env.size, direction, True)
+            if moves:
+                found[direction] = reward + self._after(tuple(slid.tolist()))
         return found
 
     def _after(self, slid: tuple[int, ...]) -> float:

@@ -32,7 +32,7 @@ def test_returns_are_expectations():
         env.reset(seed=0)
         states = []
         for cell in range(3):
-            env.gym_env.unwrapped.cell = cell
+            env.gym_env.unwrapped.state["cell"] = cell
             states.append(env.get_state())
         planner = MCTS(3000, discount=0.5, chance=True, rollout_depth=0, selection="uct")
         rngs = np.random.default_rng(0).spawn(3)
@@ -45,8 +45,8 @@ def test_returns_are_expectations():
 
 def tiles(env, *cells):
     """The state of a 2048, and what it allows."""
-    env.gym_env.unwrapped._cells = list(cells)
-    return env.get_state(), env.gym_env.unwrapped._info()["action_mask"]
+    env.gym_env.unwrapped.state["cells"][:] = cells
+    return env.get_state(), env.gym_env.unwrapped.infos()["action_mask"]
 
 
 def test_2048_is_worth_what_expectimax_says():

@@ -11,7 +11,7 @@ from minimax import Minimax
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.envs.line_game import LineGameEnv
+from plangym_ext.envs.rules.line_game import LineGameEnv
 from plangym_ext.errors import WrongKind
 from plangym_ext.planners import MCTS, PLANNERS, STS, load_planner, play
 
@@ -39,7 +39,7 @@ def planned(planner, env, boards, **options):
     masks = []
     for board in boards:
         env.gym_env.unwrapped.set_state(board)
-        masks.append(env.gym_env.unwrapped._info(0)["action_mask"])
+        masks.append(env.gym_env.unwrapped.infos()["action_mask"])
     rngs = np.random.default_rng(0).spawn(len(boards))
     states = states_of(env, boards)
     return planner.plan_batch(env, states, rngs=rngs, legal=np.array(masks, bool), **options)
@@ -209,10 +209,10 @@ def test_planners_for_one_player_say_so(name):
 
 def test_infos_without_the_players_are_refused():
     class Silent(LineGameEnv):
-        def _info(self, player):
-            info = super()._info(player)
+        def step(self, action):
+            *found, info = super().step(action)
             del info["to_play"]
-            return info
+            return *found, info
 
     with GymEnv(Silent) as env:
         state, *_ = env.reset(seed=0)

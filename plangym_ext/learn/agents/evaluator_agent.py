@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, num_rows
+from plangym_ext.core.options import Share, Weight
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.agent_planner import AgentPlanner
@@ -171,15 +172,13 @@ class NetworkPolicy(AgentPlanner):
     _: KW_ONLY
     agent: EvaluatorAgent = field(init=False)
     evaluator: NetworkEvaluator
-    temperature: float = 0.0
-    epsilon: float = 0.0
+    temperature: Weight = 0.0
+    epsilon: Share = 0.0
     head: str = "auto"
 
     def __post_init__(self) -> None:
         """Check the options."""
         super().__post_init__()
-        self.temperature = self._number("temperature", 0.0, float("inf"))
-        self.epsilon = self._number("epsilon", 0.0, 1.0)
         self.agent = EvaluatorAgent(
             self.evaluator, temperature=self.temperature, epsilon=self.epsilon, head=self.head
         )

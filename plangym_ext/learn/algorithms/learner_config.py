@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from plangym_ext.learn.checked_config import CheckedConfig
-from plangym_ext.learn.schedule import Number
+from plangym_ext.core.options import CheckedOptions, OneOf, Share, Weight
+from plangym_ext.learn.schedule import Limit, Scheduled
 
 OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnerConfig(CheckedConfig):
+class LearnerConfig(CheckedOptions):
     """Common configuration of the algorithms that train an agent's network.
 
     A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
@@ -27,22 +28,11 @@ class LearnerConfig(CheckedConfig):
         discount: gamma, per step.
     """
 
-    optimizer: str = "adam"
-    learning_rate: Number = 3e-4
-    adam_beta: float = 0.9
+    optimizer: Annotated[str, OneOf(OPTIMIZERS)] = "adam"
+    learning_rate: Scheduled = 3e-4
+    adam_beta: Share = 0.9
     # Of OpenAI's Baselines for PPO and A2C; torch's own is 1e-8.
-    epsilon: float = 1e-5
-    l2: float = 0.0
-    max_grad_norm: Number | None = 0.5
-    discount: float = 0.99
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._choice("optimizer", OPTIMIZERS)
-        self._number("adam_beta", 0.0, 1.0)
-        self._number("epsilon", 0.0)
-        self._scheduled("l2", 0.0)
-        self._number("discount", 0.0, 1.0)
-        self._scheduled("learning_rate", 0.0)
-        self._limit("max_grad_norm")
+    epsilon: Weight = 1e-5
+    l2: Weight = 0.0
+    max_grad_norm: Limit = 0.5
+    discount: Share = 0.99

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy.typing as npt
 
 from plangym_ext.core.inherited_options import load_own
-from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.core.options import Count, OneOf, Range, Share, Whole
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
-from plangym_ext.learn.schedule import Number
+from plangym_ext.learn.schedule import Number, Scheduled, ScheduledShare
 from plangym_ext.learn.targets import (
     ACTION,
     POLICY_TARGETS,
@@ -38,17 +39,14 @@ class TaughtConfig(LearnerConfig):
 
     learning_rate: Number = 1e-3
     max_grad_norm: Number | None = 10.0
-    batch_size: int = 256
-    capacity: int = 50_000
-    learning_starts: int = 500
-    updates_per_round: int = 16
+    batch_size: Count = 256
+    capacity: Count = 50_000
+    learning_starts: Count = 500
+    updates_per_round: Whole = 16
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        for name in ("batch_size", "capacity", "learning_starts"):
-            self._number(name, 1, whole=True)
-        self._number("updates_per_round", 0, whole=True)
         # A balanced one holds so many of each group, and one of your own what it likes.
         bounded = getattr(self, "replay", "uniform") in ("uniform", "prioritized")
         if bounded and self.learning_starts > self.capacity:
@@ -85,13 +83,13 @@ class PlanLearningConfig(TaughtConfig):
     """
 
     epsilon: float = 1e-8
-    l2: Number = 1e-4  # type: ignore[assignment] # the only algorithms that change it
-    n_steps: int = 10
+    l2: Scheduled = 1e-4  # type: ignore[assignment] # the only algorithms that change it
+    n_steps: Count = 10
     augment: str | None = None
-    replay: str = "uniform"
+    replay: Annotated[str, OneOf(REPLAYS, own=True)] = "uniform"
     balance_by: str = "solved"
-    alpha: float = 0.6
-    beta: float = 0.4
+    alpha: Share = 0.6
+    beta: Share = 0.4
     replay_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -100,14 +98,6 @@ class PlanLearningConfig(TaughtConfig):
         if self.augment is not None:
             # Loaded now: a name that is wrong is found before anything is played.
             self.augmentation()
-        self._number("n_steps", 1, whole=True)
-        for name in ("alpha", "beta"):
-            self._number(name, 0.0, 1.0)
-        if self.replay not in REPLAYS and ":" not in self.replay:
-            raise InvalidOption(
-                f"{self._option('replay')} must be one of {', '.join(REPLAYS)}, or module:Class; "
-                f"got {self.replay!r}{suggestion(self.replay, REPLAYS)}."
-            )
 
     def augmentation(self) -> Augmentation | None:
         """Return the function named by `augment`."""
@@ -139,9 +129,9 @@ class SupervisedConfig(PlanLearningConfig):
     value_target: str | None = None
     policy_target: str | None = None
     q_target: str | None = None
-    value_weight: Number = 1.0
-    policy_weight: Number = 1.0
-    q_weight: Number = 1.0
+    value_weight: Scheduled = 1.0
+    policy_weight: Scheduled = 1.0
+    q_weight: Scheduled = 1.0
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -150,8 +140,6 @@ class SupervisedConfig(PlanLearningConfig):
         check_target(self._option("value_target"), self.value_target, values)
         check_target(self._option("policy_target"), self.policy_target, policies)
         check_target(self._option("q_target"), self.q_target, (QUALITIES, *values))
-        for name in ("value_weight", "policy_weight", "q_weight"):
-            self._scheduled(name, 0.0)
 
     @property
     def discounts(self) -> bool:
@@ -205,12 +193,7 @@ class TDConfig(PlanLearningConfig):
     """
 
     n_steps: int = 1
-    target_rate: Number = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._scheduled("target_rate", 0.0, 1.0)
+    target_rate: ScheduledShare = 1.0
 
     @property
     def discounts(self) -> bool:
@@ -239,23 +222,13 @@ class ExpertConfig(TaughtConfig):
     """
 
     batch_size: int = 128
-    teacher_share: Number = 0.0
+    teacher_share: ScheduledShare = 0.0
     guided: bool = True
-    reanalyze: float = 0.0
-    value_target: str = "root"
-    gae_lambda: float = 0.95
-    value_weight: Number = 1.0
-    entropy_weight: Number = 0.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._choice("value_target", ("root", "return"))
-        self._number("reanalyze", 0.0, 1000.0)
-        self._number("gae_lambda", 0.0, 1.0)
-        self._scheduled("teacher_share", 0.0, 1.0)
-        for name in ("value_weight", "entropy_weight"):
-            self._scheduled(name, 0.0)
+    reanalyze: Annotated[float, Range(0.0, 1000.0)] = 0.0
+    value_target: Annotated[str, OneOf(("root", "return"))] = "root"
+    gae_lambda: Share = 0.95
+    value_weight: Scheduled = 1.0
+    entropy_weight: Scheduled = 0.0
 
     @property
     def searching(self) -> dict[str, object]:

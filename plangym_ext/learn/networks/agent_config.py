@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.core.options import Count, OneOf, Positive, Range
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.limits import LOG_STD
 from plangym_ext.learn.networks.config import NetworkConfig
 
@@ -41,47 +43,19 @@ class AgentConfig(NetworkConfig):
             tanh; what is drawn differs from them by noise, as large as the agent says.
     """
 
-    recurrent: str = "none"
-    recurrent_size: int = 128
+    recurrent: Annotated[str, OneOf(RECURRENT)] = "none"
+    recurrent_size: Count = 128
     recurrent_first: bool = False
     previous_action: bool = False
     previous_reward: bool = False
     normalize_obs: bool = False
-    clip_obs: float = 10.0
+    clip_obs: Positive = 10.0
     shared_body: bool = True
-    init: str = "zero_heads"
-    log_std: str = "free"
-    initial_log_std: float = 0.0
+    init: Annotated[str, OneOf(INITS)] = "zero_heads"
+    log_std: Annotated[str, OneOf(LOG_STDS)] = "free"
+    initial_log_std: Annotated[float, Range(*LOG_STD)] = 0.0
     squash: bool = False
     deterministic: bool = False
-
-    def __post_init__(self) -> None:
-        """Check what can be checked without spaces."""
-        super().__post_init__()
-        for name, value, known in (
-            ("recurrent", self.recurrent, RECURRENT),
-            ("init", self.init, INITS),
-            ("log_std", self.log_std, LOG_STDS),
-        ):
-            if value not in known:
-                raise InvalidOption(
-                    f"AgentConfig: {name} must be one of {', '.join(known)}; got {value!r}"
-                    f"{suggestion(str(value), known)}."
-                )
-        if self.recurrent_size < 1:
-            raise InvalidOption(
-                f"AgentConfig: recurrent_size must be at least 1; got {self.recurrent_size}."
-            )
-        if not self.clip_obs > 0:
-            raise InvalidOption(
-                f"AgentConfig: clip_obs must be a positive number; got {self.clip_obs}."
-            )
-        low, high = LOG_STD
-        if not low <= self.initial_log_std <= high:
-            raise InvalidOption(
-                f"AgentConfig: initial_log_std must be in [{low:g}, {high:g}], within which "
-                f"deviations are kept; got {self.initial_log_std}."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +77,8 @@ class QAgentConfig(AgentConfig):
     heads: tuple[str, ...] = ("q",)
     dueling: bool = False
     noisy: bool = False
-    returns: str = "mean"
-    atoms: int = 51
+    returns: Annotated[str, OneOf(RETURNS)] = "mean"
+    atoms: Annotated[int, Range(2)] = 51
     return_range: tuple[float, ...] = (-10.0, 10.0)
 
     @property
@@ -120,18 +94,11 @@ class QAgentConfig(AgentConfig):
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""
         super().__post_init__()
-        if self.returns not in RETURNS:
-            raise InvalidOption(
-                f"QAgentConfig: returns must be one of {', '.join(RETURNS)}; got "
-                f"{self.returns!r}{suggestion(str(self.returns), RETURNS)}."
-            )
         if self.needs_head and self.heads != ("q",):
             raise InvalidOption(
                 f"QAgentConfig: a head that is dueling, noisy or of atoms or quantiles is the only "
                 f"one; got heads {self.heads}. Name 'q' alone."
             )
-        if self.atoms < 2:
-            raise InvalidOption(f"QAgentConfig: atoms must be at least 2; got {self.atoms}.")
         limits = self.return_range
         if len(limits) != 2 or not -math.inf < limits[0] < limits[1] < math.inf:
             raise InvalidOption(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from plangym_ext.core.inherited_options import InheritedOptions
-from plangym_ext.errors import InvalidOption, suggestion
-from plangym_ext.learn.field_kinds import take_kinds
+from plangym_ext.core.options import CheckedOptions, Count, OneOf, Positive
+from plangym_ext.errors import InvalidOption
 
 KINDS = ("auto", "mlp", "conv", "residual", "nature", "impala")
 ACTIVATIONS = ("relu", "tanh", "gelu", "silu")
@@ -16,7 +15,7 @@ CHANNELS = ("auto", "first", "last")
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkConfig(InheritedOptions):
+class NetworkConfig(CheckedOptions):
     """Configuration of a network's layers and heads; None selects the default of the kind.
 
     Args:
@@ -38,47 +37,25 @@ class NetworkConfig(InheritedOptions):
             "auto": the one that differs from the other two, or else the shorter one.
     """
 
-    kind: str = "auto"
-    hidden: tuple[int, ...] | None = None
-    channels: tuple[int, ...] | None = None
-    blocks: int = 2
-    activation: str = "relu"
+    kind: Annotated[str, OneOf(KINDS)] = "auto"
+    hidden: tuple[Count, ...] | None = None
+    channels: tuple[Count, ...] | None = None
+    blocks: Count = 2
+    activation: Annotated[str, OneOf(ACTIVATIONS)] = "relu"
     layer_norm: bool = False
-    heads: tuple[str, ...] = ("policy", "value")
-    value_scale: float = 1.0
-    image_channels: str = "auto"
+    heads: tuple[Annotated[str, OneOf(HEADS)], ...] = ("policy", "value")
+    value_scale: Positive = 1.0
+    image_channels: Annotated[str, OneOf(CHANNELS)] = "auto"
 
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""
-        take_kinds(self)
-        for name, value, known in (
-            ("kind", self.kind, KINDS),
-            ("activation", self.activation, ACTIVATIONS),
-            ("image_channels", self.image_channels, CHANNELS),
-            *(("heads", head, HEADS) for head in self.heads),
-        ):
-            if value not in known:
-                raise InvalidOption(
-                    f"NetworkConfig: {name} must be one of {', '.join(known)}; "
-                    f"got {value!r}{suggestion(str(value), known)}."
-                )
+        super().__post_init__()
         if not self.heads or len(set(self.heads)) < len(self.heads):
             raise InvalidOption(
                 f"NetworkConfig: heads must name each head once, at least one; got {self.heads}."
             )
-        for name, sizes in (("hidden", self.hidden), ("channels", self.channels)):
-            if any(not isinstance(size, int) or size < 1 for size in sizes or ()):
-                raise InvalidOption(
-                    f"NetworkConfig: {name} must be widths of at least 1; got {sizes}."
-                )
         if self.kind == "nature" and len(self.channels or (32, 64, 64)) != 3:
             raise InvalidOption(
                 f"NetworkConfig: kind 'nature' has three convolutions; got channels "
                 f"{self.channels}. Name three, or use kind 'conv'."
-            )
-        if self.blocks < 1:
-            raise InvalidOption(f"NetworkConfig: blocks must be at least 1; got {self.blocks}.")
-        if not (math.isfinite(self.value_scale) and self.value_scale > 0):
-            raise InvalidOption(
-                f"NetworkConfig: value_scale must be a positive number; got {self.value_scale}."
             )

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from plangym_ext.core.numbers import finite_between, seconds_or_none
-from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Range, Share, Whole
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.plan_config import ExpertConfig, PlanLearningConfig
 from plangym_ext.run.settings.sections import (
     AgentSettings,
     AlgorithmSettings,
     PlannerSettings,
-    checked_choice,
     checked_discounts,
-    checked_least,
 )
-from plangym_ext.run.settings.starts import StartsSettings
 
 COLLECTORS = ("games", "solutions")
 #: Whether an agent plays and an algorithm learns in turn, or at once.
 MODES = ("sync", "async")
 PLAYERS = ("network", "planner")
-_MOST_THREADS = 1024
+STARTS = ("stored", "backward", "unsure")
+_Seconds = Annotated[
+    float | None, Range(0.0, above=True, advice="It counts seconds; None: there is no limit.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvSettings:
+class EnvSettings(CheckedOptions):
     """The environment of a run.
 
     Args:
@@ -46,19 +45,36 @@ class EnvSettings:
 
     id: str = "CartPole-v1"
     kwargs: Mapping[str, Any] = field(default_factory=dict)
-    frameskip: int | None = None
-    n_workers: int | None = None
-    max_steps: int = 1000
+    frameskip: Count | None = None
+    n_workers: Whole | None = None
+    max_steps: Count = 1000
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        checked_least("env.max_steps", self.max_steps, 1)
-        checked_least("env.frameskip", self.frameskip, 1)
-        checked_least("env.n_workers", self.n_workers, 0)
+    _called = "settings: env."
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectorSettings:
+class StartsSettings(CheckedOptions):
+    """Start-state distribution of the training episodes.
+
+    Args:
+        file: of a `StateSet`, as `plangym-ext states` writes it; empty: there is none, and
+            episodes begin by a reset.
+        kind: "stored" draws them all alike; "backward" goes from the end of a demonstration to
+            its beginning; "unsure" draws those where the agent's values were wrong.
+        share: in [0, 1], how likely an episode begins there instead of by a reset.
+        options: further arguments of that kind, such as `window` of "backward".
+    """
+
+    file: str = ""
+    kind: Annotated[str, OneOf(STARTS)] = "stored"
+    share: Share = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    _called = "settings: starts."
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectorSettings(CheckedOptions):
     """Settings of collection: kind, number of envs, moves per round, workers.
 
     Args:
@@ -78,31 +94,24 @@ class CollectorSettings:
         attributes: fields of the last step's info to keep with an episode, such as "solved".
     """
 
-    kind: str = "games"
-    num_envs: int = 32
-    moves: int = 16
-    n_workers: int = 0
-    timeout: float | None = 300.0
-    lead: float = 0.01
+    kind: Annotated[str, OneOf(COLLECTORS)] = "games"
+    num_envs: Count = 32
+    moves: Count = 16
+    n_workers: Whole = 0
+    timeout: _Seconds = 300.0
+    lead: Share = 0.01
     attributes: tuple[str, ...] = ()
+
+    _called = "settings: collector."
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        if self.kind not in COLLECTORS:
-            raise InvalidOption(
-                f"settings: collector.kind must be one of {', '.join(COLLECTORS)}; got "
-                f"{self.kind!r}{suggestion(self.kind, COLLECTORS)}."
-            )
+        super().__post_init__()
         if self.kind == "solutions" and self.n_workers:
             raise InvalidOption(
                 f"settings: collector.n_workers must be 0 with kind 'solutions', whose searches "
                 f"are one batch; got {self.n_workers}. env.n_workers step the env."
             )
-        checked_least("collector.num_envs", self.num_envs, 1)
-        checked_least("collector.moves", self.moves, 1)
-        checked_least("collector.n_workers", self.n_workers, 0)
-        seconds_or_none("settings: collector.timeout", self.timeout)
-        finite_between("settings: collector.lead", self.lead, 0.0, 1.0)
         if self.n_workers > self.num_envs:
             raise InvalidOption(
                 f"settings: collector.n_workers must be at most num_envs, {self.num_envs}: a "
@@ -111,7 +120,7 @@ class CollectorSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationSettings:
+class EvaluationSettings(CheckedOptions):
     """Settings of the evaluation, apart from training.
 
     Args:
@@ -128,31 +137,21 @@ class EvaluationSettings:
         stop_at: mean return at which the run ends early; None: never.
     """
 
-    every: int = 0
-    episodes: int = 20
-    player: str = "network"
+    every: Whole = 0
+    episodes: Count = 20
+    player: Annotated[str, OneOf(PLAYERS, own=True)] = "network"
     sample: bool = False
     planner: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 1_000_000
-    record: int = 0
-    stop_at: float | None = None
+    seed: Whole = 1_000_000
+    record: Whole = 0
+    stop_at: Finite | None = None
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        checked_choice("evaluation.player", self.player, PLAYERS)
-        checked_least("evaluation.every", self.every, 0)
-        checked_least("evaluation.episodes", self.episodes, 1)
-        checked_least("evaluation.seed", self.seed, 0)
-        checked_least("evaluation.record", self.record, 0)
-        if self.stop_at is not None and not math.isfinite(self.stop_at):
-            raise InvalidOption(
-                f"settings: evaluation.stop_at must be finite or none; got {self.stop_at}."
-            )
+    _called = "settings: evaluation."
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
+class RunConfig(CheckedOptions):
     """All settings of a training run.
 
     Args:
@@ -191,37 +190,25 @@ class RunConfig:
     starts: StartsSettings = field(default_factory=StartsSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
-    seed: int = 0
-    rounds: int = 100
-    checkpoint_every: int = 10
-    weights_every: int = 0
-    recent_episodes: int = 100
+    # Torch takes no larger seed.
+    seed: Annotated[int, Range(0, 2**63 - 1)] = 0
+    rounds: Count = 100
+    checkpoint_every: Whole = 10
+    weights_every: Whole = 0
+    recent_episodes: Count = 100
     wandb: str = ""
     device: str = "cpu"
     # One, as sums over threads round by their number: a run is to end alike on all machines.
-    threads: int = 1
-    learners: int = 1
-    mode: str = "sync"
+    # Of very many torch makes a segmentation fault.
+    threads: Annotated[int, Range(1, 1024)] = 1
+    learners: Count = 1
+    mode: Annotated[str, OneOf(MODES)] = "sync"
+
+    _called = "settings: "
 
     def __post_init__(self) -> None:
         """Check the settings, and those of the evaluation's planner."""
-        checked_least("seed", self.seed, 0)
-        if self.seed >= 2**63:  # torch takes no larger one
-            raise InvalidOption(f"settings: seed must be less than 2**63; got {self.seed}.")
-        checked_least("rounds", self.rounds, 1)
-        checked_least("checkpoint_every", self.checkpoint_every, 0)
-        checked_least("weights_every", self.weights_every, 0)
-        checked_least("recent_episodes", self.recent_episodes, 1)
-        checked_least("threads", self.threads, 1)
-        if self.threads > _MOST_THREADS:  # of very many torch makes a segmentation fault
-            raise InvalidOption(
-                f"settings: threads must be at most {_MOST_THREADS}; got {self.threads}."
-            )
-        checked_least("learners", self.learners, 1)
-        if self.mode not in MODES:
-            raise InvalidOption(
-                f"settings: mode must be one of {', '.join(MODES)}; got {self.mode!r}."
-            )
+        super().__post_init__()
         self._choose_parts()
         self._check_planner()
         self._check_evaluation()

@@ -381,15 +381,6 @@ def planner_kinds(name: str) -> dict[str, Any]:
     }
 
 
-def checked_choice(where: str, value: str, known: tuple[str, ...]) -> None:
-    """Refuse a value that is neither a known name nor a user's class."""
-    if value not in known and not is_own(value):
-        raise InvalidOption(
-            f"settings: {where} must be one of {', '.join(known)}, or module:Class; got {value!r}"
-            f"{suggestion(value, known)}."
-        )
-
-
 def checked_discounts(where: str, planner: PlannerSettings, learner: str, config: Any) -> None:
     """Refuse a planner and a learner with different discounts.
 
@@ -408,10 +399,3 @@ def checked_discounts(where: str, planner: PlannerSettings, learner: str, config
             f"learned by the one are added to rewards by the other; got {theirs} and {mine}. Give "
             f"both."
         )
-
-
-def checked_least(where: str, value: float | None, least: float) -> None:
-    """Refuse a number below `least`; None passes."""
-    # Not `value < least`, which is false of NaN and would let it pass.
-    if value is not None and not value >= least:
-        raise InvalidOption(f"settings: {where} must be at least {least}; got {value}.")

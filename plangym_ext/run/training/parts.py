@@ -22,10 +22,9 @@ from plangym_ext.learn.parallel.group import learner_seed
 from plangym_ext.learn.sampling.collected import Algorithm
 from plangym_ext.planners.players import check_one_player
 from plangym_ext.registry import constructor_of
-from plangym_ext.run.settings.config import EnvSettings, RunConfig
+from plangym_ext.run.settings.config import EnvSettings, RunConfig, StartsSettings
 from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.settings.settings import check_no_trust
-from plangym_ext.run.settings.starts import StartsSettings
 
 #: keyword arguments of `EnvSettings.kwargs` -> a gymnasium env
 MakeEnv = Callable[..., Any]

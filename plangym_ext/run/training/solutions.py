@@ -21,7 +21,7 @@ from plangym_ext.learn.sampling.starts import BackwardStarts, Starts, StoredStar
 from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import Game, plan_games, step_games
 from plangym_ext.planners.plans import Budget, Plan, one_hot
-from plangym_ext.run.settings.starts import StartsSettings
+from plangym_ext.run.settings.config import StartsSettings
 from plangym_ext.run.training.actors import Actors
 from plangym_ext.run.training.parts import Parts
 

@@ -352,7 +352,7 @@ def test_targets_that_do_not_fit_are_named():
     ("wrong", "message"),
     [
         ({"optimizer": "adma"}, "did you mean 'adam'"),
-        ({"batch_size": 0}, "batch_size must be an integer in"),
+        ({"batch_size": 0}, "batch_size must be an integer >= 1"),
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
         ({"discount": 1.5}, r"discount must be a finite number in \[0.0, 1.0\]; got 1.5"),
     ],

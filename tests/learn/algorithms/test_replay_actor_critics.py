@@ -472,7 +472,7 @@ def test_policies_that_cannot_be_learned_are_refused():
     [
         ({"precision": "float16"}, "precision must be one of float32, bfloat16"),
         ({"critics": 0}, "critics must be an integer"),
-        ({"critic_hidden": (4, 0)}, "critic_hidden must be widths"),
+        ({"critic_hidden": (4, 0)}, r"critic_hidden\[1\] must be an integer >= 1; got 0"),
         ({"temperature": 0.0}, "temperature must be a finite number"),
         ({"policy_every": 0}, "policy_every must be an integer"),
     ],

@@ -354,12 +354,24 @@ def test_observations_and_actions_may_be_nested():
 @pytest.mark.parametrize(
     ("config", "options", "message"),
     [
-        (VTraceConfig, {"ratio_clip": 0.0}, "ratio_clip must be above 0, or None"),
-        (VTraceConfig, {"trace_clip": 0.0}, "trace_clip must be above 0, or None"),
-        (PPOConfig, {"target_kl": 0.0}, "target_kl must be above 0, or None, and no epoch ends"),
-        (PPOConfig, {"max_grad_norm": 0.0}, "max_grad_norm must be above 0"),
-        (A2CConfig, {"clip_reward": 0.0}, "clip_reward must be above 0"),
-        (A2CConfig, {"clip_reward": -1.0}, r"clip_reward must be a finite number in \[0.0, inf\]"),
+        (
+            VTraceConfig,
+            {"ratio_clip": 0.0},
+            "ratio_clip must be .* above 0; got 0.0. None: there",
+        ),
+        (
+            VTraceConfig,
+            {"trace_clip": 0.0},
+            "trace_clip must be .* above 0; got 0.0. None: there",
+        ),
+        (
+            PPOConfig,
+            {"target_kl": 0.0},
+            "target_kl must be .* above 0; .* None: no epoch ends",
+        ),
+        (PPOConfig, {"max_grad_norm": 0.0}, "max_grad_norm must be a finite number above 0"),
+        (A2CConfig, {"clip_reward": 0.0}, "clip_reward must be a finite number above 0"),
+        (A2CConfig, {"clip_reward": -1.0}, "clip_reward must be a finite number above 0"),
         (PPOConfig, {"advantages": "forked"}, r"must be an AdvantageConfig, .*; got 'forked'"),
     ],
 )

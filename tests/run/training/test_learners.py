@@ -220,7 +220,7 @@ class Diverges(AgentAlgorithm):
 
 
 def test_what_does_not_learn_together_is_refused():
-    with pytest.raises(InvalidOption, match=r"learners must be at least 1"):
+    with pytest.raises(InvalidOption, match=r"learners must be an integer >= 1"):
         compose(["ppo_cartpole", {"learners": 0}])
     with pytest.raises(InvalidOption, match=r"Diverges: it does not learn in several processes"):
         Diverges(torch.nn.Linear(1, 1)).join(ALONE)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.core.options import Count, OneOf, Range, Weight, Whole
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
-from plangym_ext.learn.schedule import Number
+from plangym_ext.learn.schedule import Number, Scheduled
 
 #: What is multiplied in the dense layers; sums are of float32.
 PRECISIONS = ("float32", "bfloat16")
@@ -29,26 +29,12 @@ class ReplayActorCriticConfig(OffPolicyConfig):
             faster on a CPU that has it, and rounds to 8 bits. Weights are kept in float32.
     """
 
-    critics: int = 2
-    critic_hidden: tuple[int, ...] = (256, 256)
+    critics: Count = 2
+    critic_hidden: tuple[Count, ...] = (256, 256)
     critic_layer_norm: bool = False
-    critic_learning_rate: Number | None = None
-    policy_every: int = 1
-    precision: str = "float32"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._choice("precision", PRECISIONS)
-        for name in ("critics", "policy_every"):
-            self._number(name, 1, whole=True)
-        if self.critic_learning_rate is not None:
-            self._scheduled("critic_learning_rate", 0.0)
-        if any(not isinstance(size, int) or size < 1 for size in self.critic_hidden):
-            raise InvalidOption(
-                f"{self._option('critic_hidden')} must be widths of at least 1; got "
-                f"{self.critic_hidden}."
-            )
+    critic_learning_rate: Scheduled | None = None
+    policy_every: Count = 1
+    precision: Annotated[str, OneOf(PRECISIONS)] = "float32"
 
     def critic_layers(self) -> dict[str, Any]:
         """Return the layer options of `make_critics`."""
@@ -68,16 +54,9 @@ class SACConfig(ReplayActorCriticConfig):
     """
 
     learning_starts: int = 10_000
-    temperature: float = 1.0
+    temperature: Annotated[float, Range(1e-8)] = 1.0
     learn_temperature: bool = True
-    target_entropy: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._number("temperature", 1e-8)
-        if self.target_entropy is not None:
-            self._number("target_entropy", -1e6, 1e6)
+    target_entropy: Annotated[float | None, Range(-1e6, 1e6)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,14 +70,13 @@ class TQCConfig(SACConfig):
 
     # As in Stable-Baselines3; Kuznetsov et al. 2020 have five critics of 512-512-512.
     learning_starts: int = 100
-    quantiles: int = 25
-    dropped: int = 2
+    quantiles: Annotated[int, Range(2)] = 25
+    dropped: Whole = 2
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        self._number("quantiles", 2, whole=True)
-        self._number("dropped", 0, self.quantiles - 1, whole=True)
+        self._narrow("dropped", 0, self.quantiles - 1)
 
     def critic_layers(self) -> dict[str, Any]:
         """Return the options of `make_critics`; see `ReplayActorCriticConfig`."""
@@ -138,16 +116,9 @@ class DeterministicConfig(ReplayActorCriticConfig):
     """
 
     learning_starts: int = 10_000
-    exploration: Number = 0.1
-    target_noise: float = 0.0
-    target_noise_clip: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._scheduled("exploration", 0.0)
-        for name in ("target_noise", "target_noise_clip"):
-            self._number(name, 0.0)
+    exploration: Scheduled = 0.1
+    target_noise: Weight = 0.0
+    target_noise_clip: Weight = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)

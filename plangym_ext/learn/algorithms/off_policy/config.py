@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.replay.base import checked_capacity
-from plangym_ext.learn.schedule import Number, Schedule
+from plangym_ext.learn.schedule import Number, Schedule, ScheduledShare
 
 VALUE_LOSSES = ("huber", "squared")
 
@@ -46,16 +47,16 @@ class OffPolicyConfig(LearnerConfig):
     max_grad_norm: Number | None = None
     capacity: Any = 1_000_000
     frames: bool = False
-    clip_reward: float | None = None
-    learning_starts: int = 1_000
-    updates_per_step: float = 1.0
-    batch_size: int = 256
-    n_steps: int = 1
+    clip_reward: Weight | None = None
+    learning_starts: Whole = 1_000
+    updates_per_step: Weight = 1.0
+    batch_size: Count = 256
+    n_steps: Count = 1
     prioritized: bool = False
-    alpha: float = 0.6
-    beta: Number = 0.4
-    target_every: int = 1
-    target_rate: Number = 0.005
+    alpha: Share = 0.6
+    beta: ScheduledShare = 0.4
+    target_every: Count = 1
+    target_rate: ScheduledShare = 0.005
     compile: bool = False
     compiled: bool = True
 
@@ -63,15 +64,6 @@ class OffPolicyConfig(LearnerConfig):
         """Check the settings."""
         super().__post_init__()
         checked_capacity(self._option("capacity"), self.capacity)
-        self._number("updates_per_step", 0.0)
-        self._number("alpha", 0.0, 1.0)
-        for name in ("beta", "target_rate"):
-            self._scheduled(name, 0.0, 1.0)
-        if self.clip_reward is not None:
-            self._number("clip_reward", 0.0)
-        self._number("learning_starts", 0, whole=True)
-        for name in ("batch_size", "n_steps", "target_every"):
-            self._number(name, 1, whole=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,20 +88,20 @@ class DQNConfig(OffPolicyConfig):
     batch_size: int = 32
     target_every: int = 1_000
     target_rate: Number = 1.0
-    loss: str = "huber"
+    loss: Annotated[str, OneOf(VALUE_LOSSES)] = "huber"
     double: bool = False
-    exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=100_000))
-    exploration_least: Number | None = None
+    exploration: ScheduledShare = field(
+        default_factory=lambda: Schedule(start=1.0, end=0.05, over=100_000)
+    )
+    exploration_least: ScheduledShare | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        self._choice("loss", VALUE_LOSSES)
-        self._scheduled("exploration", 0.0, 1.0)
         if self.exploration_least is not None:
             # Which have logarithms.
             for name in ("exploration", "exploration_least"):
-                self._scheduled(name, 1e-6, 1.0)
+                self._narrow(name, 1e-6, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +128,7 @@ class QRDQNConfig(DQNConfig):
 
     learning_rate: Number = 5e-5
     epsilon: float = 1e-6
-    kappa: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._number("kappa", 1e-6)
+    kappa: Annotated[float, Range(1e-6)] = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,14 +170,7 @@ class R2D1Config(DQNConfig):
     target_every: int = 2_500
     loss: str = "squared"
     double: bool = True
-    burn_in: int = 40
-    length: int = 40
-    eta: float = 0.9
+    burn_in: Whole = 40
+    length: Count = 40
+    eta: Share = 0.9
     rescale: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._number("burn_in", 0, whole=True)
-        self._number("length", 1, whole=True)
-        self._number("eta", 0.0, 1.0)

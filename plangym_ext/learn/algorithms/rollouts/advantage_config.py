@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.checked_config import CheckedConfig
+from plangym_ext.core.options import CheckedOptions, Count, OneOf, Range
 
 ADVANTAGES = ("gae", "forked")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdvantageConfig(CheckedConfig):
+class AdvantageConfig(CheckedOptions):
     """Source of the advantages: played steps, or branches from visited states.
 
     Args:
@@ -24,18 +23,11 @@ class AdvantageConfig(CheckedConfig):
         common_random_numbers: whether the branches of a state draw alike after their first actions.
     """
 
-    name: str = "gae"
-    branches: int = 4
-    horizon: int = 32
-    every: int = 8
+    name: Annotated[str, OneOf(ADVANTAGES)] = "gae"
+    branches: Annotated[int, Range(2)] = 4
+    horizon: Count = 32
+    every: Count = 8
     common_random_numbers: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._choice("name", ADVANTAGES)
-        for name, least in (("branches", 2), ("horizon", 1), ("every", 1)):
-            self._number(name, least, whole=True)
 
     @property
     def forked(self) -> bool:
@@ -47,16 +39,3 @@ class AdvantageConfig(CheckedConfig):
         """The arguments of a `ForkingSampler`, by name."""
         names = ("branches", "horizon", "every", "common_random_numbers")
         return {name: getattr(self, name) for name in names}
-
-
-def check_advantages(given: Any) -> None:
-    """Refuse a value that is not an `AdvantageConfig`, such as a name.
-
-    Raises:
-        InvalidOption: it is none.
-    """
-    if not isinstance(given, AdvantageConfig):
-        raise InvalidOption(
-            f"advantages must be an AdvantageConfig, such as AdvantageConfig(name='forked'); got "
-            f"{given!r}."
-        )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated
 
+from plangym_ext.core.options import Count, OneOf, Range, Share, Weight
 from plangym_ext.learn.algorithms.learner_config import LearnerConfig
-from plangym_ext.learn.algorithms.rollouts.advantage_config import (
-    AdvantageConfig,
-    check_advantages,
-)
-from plangym_ext.learn.schedule import Number, Schedule
+from plangym_ext.learn.algorithms.rollouts.advantage_config import AdvantageConfig
+from plangym_ext.learn.schedule import Number, Schedule, Scheduled, ScheduledShare
 
 MINIBATCHES = ("step", "env")
+FixedLimit = Annotated[float | None, Range(0.0, above=True, advice="None: there is no limit.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +26,7 @@ class RolloutConfig(LearnerConfig):
     """
 
     normalize_reward: bool = False
-    clip_reward: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._limit("clip_reward")
+    clip_reward: FixedLimit = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,19 +41,10 @@ class PolicyConfig(RolloutConfig):
             their policy, which is several times as fast as autograd.
     """
 
-    value_weight: float = 0.5
-    entropy_weight: Number = 0.0
-    normalize_advantage: str = "none"
+    value_weight: Weight = 0.5
+    entropy_weight: Scheduled = 0.0
+    normalize_advantage: Annotated[str, OneOf(("none", "batch"))] = "none"
     compiled: bool = True
-
-    _normalizations: ClassVar[tuple[str, ...]] = ("none", "batch")
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._choice("normalize_advantage", self._normalizations)
-        self._number("value_weight", 0.0)
-        self._scheduled("entropy_weight", 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +71,8 @@ class A2CConfig(PolicyConfig):
     # Optimiser and rate of OpenAI's Baselines.
     optimizer: str = "rmsprop"
     learning_rate: Number = 7e-4
-    gae_lambda: float = 1.0
+    gae_lambda: Share = 1.0
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._number("gae_lambda", 0.0, 1.0)
-        check_advantages(self.advantages)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,14 +87,8 @@ class VTraceConfig(PolicyConfig):
 
     optimizer: str = "rmsprop"
     learning_rate: Number = 7e-4
-    ratio_clip: float | None = 1.0
-    trace_clip: float | None = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._limit("ratio_clip")
-        self._limit("trace_clip")
+    ratio_clip: FixedLimit = 1.0
+    trace_clip: FixedLimit = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,20 +107,13 @@ class PQNConfig(RolloutConfig):
 
     learning_rate: Number = 2.5e-4
     max_grad_norm: Number | None = 10.0
-    trace: float = 0.65
-    epochs: int = 4
-    batch_size: int = 128
-    minibatch: str = "step"
-    exploration: Number = field(default_factory=lambda: Schedule(start=1.0, end=0.05, over=250_000))
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._choice("minibatch", MINIBATCHES)
-        self._number("trace", 0.0, 1.0)
-        self._scheduled("exploration", 0.0, 1.0)
-        for name in ("epochs", "batch_size"):
-            self._number(name, 1, whole=True)
+    trace: Share = 0.65
+    epochs: Count = 4
+    batch_size: Count = 128
+    minibatch: Annotated[str, OneOf(MINIBATCHES)] = "step"
+    exploration: ScheduledShare = field(
+        default_factory=lambda: Schedule(start=1.0, end=0.05, over=250_000)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,28 +135,15 @@ class PPOConfig(PolicyConfig):
             than 1.5 times this; None: never.
     """
 
-    normalize_advantage: str = "minibatch"
-    gae_lambda: float = 0.95
+    normalize_advantage: Annotated[str, OneOf(("none", "batch", "minibatch"))] = "minibatch"
+    gae_lambda: Share = 0.95
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
-    clip: Number = 0.2
-    value_clip: Number | None = None
+    clip: Scheduled = 0.2
+    value_clip: Scheduled | None = None
     # Epochs, batches and clip are those of Stable-Baselines3.
-    epochs: int = 10
-    batch_size: int = 64
-    minibatch: str = "step"
-    target_kl: float | None = None
-
-    _normalizations = ("none", "batch", "minibatch")
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        self._choice("minibatch", MINIBATCHES)
-        self._number("gae_lambda", 0.0, 1.0)
-        check_advantages(self.advantages)
-        self._scheduled("clip", 0.0)
-        if self.value_clip is not None:
-            self._scheduled("value_clip", 0.0)
-        self._limit("target_kl", "no epoch ends early")
-        for name in ("epochs", "batch_size"):
-            self._number(name, 1, whole=True)
+    epochs: Count = 10
+    batch_size: Count = 64
+    minibatch: Annotated[str, OneOf(MINIBATCHES)] = "step"
+    target_kl: Annotated[
+        float | None, Range(0.0, above=True, advice="None: no epoch ends early.")
+    ] = None

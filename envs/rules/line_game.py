@@ -1,17 +1,18 @@
-"""Compiled kernel of LineGame (tic-tac-toe, Connect Four), with the rules of `LineGameEnv`.
-
-A state is the row of bytes that the env's `get_state` returns: cells, and whether it is over.
-"""
+"""LineGame env for two players: tic-tac-toe, Connect Four and other n-in-a-row games."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium import spaces
 
-from plangym_ext.envs.line_game import EMPTY
+from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.rules_env import RulesEnv
+
+EMPTY = 0
 
 
 class LineGame(NamedTuple):
@@ -24,14 +25,77 @@ class LineGame(NamedTuple):
     stones_per_turn: int
 
 
-def kernel(env: Any) -> Kernel:
-    """Return the kernel of a `LineGameEnv`."""
-    sizes = int(env.rows), int(env.columns), int(env.length)
-    params = LineGame(*sizes, bool(env.gravity), int(env.stones_per_turn))
-    state = np.dtype(("u1", (params.rows * params.columns + 1,)))
-    mask = ("action_mask", "i1", (int(env.action_space.n),))
-    info = np.dtype([("player", "<i8"), ("to_play", "<i8"), mask])
-    return Kernel(state, step, reset, observe, params, info, check, reset_info)
+class LineGameEnv(RulesEnv):
+    """Tic-tac-toe, Connect Four and their kind: `length` stones in a line win.
+
+    Players 0 and 1 take turns of `stones_per_turn` stones. An action is a cell, row by row, or
+    with `gravity` a column, into whose lowest empty cell the stone falls. A line is
+    horizontal, vertical or diagonal. A full board without a line is a draw. A stone where there is
+    no room ends the game at once, and loses it.
+
+    The reward is that of the player who moved: 1 for a line, -1 for a stone without room, else 0;
+    the other player's is its negative. Infos: `player`, who made the move, `to_play`, who makes the
+    next, and `action_mask`, where there is room (nowhere once the game is over). Steps after
+    the end change nothing, pay 0 and report it again. Nothing is random.
+
+    The observation is `[2, rows, columns]` uint8, fresh: the stones of the player who moves next,
+    then those of the other.
+
+    Args:
+        rows: of the board, 1 to 16.
+        columns: of the board, 1 to 16.
+        length: stones of a line.
+        gravity: whether stones fall to the lowest empty cell of their column.
+        stones_per_turn: stones that a player places before it is the other's turn.
+        render_mode: None or "ansi".
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as in gymnasium.Env
+        "render_modes": ["ansi"],
+        "render_fps": 2,
+        "num_players": 2,
+    }
+
+    def __init__(
+        self,
+        rows: int = 3,
+        columns: int = 3,
+        length: int = 3,
+        *,
+        gravity: bool = False,
+        stones_per_turn: int = 1,
+        render_mode: str | None = None,
+    ) -> None:
+        if not (1 <= rows <= 16 and 1 <= columns <= 16):
+            raise InvalidOption(
+                f"LineGameEnv: a board has 1 to 16 rows, columns; got {rows, columns}."
+            )
+        if not 1 <= length <= max(rows, columns):
+            raise InvalidOption(
+                f"LineGameEnv: length must be in [1, {max(rows, columns)}], to have room; "
+                f"got {length}."
+            )
+        if stones_per_turn < 1:
+            raise InvalidOption(
+                f"LineGameEnv: stones_per_turn must be >= 1; got {stones_per_turn}."
+            )
+        places = columns if gravity else rows * columns
+        info = np.dtype([("player", "<i8"), ("to_play", "<i8"), ("action_mask", "i1", (places,))])
+        # Cells row by row, EMPTY or 1 + player; then whether the game is over.
+        state = np.dtype(("u1", (rows * columns + 1,)))
+        self.params = LineGame(rows, columns, length, bool(gravity), stones_per_turn)
+        kernel = Kernel(state, step, reset, observe, self.params, info, check, reset_info)
+        obs = spaces.Box(0, 1, (2, rows, columns), np.uint8)
+        super().__init__(kernel, obs, spaces.Discrete(places), render_mode=render_mode)
+
+    def text(self) -> str:
+        """Return the board, `x` for player 0 and `o` for player 1."""
+        signs = ["." if cell == EMPTY else "xo"[cell - 1] for cell in self.state[:-1]]
+        width = self.params.columns
+        return "\n".join("".join(signs[at : at + width]) for at in range(0, len(signs), width))
 
 
 @compiled
@@ -55,7 +119,7 @@ def _run(state: Any, params: Any, cell: int, down: int, right: int) -> int:
 
 
 @compiled
-def _has_line(state: Any, params: Any, cell: int) -> bool:
+def has_line(state: Any, params: Any, cell: int) -> bool:
     """Return whether a stone is part of a line of its colour."""
     for direction in range(4):
         # (0, 1), (1, 0), (1, 1) and (1, -1).
@@ -98,7 +162,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
             reward = -1.0
         else:
             state[cell] = 1 + player
-            if _has_line(state, params, cell):
+            if has_line(state, params, cell):
                 reward = 1.0
         # A full board is over, too: a draw, if no stone has just won.
         over = True

@@ -1,0 +1,1 @@
+"""The library's own small envs, each written once as a kernel's rules (`RulesEnv`)."""

@@ -1,0 +1,82 @@
+"""BitFlip env: bits are flipped one by one until they equal the goal."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.native.kernel import pcg64
+from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.rules_env import RulesEnv
+
+
+class BitFlip(NamedTuple):
+    """The env's argument."""
+
+    n: int
+
+
+class BitFlipEnv(RulesEnv):
+    """n bits and n bits of a goal, both drawn by a reset.
+
+    Action i flips bit i. A step pays -1, and 0 if the bits then equal the goal, which ends the
+    episode. The best return is thus one less than the number of bits that differ, negated.
+
+    The observation is `[2 n]` float32, fresh: the bits, then the goal's.
+
+    Args:
+        n: bits, 1 to 256.
+        render_mode: None or "ansi".
+
+    Raises:
+        ValueError: an argument is out of range.
+
+    Source: Andrychowicz et al. 2017, "Hindsight experience replay".
+    """
+
+    def __init__(self, n: int = 8, *, render_mode: str | None = None) -> None:
+        if not 1 <= n <= 256:
+            raise InvalidOption(f"BitFlipEnv: n must be in [1, 256]; got {n}.")
+        state = np.dtype([("bits", "u1", (n,)), ("goal", "u1", (n,)), ("rng", pcg64.RNG)])
+        kernel = Kernel(state, step, reset, observe, BitFlip(int(n)), check=check)
+        obs = spaces.Box(0.0, 1.0, (2 * n,), np.float32)
+        super().__init__(kernel, obs, spaces.Discrete(n), render_mode=render_mode)
+
+    def text(self) -> str:
+        """Return the bits above the goal's."""
+        return "\n".join("".join(map(str, self.state[name])) for name in ("bits", "goal"))
+
+
+def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
+    """Flip a bit."""
+    bits, goal = state["bits"], state["goal"]
+    bits[action] = 1 - bits[action]
+    equal = True
+    for i in range(params.n):
+        equal = equal and bits[i] == goal[i]
+    return 0.0 if equal else -1.0, equal, False
+
+
+def reset(state: Any, params: Any) -> None:
+    """Draw the bits, then the goal."""
+    for i in range(params.n):
+        state["bits"][i] = pcg64.integers(state["rng"], 2)
+    for i in range(params.n):
+        state["goal"][i] = pcg64.integers(state["rng"], 2)
+
+
+def observe(state: Any, params: Any, obs: Any) -> None:
+    """Write bits and goal."""
+    obs[: params.n] = state["bits"]
+    obs[params.n :] = state["goal"]
+
+
+def check(state: Any, params: Any) -> bool:
+    """Return whether they are bits, and there is such a generator."""
+    for i in range(params.n):
+        if state["bits"][i] > 1 or state["goal"][i] > 1:
+            return False
+    return pcg64.could_be_rng(state["rng"])

@@ -1,0 +1,243 @@
+"""The library's own small envs whose rules are kernels: BitFlip, Hanoi, Rubik's cube and others."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import deque
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import plangym_ext
+from plangym_ext import errors
+from plangym_ext.envs import (
+    BinPackingEnv,
+    BitFlipEnv,
+    GridWorldEnv,
+    HanoiEnv,
+    OctomazeEnv,
+    RubiksCubeEnv,
+)
+from plangym_ext.envs.rules.rubiks_cube import turns
+
+NAMES = ("BitFlip", "BinPacking", "GridWorld", "Hanoi", "Octomaze", "RubiksCube")
+CLASSES = (BitFlipEnv, BinPackingEnv, GridWorldEnv, HanoiEnv, OctomazeEnv, RubiksCubeEnv)
+
+
+def shortest(env):
+    """Steps of the shortest way to a reward that ends the episode, and states that were seen."""
+    start = env.get_state()
+    seen, waiting = {start.tobytes()}, deque([(start, 0)])
+    while waiting:
+        state, steps = waiting.popleft()
+        for action in range(env.action_space.n):
+            env.set_state(state)
+            _, reward, over, *_ = env.step(action)
+            if over:
+                if reward > 0:
+                    return steps + 1, len(seen)
+                continue
+            after = env.get_state()
+            if after.tobytes() not in seen:
+                seen.add(after.tobytes())
+                waiting.append((after, steps + 1))
+    raise AssertionError("no way")
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode")
+@pytest.mark.parametrize("cls", CLASSES)
+def test_gymnasiums_checker_is_content(cls):
+    check_env(cls(), skip_render_check=True)
+    env = cls(render_mode="ansi")
+    env.reset(seed=0)
+    assert isinstance(env.render(), str)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kernel_is_proved_and_found_by_itself(name):
+    # A difference between compiled and Python's results in 400 steps raises KernelDiffers.
+    with plangym_ext.make(f"plangym_ext/{name}-v0", backend="kernel") as env:
+        env.warm_up()
+        state, *_ = env.reset(seed=1)
+        actions = np.random.default_rng(0).integers(0, env.action_space.n, (8, 30))
+        got = env.rollout_batch(actions, np.repeat(state[None], 8, axis=0))
+        with plangym_ext.make(f"plangym_ext/{name}-v0", backend="serial") as serial:
+            want = serial.rollout_batch(actions, np.repeat(state[None], 8, axis=0))
+    np.testing.assert_array_equal(got.states, want.states)
+    np.testing.assert_array_equal(got.rewards, want.rewards)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_copies_and_states_have_the_same_future(cls):
+    def future(env):
+        steps = [
+            env.step(t % env.action_space.n)[:3] if t % 7 else env.reset() for t in range(1, 40)
+        ]
+        # Where nothing is drawn, the generator is no part of the state.
+        draws = "rng" in (env.kernel.state.names or ())
+        return steps, env.np_random.random() if draws else None
+
+    env = cls()
+    env.reset(seed=3)
+    env.step(0)
+    others = [copy.deepcopy(env), pickle.loads(pickle.dumps(env)), cls()]
+    others[-1].set_state(env.get_state())
+    expected = str(future(env))
+    assert [str(future(other)) for other in others] == [expected] * 3
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_what_is_no_state_is_refused(cls):
+    env = cls()
+    with pytest.raises(errors.ResetNeeded, match=r"call reset\(\) first"):
+        env.get_state()
+    env.reset(seed=0)
+    before = env.get_state()
+    for bad in (np.full_like(before, 255), before[:-1], before.astype(np.int64)):
+        with pytest.raises(errors.DamagedState, match="Pass a row from get_state"):
+            env.set_state(bad)
+    np.testing.assert_array_equal(env.get_state(), before)
+    with pytest.raises(errors.InvalidAction):
+        env.step(env.action_space.n)
+
+
+def test_bits_are_flipped_until_they_are_the_goal():
+    env = BitFlipEnv(5)
+    obs, _ = env.reset(seed=3)
+    wrong = np.flatnonzero(obs[:5] != obs[5:])
+    assert wrong.size > 1
+    results = [env.step(int(i))[1:3] for i in wrong]
+    assert results == [(-1.0, False)] * (wrong.size - 1) + [(0.0, True)]
+
+
+@pytest.mark.parametrize(("disks", "pegs", "moves"), [(1, 3, 1), (3, 3, 7), (4, 3, 15), (4, 4, 9)])
+def test_the_tower_is_moved_in_as_few_moves_as_known(disks, pegs, moves):
+    # 2**disks - 1 with three pegs; with four the numbers of Frame and Stewart: 1, 3, 5, 9.
+    env = HanoiEnv(disks, pegs)
+    env.reset()
+    found, seen = shortest(env)
+    assert found == moves
+    assert seen <= pegs**disks
+
+
+def test_illegal_moves_of_a_disk_change_nothing():
+    env = HanoiEnv(2, render_mode="ansi")
+    _, info = env.reset()
+    # From the first peg to the second and third alone.
+    np.testing.assert_array_equal(info["action_mask"], [1, 1, 0, 0, 0, 0])
+    before = env.step(0)[0]
+    assert env.render() == "| 2\n| 1\n|"
+    np.testing.assert_array_equal(env.step(0)[0], before)  # 2 onto 1
+    np.testing.assert_array_equal(env.step(4)[0], before)  # an empty peg
+
+
+def test_one_corridor_pays_at_its_end():
+    env = OctomazeEnv(4, 5, goal=3)
+    env.reset()
+    assert shortest(env) == (5, 17)  # hub and 4 * 4 cells that end nothing
+    env.reset()
+    assert [env.step(k)[1:3] for k in (1, 1, 2, 1, 1, 1, 1)] == [(0.0, False)] * 6 + [(0.0, True)]
+    env.reset()
+    env.step(2)
+    assert env.step(0)[0][0] == 1.0  # back in the hub
+    drawn = OctomazeEnv(4, 5, goal=None)
+    drawn.reset(seed=0)
+    goals = [int(drawn.state["goal"]) for _ in range(2000) if drawn.reset()]
+    # Mean 500, deviation sqrt(2000 * 3 / 16) = 19.
+    assert (abs(np.bincount(goals, minlength=4) - 500) < 4 * 19).all()
+
+
+def test_items_are_packed():
+    env = BinPackingEnv(4, 10)
+    env.reset(seed=0)
+    env.state["sizes"][:] = [6, 5, 4, 5]
+    obs, reward, over, _, info = env.step(0)
+    assert (reward, over, obs.tolist()) == (
+        -1.0,
+        False,
+        pytest.approx([0.6, 0, 0, 0, 0.5, 0.4, 0.5, 0]),
+    )
+    np.testing.assert_array_equal(info["action_mask"], [0, 1, 0, 0])
+    assert [env.step(b)[1:3] for b in (1, 0, 1)] == [(-1.0, False), (0.0, False), (0.0, True)]
+    env.reset(seed=0)
+    env.state["sizes"][:] = [6, 5, 4, 5]
+    env.step(0)
+    assert env.step(0)[1:3] == (-3.0, True)  # 6 and 5 exceed 10; three items are left
+
+
+def test_quarter_turns_are_those_of_a_cube():
+    moves = dict(zip("UuDdLlRrFfBb", turns(), strict=True))
+
+    def order(text):
+        cube, count = np.arange(54), 0
+        while count == 0 or (cube != np.arange(54)).any():
+            for letter in text:
+                cube = cube[moves[letter]]
+            count += 1
+        return count
+
+    # Orders of elements of the cube's group; Bandelow 1982 has those of two faces.
+    assert {letter: order(letter) for letter in moves} == dict.fromkeys(moves, 4)
+    assert [order(text) for text in ("Uu", "RL", "RU", "Ru", "RUru", "RUrU", "FBLRUD")] == [
+        *(1, 4, 105, 63, 6, 5),
+        order("DURLBF"),
+    ]
+    # Centres stay, and a turn moves twelve stickers of other faces and eight of its own.
+    for turn in moves.values():
+        assert (turn[4::9] == np.arange(4, 54, 9)).all()
+        assert (turn != np.arange(54)).sum() == 20
+    # A sticker of the front goes up by a clockwise turn of the right face.
+    up, front = range(9), range(36, 45)
+    assert sum(moves["R"][i] in front for i in up) == 3
+
+
+def test_a_scramble_is_undone():
+    env = RubiksCubeEnv(1)
+    env.reset(seed=0)
+    state = env.get_state()
+    found = []
+    for action in range(12):
+        env.set_state(state)
+        found.append(env.step(action)[1:3])
+    assert sorted(found) == [(0.0, False)] * 11 + [(1.0, True)]
+    with pytest.raises(ValueError, match=r"scramble must be in \[1, 1000\]"):
+        RubiksCubeEnv(0)
+
+
+def test_keys_doors_and_traps():
+    env = GridWorldEnv(["@kDx", "..#$"], render_mode="ansi")
+    env.reset()
+    assert env.step(2)[1:3] == (0.0, False)
+    assert env.step(1)[1:3] == (0.0, False)
+    assert env.step(1)[1:3] == (0.0, False)  # a wall
+    assert env.render() == ".kDx\n.@#$\nkeys: 0"
+    env.step(0)
+    assert env.step(1)[0][-1] == 0  # the key is in the door
+    assert env.render() == "..@x\n..#$\nkeys: 0"
+    assert env.step(1)[1:3] == (0.0, True)
+    env = GridWorldEnv(["@D$k"])
+    env.reset()
+    assert env.step(1)[0].tolist() == [6, 3, 5, 2, 0, 0]  # there is no key for the door
+
+
+def test_toy_montezuma_is_solved_in_41_steps():
+    env = GridWorldEnv()
+    obs, _ = env.reset()
+    assert obs[-2] == 1  # the room in the middle of the upper row
+    assert shortest(env)[0] == 41
+
+
+@pytest.mark.parametrize(
+    ("map", "room", "message"),
+    [
+        (["@$", "."], None, "lines of one length"),
+        (["@$?"], None, "of the signs"),
+        (["@."], None, "a treasure"),
+        (["@$."], (1, 2), "do not divide a map of 1 by 3"),
+    ],
+)
+def test_wrong_maps_are_refused(map, room, message):  # noqa: A002
+    with pytest.raises(errors.InvalidOption, match=message):
+        GridWorldEnv(map, room)
