@@ -48,7 +48,7 @@ class GymEnv(LocalStepper, PlanEnv):
         name: shown in messages; the env's own id if None.
         frameskip: env steps for which one control step holds an action.
         autoreset: whether `step` without a state resets an env that ended.
-        state: how the state is captured: "auto" for the first way that proves itself,
+        state: how the state is captured: "auto" for a way that proves itself, or
             a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
         check: whether the way must prove itself now, on a copy of the env, or the seconds that this
             may take; `exact` is None without it.

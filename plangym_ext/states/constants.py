@@ -198,9 +198,9 @@ class Constant:
             if _memcmp(array.__array_interface__["data"][0], before, len(before)):
                 return False
         if self._lists or self._dicts:
-            (counts, held), (before, was) = self._holds(), self._held
+            (counts, held), (first_counts, first) = self._holds(), self._held
             # By identity; what is equal and another object is looked at as a whole.
-            if counts != before or _identities(held) != _identities(was):
+            if counts != first_counts or _identities(held) != _identities(first):
                 return False
         try:
             return all(_pieces(one) == before for one, before in self._others)
@@ -284,8 +284,10 @@ class Constants:
 
     def adopt(self, learned: list[tuple[int, str, bytes, bool]]) -> None:
         """Leave out what an equal env leaves out."""
-        found = (Constant(*where, used=used) for *where, used in learned)
-        self._by_place = {(one.layer, one.path): one for one in found}
+        self._by_place = {
+            (layer, path): Constant(layer, path, data, used=used)
+            for layer, path, data, used in learned
+        }
 
     def add_names(self, named: dict[int, Name]) -> None:
         """Add the names of those that are as they were."""

@@ -33,7 +33,7 @@ POLICIES = ("raise", "warn", "off")
 SHARE = 0.01
 #: Seconds of the processor that the first audit is expected to take, and that one may take by
 #: the clock.
-_EXPECTED, _LONGEST = 0.04, 2.0
+_EXPECTED, _LONGEST = 0.02, 2.0
 #: Calls of the env that are kept after a state, and seconds and steps for playing on from them.
 _CALLS, _SECONDS, _STEPS = 24, 0.02, 60
 #: Audits that came to no result, one after the other, after which there are no more.
@@ -151,7 +151,7 @@ class Audit:
 
     def _settle(self, seconds: float, *, failed: bool) -> None:
         self._spent += seconds
-        self._expected = max(_EXPECTED / 2, self._spent - self._before)
+        self._expected = max(_EXPECTED, self._spent - self._before)
         self._failed = self._failed + 1 if failed else 0
         self._next = self._begun + (self._spent + self._expected) / SHARE
         if self._failed >= _MOST_FAILED:

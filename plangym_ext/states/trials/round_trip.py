@@ -20,6 +20,7 @@ import numpy as np
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.codec import layers
 from plangym_ext.states.trials.blame import blamed
+from plangym_ext.states.trials.digests import Marks
 from plangym_ext.states.trials.sampling import info_of, sampled
 from plangym_ext.states.trials.subject import (
     NEXT,
@@ -29,7 +30,7 @@ from plangym_ext.states.trials.subject import (
     RemoteSubject,
     Subject,
 )
-from plangym_ext.states.trials.surroundings import Marks, changed, sets_in, surroundings
+from plangym_ext.states.trials.surroundings import changed, sets_in, surroundings
 
 #: Of the time, playing takes a part; the rest is for what is played again.
 _PLAYING = 0.3

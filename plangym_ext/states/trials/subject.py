@@ -19,9 +19,9 @@ from plangym_ext.states.codec import StateCodec, layers
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.trials.digests import Marks
 from plangym_ext.states.trials.fork import Line
 from plangym_ext.states.trials.surroundings import (
-    Marks,
     generators,
     is_by_address,
     named_as_drawing_marks,
