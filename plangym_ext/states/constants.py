@@ -79,7 +79,8 @@ def _mutable(value: Any) -> list[Any] | None:
         elif kind is dict:
             waiting += chain(one, one.values())
         elif kind is np.ndarray:
-            if one.dtype.hasobject or one.base is not None or not one.flags.forc:
+            flags = one.flags
+            if one.dtype.hasobject or one.base is not None or not (flags.forc and flags.writeable):
                 return None
         elif not _is_of_package(kind):
             return None
@@ -92,6 +93,11 @@ def _mutable(value: Any) -> list[Any] | None:
 def _is_of_package(kind: Any) -> bool:
     found = data_type(kind)
     return found is not None and "." in found.name and found.in_place and found.memory is None
+
+
+def _form(array: np.ndarray) -> Any:
+    """Return what may be set of an array beside its bytes."""
+    return array.dtype, array.shape, array.strides, array.flags.writeable
 
 
 def _pieces(value: Any) -> list[Any]:
@@ -176,8 +182,10 @@ class Constant:
         self.named = {id(value): (self.layer, self._text)}
         for k, one in enumerate(self._mutable):
             self.named.setdefault(id(one), (self.layer, f"{self._text}#{k}"))
-        self._arrays = [(one, one.tobytes("A")) for one in self._mutable if type(one) is np.ndarray]
-        self.arrays = {id(one) for one, _ in self._arrays}
+        self._arrays = [
+            (one, one.tobytes("A"), _form(one)) for one in self._mutable if type(one) is np.ndarray
+        ]
+        self.arrays = {id(one) for one, *_ in self._arrays}
         self._lists = [one for one in self._mutable if type(one) is list]
         self._dicts = [one for one in self._mutable if type(one) is dict]
         self._held = self._holds()
@@ -192,8 +200,8 @@ class Constant:
 
     def _is_same(self) -> bool:
         """Return whether nothing in the object was changed in place."""
-        for array, before in self._arrays:
-            if array.nbytes != len(before) or not array.flags.forc:
+        for array, before, form in self._arrays:
+            if _form(array) != form:
                 return False
             if _memcmp(array.__array_interface__["data"][0], before, len(before)):
                 return False

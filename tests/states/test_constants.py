@@ -125,6 +125,36 @@ def test_workers_and_other_instances_take_the_same_rows():
         assert other.gym_env.unwrapped.map[0, 0] not in (7.0, Data().map[0, 0])
 
 
+class Reshaped(Data):
+    """Changes what an array is in place, and not its bytes."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.numbers = how, np.zeros(400)
+
+    def step(self, action):
+        numbers = self.numbers
+        if self.t % 5 == 4 and self.how == "dtype":
+            numbers.dtype = np.int64 if numbers.dtype == np.float64 else np.float64
+        elif self.t % 5 == 4:
+            numbers.shape = (400,) if numbers.ndim == 2 else (20, 20)
+        return super().step(action)
+
+    def _obs(self):
+        is_other = self.numbers.dtype == np.int64 or self.numbers.ndim == 2
+        return np.array([*super()._obs()[:7], is_other])
+
+
+@pytest.mark.parametrize("how", ["dtype", "shape"])
+def test_the_same_bytes_of_another_type_or_shape_are_other_content(how):
+    with plangym_ext.make(lambda: Reshaped(how), backend="serial") as env:
+        states, shown = played(env, 20)
+        for at in (3, 6, 12, 4, 19):
+            env.set_state(states[at])
+            again = [env.step(step % 3).obs for step in range(at, 20)]
+            np.testing.assert_array_equal(again, shown[at:])
+
+
 def test_an_env_of_other_data_refuses_them_by_name():
     seed = 0
 

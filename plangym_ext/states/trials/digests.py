@@ -185,7 +185,8 @@ def _code_content(code: types.CodeType) -> Iterator[bytes]:
 
 
 def _array_content(value: Any) -> Iterator[bytes]:
-    yield f"{value.dtype.str}{value.shape}".encode()
+    # Whether it may be written to, states do not hold.
+    yield f"{value.dtype.str}{value.shape}{value.flags.writeable}".encode()
     if not value.dtype.hasobject and value.nbytes <= _MOST_BYTES:
         yield value.tobytes()
 
