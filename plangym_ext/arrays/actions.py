@@ -35,19 +35,23 @@ def check_actions(
     Raises:
         InvalidAction: wrong nesting, shape, dtype, range, or NaN.
     """
-    if layout.is_flat:
-        return (_checked_actions(layout.leaves[0], actions, batch_shape, where, as_given),)
+    parts = (actions,) if layout.is_flat else _parts(layout, actions, where)
+    return tuple(
+        [
+            _checked_actions(leaf, part, batch_shape, where, as_given)
+            for leaf, part in zip(layout.leaves, parts, strict=True)
+        ]
+    )
+
+
+def _parts(layout: SpaceLayout, actions: Any, where: str) -> tuple[Any, ...]:
+    """Return the leaf values of actions that are nested as the space."""
     if not _nested_alike(layout.space, actions):
         raise InvalidAction(
             f"{where}: actions must be nested as {layout.space}, with arrays for leaves; "
             f"got {type(actions).__name__}"
         )
-    # Nested alike by now, so every key is there.
-    parts = layout.split(actions)
-    return tuple(
-        _checked_actions(leaf, part, batch_shape, where, as_given)
-        for leaf, part in zip(layout.leaves, parts, strict=True)
-    )
+    return layout.split(actions)  # nested alike by now, so every key is there
 
 
 def _nested_alike(space: spaces.Space[Any], value: Any) -> bool:
@@ -73,18 +77,29 @@ def _checked_actions(
     try:
         values = np.asarray(part)
     except Exception as error:  # whatever `__array__` of an object raises
-        raise InvalidAction(
-            f"{where}: actions{leaf.name} must be one array; rows differ in shape, or are no "
-            f"numbers ({error})"
-        ) from error
+        raise _no_array(leaf, where, error) from error
     if not (values.shape == (*batch_shape, *leaf.shape) and values.dtype == leaf.dtype):
         # Flags are taken for 0 and 1 where the env is given what its caller has.
         numbers = values.view(np.uint8) if as_given and values.dtype == np.bool_ else values
         _check_form(leaf, numbers, batch_shape, where)
     if as_given:
         return values
-    _check_range(leaf, values, where)
+    low, high = leaf.bounds
+    # Two reductions instead of four arrays: this is paid for every batch. NaN fails both.
+    least, most = np.minimum.reduce, np.maximum.reduce
+    plain = (
+        low.ndim == 0 and values.size and (values.dtype == leaf.dtype or leaf.dtype.kind in "iu")
+    )
+    if not (plain and low <= least(values, axis=None) and most(values, axis=None) <= high):
+        _check_range(leaf, values, where)
     return values.astype(leaf.dtype, copy=False)
+
+
+def _no_array(leaf: Leaf, where: str, error: Exception) -> InvalidAction:
+    return InvalidAction(
+        f"{where}: actions{leaf.name} must be one array; rows differ in shape, or are no "
+        f"numbers ({error})"
+    )
 
 
 def _check_form(leaf: Leaf, values: np.ndarray, batch_shape: tuple[int, ...], where: str) -> None:
@@ -118,12 +133,6 @@ def _check_form(leaf: Leaf, values: np.ndarray, batch_shape: tuple[int, ...], wh
 
 def _check_range(leaf: Leaf, values: np.ndarray, where: str) -> None:
     low, high = leaf.bounds
-    # Two reductions instead of four arrays: this is paid for every batch. NaN fails both.
-    same_kind = values.dtype == leaf.dtype or leaf.dtype.kind in "iu"
-    if low.ndim == 0 and values.size and same_kind:
-        least, most = np.minimum.reduce, np.maximum.reduce
-        if low <= least(values, axis=None) and most(values, axis=None) <= high:
-            return
     cast = values
     if leaf.dtype.kind == "f" and values.dtype != leaf.dtype:
         # The comparison is in the space's dtype: a float64 copy of the bound is in range.

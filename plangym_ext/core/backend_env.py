@@ -65,12 +65,12 @@ class BackendEnv(PlanEnv):
     @property
     def layout(self) -> RowLayout:  # type: ignore[override]
         """Layout of a row."""
-        return self.plan_env.layout
+        return (self._plan_env or self.plan_env).layout
 
     @property
     def envelope(self) -> Envelope:  # type: ignore[override]
         """Seals and checks states."""
-        return self.plan_env.envelope
+        return (self._plan_env or self.plan_env).envelope
 
     @one_call
     def reset(

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar, cast
@@ -79,41 +80,25 @@ if hasattr(os, "register_at_fork"):
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-_RLock: Any = type(threading.RLock())
 
-
-class _Lock(_RLock):  # type: ignore[misc]
-    """A reentrant lock that `~lock` releases, too.
-
-    When a call of a function in C has returned, Python hands out signals, and so at the beginning
-    of one in Python; after an operator it does not. So what comes before it, and what returns
-    after it, are one for Ctrl-C.
-    """
-
-    __invert__ = _RLock.release
-
-
-class _Left(_Lock):
-    """Of a call in which an env has forked: where the copy of this process returns, it ends."""
-
-    def release(self) -> None:
-        """Release it, or end the process if the call was its parent's."""
-        try:
-            super().release()
-        except RuntimeError:
-            end_copy("a call of an env")
-
-    __invert__ = release
+_BUSY = (
+    "another thread is in the middle of a call on this handle. Give each thread an env of its own "
+    "(env.clone()), or guard the calls with a lock."
+)
 
 
 class OneCaller:
     """Context for the public calls of one handle; a call may make others inside it.
 
+    CPython raises KeyboardInterrupt, and switches threads, around calls of functions and in loops,
+    and not between plain statements. So a thread enters at one moment, and a call that ends in an
+    assignment and `depth -= 1` has happened and is left at one moment.
+
     Args:
         name: of the handle, for messages.
 
     Attributes:
-        lock: held by the thread that is inside; `~lock` releases it.
+        depth: how many calls the thread that is inside is in; 0 if there is none.
 
     Raises:
         ConcurrentUse: another thread is inside.
@@ -122,13 +107,12 @@ class OneCaller:
 
     #: Whether this is a forked child's copy of a handle that is its parent's alone.
     inherited = False
+    #: The process that it belongs to; 0 for any.
+    _owner = 0
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # Reentrant, for public methods call one another.
-        self.lock: Any = _Lock()
-        #: The process that it belongs to; 0 for any.
-        self._owner = 0
+        self.depth = self._thread = 0
         _guards.add(self)
 
     def bind_to_process(self) -> None:
@@ -136,21 +120,36 @@ class OneCaller:
         self._owner = os.getpid()
 
     def __enter__(self) -> None:
+        thread = threading.get_ident()
         # Refused, not queued: each of two threads would find the env where the other has left it.
-        if not self.lock.acquire(blocking=False):
-            raise ConcurrentUse(
-                f"{self._name}: another thread is in the middle of a call on this handle. Give "
-                "each thread an env of its own (env.clone()), or guard the calls with a lock."
-            )
+        if self.depth and self._thread != thread:
+            raise ConcurrentUse(f"{self._name}: {_BUSY}")
+        self._thread = thread
+        self.depth += 1
 
     def __exit__(self, *_: object) -> None:
-        self.lock.release()
+        self.depth -= 1
 
     def __reduce__(self) -> NoReturn:
         raise WrongKind(
             f"{self._name}: a handle cannot be pickled or copied, for it belongs to this process. "
             "Pass what makes it, and call that where it is needed."
         )
+
+    def enter_within(self, timeout: float) -> bool:
+        """Enter, once no other thread is inside; return whether that was so in time.
+
+        Args:
+            timeout: seconds that it may take.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            with contextlib.suppress(ConcurrentUse):
+                self.__enter__()
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.001)  # the other call ends by an assignment, which wakes no thread
 
     @contextlib.contextmanager
     def after_interrupting(self, interrupt: Callable[[], object], timeout: float) -> Iterator[None]:
@@ -160,51 +159,59 @@ class OneCaller:
             interrupt: makes the other call fail soon; not called if there is none.
             timeout: seconds that it may take to end.
         """
-        if not self.lock.acquire(blocking=False):
+        if self.inherited:  # to close is allowed, and nothing runs in it
+            yield
+            return
+        if not self.enter_within(0.0):
             interrupt()
-            if not self.lock.acquire(timeout=timeout):
+            if not self.enter_within(timeout):
                 # Raises, unless the call has ended at this very moment.
                 self.__enter__()
         try:
             yield
         finally:
-            self.lock.release()
+            self.depth -= 1
 
 
-class _Inherited(OneCaller):
-    """The guard of a process-bound handle in a forked child: it refuses every call."""
+class _Copied(OneCaller):
+    """A guard in a forked child; where a call returns that its parent began, the child ends.
 
-    inherited = True
+    One that is bound to the parent refuses every call.
+    """
+
+    #: The depth at which the process was forked.
+    _least = 0
+
+    @property
+    def depth(self) -> int:
+        """See `OneCaller`."""
+        depth: int = vars(self)["depth"]
+        return depth
+
+    @depth.setter
+    def depth(self, depth: int) -> None:
+        if depth < self._least:
+            end_copy("a call of an env")
+        vars(self)["depth"] = depth
 
     def __enter__(self) -> None:
-        raise InheritedEnv(
-            f"{self._name}: this env belongs to process {self._owner}, of which process "
-            f"{os.getpid()} is a fork; its workers answer to the former alone. Make an env in "
-            "each process that uses one: with a DataLoader in worker_init_fn or at first use, "
-            "or with multiprocessing's start method 'spawn'."
-        )
-
-    @contextlib.contextmanager
-    def after_interrupting(
-        self,
-        interrupt: Callable[[], object],  # noqa: ARG002 - there is no other thread
-        timeout: float,  # noqa: ARG002
-    ) -> Iterator[None]:
-        """Guard as `OneCaller` does; closing is allowed."""
-        yield
+        if self.inherited:
+            raise InheritedEnv(
+                f"{self._name}: this env belongs to process {self._owner}, of which process "
+                f"{os.getpid()} is a fork; its workers answer to the former alone. Make an env in "
+                "each process that uses one: with a DataLoader in worker_init_fn or at first use, "
+                "or with multiprocessing's start method 'spawn'."
+            )
+        super().__enter__()
 
 
 def _renewed(guard: OneCaller) -> None:
-    # A thread of the parent that held the lock does not exist in the child; but if it is the one
-    # that has forked, the call would return here too.
-    try:
-        guard.lock.release()
-        guard.lock = _Left()
-    except RuntimeError:
-        guard.lock = _Lock()
-    if guard._owner:
-        # By its class, so that calls in the parent need not ask in which process they are.
-        guard.__class__ = _Inherited
+    # Another thread of the parent that was inside does not exist in the child; but if it is the
+    # one that has forked, the call would return here too.
+    depth = guard.depth if guard._thread == threading.get_ident() else 0
+    # By its class, so that calls in the parent need not ask in which process they are.
+    guard.__class__ = _Copied
+    vars(guard).update(depth=depth, _least=depth, inherited=guard._owner != 0)
 
 
 _guards = each_in_child(_renewed)

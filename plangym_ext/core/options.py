@@ -17,10 +17,7 @@ import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-import numpy as np
-
 from plangym_ext.core.inherited_options import InheritedOptions, parameters_of
-from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, suggestion
 
 
@@ -246,7 +243,31 @@ def checked(where: str, value: Any, declared: Declared, unknown: type[Exception]
     return value
 
 
+def parsed(text: str, kind: type[Any]) -> Any:
+    """Return the bool, int, float or str that a typed text means; None if it means none."""
+    if kind is bool:
+        # `bool` would take every text for True that is not empty.
+        return {"true": True, "false": False}.get(text.lower())
+    try:
+        return kind(text)
+    except ValueError:
+        return _whole(text) if kind is int else None
+
+
+def _whole(text: str) -> int | None:
+    """Return the whole number that a text such as 1e6 means; None: it means none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    # A fraction is none, and where floats have gaps the text may mean another number.
+    return int(number) if "e" in text.lower() and number.is_integer() and number < 2**53 else None
+
+
 def _integer(where: str, value: Any, bounds: Range) -> int:
+    # Numbers bring NumPy along, without which the command line lists its options.
+    from plangym_ext.core.numbers import at_least
+
     taken = at_least(where, value, bounds.low)
     if taken > bounds.high:
         raise InvalidOption(f"{where} must be at most {bounds.high}; got {value!r}.")
@@ -254,6 +275,8 @@ def _integer(where: str, value: Any, bounds: Range) -> int:
 
 
 def _number(where: str, value: Any, bounds: Range) -> float:
+    from plangym_ext.core.numbers import finite_between
+
     try:
         taken = finite_between(where, value, bounds.low, bounds.high)
     except InvalidOption:
@@ -267,7 +290,8 @@ def _number(where: str, value: Any, bounds: Range) -> float:
 
 
 def _flag(where: str, value: Any, _: Range) -> bool:
-    if not isinstance(value, bool | np.bool_):
+    # NumPy's bool by its name.
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool", "bool_"):
         raise InvalidOption(f"{where} must be True or False; got {value!r:.80}.")
     return bool(value)
 
@@ -290,7 +314,7 @@ def _name(where: str, value: Any, one_of: OneOf, unknown: type[Exception]) -> st
 
 def _tuple(where: str, value: Any, each: Declared, unknown: type[Exception]) -> tuple[Any, ...]:
     # A text is a sequence of its letters, and a mistake here.
-    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+    if isinstance(value, str) or not (isinstance(value, Sequence) or getattr(value, "ndim", 0) > 0):
         called = _CALLED.get(each.kinds[0], "value")
         raise InvalidOption(
             f"{where} must be a tuple, each {called}; got {value!r}. Write ({value!r},)."

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,34 +14,15 @@ from plangym_ext.core.results import (
     Rollouts,
     RowResults,
     StateTransitions,
-    Transitions,
     shapes_by_axis,
 )
-from plangym_ext.core.rows import RowLayout, outgrown
+from plangym_ext.core.rows import RowLayout, Shown, outgrown
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
-
-_Shown = TypeVar("_Shown", Transitions, StateTransitions, Rollouts)
 
 
 def _names_in(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of what a call returns that can be given."""
     return tuple(name for name in kind._fields if name != "infos")
-
-
-class _Reader(NamedTuple):
-    """Reads the fields of a named tuple off results; the places of two that need more."""
-
-    read: Callable[[RowResults], tuple[Any, ...]]
-    rewards: int
-    obs: int
-
-
-@functools.cache
-def _reader(shown: tuple[str, ...]) -> _Reader:
-    """Return what reads these fields, as calls name them."""
-    names = {one.shown: one.name for one in RESULT_FIELDS}
-    read = operator.attrgetter(*(names.get(name, name) for name in shown))
-    return _Reader(read, shown.index("rewards"), shown.index("obs"))
 
 
 class OutFields:
@@ -70,9 +49,12 @@ class OutFields:
         self._layout = layout
         self.arrays: dict[str, np.ndarray] = {}
         self._given: dict[str, Any] = {}
-        if out is None:
-            return
-        self._given = _fields(out, where)
+        if out is not None:
+            self._check(out, shape, where)
+
+    def _check(self, out: Mapping[str, Any], shape: tuple[int, ...], where: str) -> None:
+        """Take the arrays of `out` that are given."""
+        layout, self._given = self._layout, _fields(out, where)
         known = _names_in(StateTransitions if len(shape) == 1 else Rollouts)
         by_name = {one.shown: one for one in RESULT_FIELDS}
         shapes = shapes_by_axis(shape, layout.state_width)
@@ -91,10 +73,8 @@ class OutFields:
                     value, shapes[one.axis], one.dtypes, f"{where}: out[{name!r}]"
                 )
 
-    def filled(self, found: RowResults) -> RowResults:
+    def _fill(self, found: RowResults) -> None:
         """Copy results that the backend has not written directly into the given arrays."""
-        if not self.arrays:
-            return found
         results = {one.stored: getattr(found, one.name) for one in RESULT_FIELDS}
         results |= {f"obs{k}": leaf for k, leaf in enumerate(found.obs)}
         for name, target in self.arrays.items():
@@ -105,25 +85,23 @@ class OutFields:
             # Who wrote there returns the very array. Else one copy, which also casts rewards.
             if value is not target:
                 target[...] = value.reshape(target.shape)
-        return found
 
-    def shown(self, kind: type[_Shown], found: RowResults) -> _Shown:
+    def shown(self, kind: type[Shown], found: RowResults) -> Shown:
         """Return results as a call does, with the caller's own objects where there are some.
 
         Args:
             kind: of named tuple.
-            found: results that were `filled`.
+            found: results; those that were not written to the given arrays are copied there.
+
+        Raises:
+            ValueError: states have outgrown the array given for them.
         """
-        names = kind._fields
-        reader: _Reader = _reader(names)
-        values: list[Any] = [*reader.read(found)]
-        if kind is not Rollouts:
-            values[reader.rewards] = found.rewards.reshape(-1)  # of one action a row
-        values[reader.obs] = self._layout.obs.join(found.obs)
-        for name, array in self._given.items():
-            if name in names:  # states may be given where they are not returned
-                values[names.index(name)] = array
-        return kind._make(values)
+        if self.arrays:
+            self._fill(found)
+        shown = self._layout.shown(kind, found)
+        # States may be given where they are not returned.
+        given = {name: array for name, array in self._given.items() if name in kind._fields}
+        return shown._replace(**given) if given else shown
 
 
 def _fields(out: Any, where: str) -> dict[str, Any]:

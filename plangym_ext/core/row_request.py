@@ -44,8 +44,7 @@ class RowRequest:
         actions: one array `[B, H, *act]` per leaf of the action space.
         states: `[B, S]` uint8, at most as wide as the env's rows; with `slots`, the rows
             of the whole store.
-        dt: `()` or `[B]` int32, control steps for which an action is held. Native backends
-            take 0 for a row that is reset first and not stepped, if H is 1.
+        dt: `()` or `[B]` int32, control steps for which an action is held.
         reset_first: `[B]` bool, rows to reset once their state is restored; None for none.
         infos: one of `INFOS`.
         wants_states: whether the caller will see the states that come out. If not, they need
@@ -55,8 +54,6 @@ class RowRequest:
             them returns these very arrays; what it returns otherwise is copied there.
         slots: where the rows begin and end, if that is a store.
         unchecked: method to name if a worker finds a bad state; "" if all are checked.
-        autoreset: whether a row that ends is reset in the same step, if H is 1: native backends
-            may do that, and say so by the `resets` of what they return.
         num_rows: B.
         horizon: H.
         single: whether each row is one control step from its state, and none is reset first.
@@ -71,7 +68,6 @@ class RowRequest:
     out: Mapping[str, np.ndarray] = field(default_factory=dict)
     slots: SlotRequest | None = None
     unchecked: str = ""
-    autoreset: bool = False
     num_rows: int = field(init=False)
     horizon: int = field(init=False)
     single: bool = field(init=False)

@@ -278,8 +278,7 @@ class RowStepper(ABC):
                 out=targets.arrays,
                 unchecked=unchecked,
             )
-            found = targets.filled(self._run(request))
-            return targets.shown(Rollouts, found)
+            return targets.shown(Rollouts, self._run(request))
 
     # How they are asked for -----------------------------------------------------
 
@@ -300,28 +299,28 @@ class RowStepper(ABC):
         else:
             rows, unchecked = self._batch_states(states, "step_batch")
             leaves = self._checked_actions(actions, (len(rows),), "step_batch")
-        targets = OutFields(self.layout, out, (len(rows),), "step_batch")
+        layout = self.layout
+        targets = None if out is None else OutFields(layout, out, (len(rows),), "step_batch")
         # As plangym: who passes states gets states.
         wants_states = not goes_on if return_state is None else bool(return_state)
         request = RowRequest(
             # A step is a sequence of one action: `[B, 1, *act]`.
             tuple(a[:, None] for a in leaves),
             rows,
-            checked_dt(dt, len(rows), "step_batch"),
+            ONE_STEP if type(dt) is int and dt == 1 else checked_dt(dt, len(rows), "step_batch"),
             reset_first,
-            infos=checked_infos(infos, "step_batch"),
+            infos=infos if infos == "numeric" else checked_infos(infos, "step_batch"),
             wants_states=wants_states,
-            out=targets.arrays,
+            out={} if targets is None else targets.arrays,
             unchecked=unchecked,
         )
 
         def finish(found: RowResults) -> Transitions | StateTransitions:
-            found = targets.filled(found)
+            show = (layout if targets is None else targets).shown  # first, as it may refuse
+            shown = show(StateTransitions, found) if wants_states else show(Transitions, found)
             if goes_on:
-                self._continued.move(found, shared=wants_states or "states_out" in targets.arrays)
-            if wants_states:
-                return targets.shown(StateTransitions, found)
-            return targets.shown(Transitions, found)
+                self._continued.move(found, shared=wants_states or "states_out" in request.out)
+            return shown
 
         return request, finish
 
@@ -380,10 +379,11 @@ class RowStepper(ABC):
         """Return a batch's states, and the method name for errors if workers check them."""
         # What was cut off a narrower row would be zeros where it runs.
         if not self.rows_are_checked_where_they_run or getattr(states, "shape", ())[1:] != (
-            self.state_width,
+            self.layout.state_width,
         ):
             return self.checked_states(states, where), ""
-        return self.envelope.shaped(states, where), where
+        plain = type(states) is np.ndarray and states.dtype == np.uint8 and states.strides[1] == 1
+        return states if plain else self.envelope.shaped(states, where), where
 
     def _checked_actions(
         self, actions: Any, batch_shape: tuple[int, ...], where: str

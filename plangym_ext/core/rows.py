@@ -6,22 +6,51 @@ compute it from the same numbers, so only the block itself has to travel.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
-from plangym_ext.core.results import RESULT_FIELDS, RowResults, shapes_by_axis
+from plangym_ext.core.results import (
+    RESULT_FIELDS,
+    Rollouts,
+    RowResults,
+    StateTransitions,
+    Transitions,
+    shapes_by_axis,
+)
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.states.envelope import as_wide
 
 #: What is told of progress while no row is run.
 NO_ROW = -1
 _ALIGN = 64  # a cache line: rows of two workers never share one across fields
+
+
+#: What a call returns.
+Shown = TypeVar("Shown", Transitions, StateTransitions, Rollouts)
+
+
+class _Reader(NamedTuple):
+    """Reads the fields of a named tuple off results; the places of two that need more."""
+
+    read: Callable[[RowResults], tuple[Any, ...]]
+    rewards: int
+    obs: int
+
+
+@functools.cache
+def _reader(shown: tuple[str, ...]) -> _Reader:
+    """Return what reads these fields, as calls name them."""
+    names = {one.shown: one.name for one in RESULT_FIELDS}
+    read = operator.attrgetter(*(names.get(name, name) for name in shown))
+    return _Reader(read, shown.index("rewards"), shown.index("obs"))
 
 
 @dataclass(frozen=True)
@@ -68,6 +97,15 @@ class RowLayout:
             size = 0 if dtype == "|O" else math.prod(shape) * np.dtype(dtype).itemsize
             end += -(-size // _ALIGN) * _ALIGN
         return offsets, max(end, _ALIGN)
+
+    def shown(self, kind: type[Shown], found: RowResults) -> Shown:
+        """Return results as a call does; `kind` is what it returns."""
+        reader: _Reader = _reader(kind._fields)
+        values: list[Any] = [*reader.read(found)]
+        if kind is not Rollouts:
+            values[reader.rewards] = found.rewards.reshape(-1)  # of one action a row
+        values[reader.obs] = found.obs[0] if self.obs.is_flat else self.obs.join(found.obs)
+        return kind._make(values)
 
 
 @dataclass
@@ -178,18 +216,18 @@ class RowBatch:
         for mine, theirs in zip(self.actions, request.actions, strict=True):
             mine[...] = theirs
         if states:
-            self.states_in[...] = as_wide(request.states, self.layout.state_width)
+            rows, width = request.states, self.layout.state_width
+            self.states_in[...] = rows if rows.shape[1] == width else as_wide(rows, width)
         self.dt[...] = request.dt
         self.reset_first[...] = False if request.reset_first is None else request.reset_first
         self.done.fill(False)
-        self.drop_own()
+        if self.own_infos or self.own_objects:
+            self.drop_own()
 
     def drop_own(self) -> None:
         """Forget what rows of the batch before had of their own."""
-        if self.own_infos:
-            self.own_infos.clear()
-        if self.own_objects:
-            self.own_objects.clear()
+        self.own_infos.clear()
+        self.own_objects.clear()
 
     def keep_objects(self, rows: range) -> None:
         """Collect the rows' results that are not arrays, for transfer to another process."""

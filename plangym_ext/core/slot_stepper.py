@@ -138,7 +138,7 @@ class SlotStepper(RowStepper):
         )
 
         def finish(found: RowResults) -> Transitions:
-            return fields.shown(Transitions, fields.filled(found))
+            return fields.shown(Transitions, found)
 
         return request, finish
 

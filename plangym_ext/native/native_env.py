@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.backend_env import NO_OUT, LiveStepper
+from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.results import RowResults
-from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.native.row_checks import RowChecks
 from plangym_ext.native.seeded_resets import SeededResets
@@ -42,40 +39,6 @@ class NativeEnv(LocalStepper, LiveStepper):
         return super()._checked_actions(actions, batch_shape, where)
 
     # Rows of a vector env -------------------------------------------------------
-
-    def step_live(
-        self,
-        actions: np.ndarray,
-        states: np.ndarray,
-        resets: np.ndarray,
-        *,
-        whole: bool,
-        same_step: bool = False,
-        infos: str = "numeric",
-        out: Mapping[str, np.ndarray] = NO_OUT,
-    ) -> RowResults | None:
-        """Step rows, or reset some of them instead; see `LiveStepper`."""
-        leaf = actions
-        if self._checks is None or not self._checks.in_range(actions, resets.shape):
-            leaf = self._live_actions(actions, resets)
-        # Where a row is reset as it ends, there is none that has to be reset instead of a step.
-        dt = ONE_STEP if same_step else (~resets).astype(np.int32)
-        return self._run_live(
-            RowRequest(
-                (leaf[:, None],),
-                states,
-                dt,
-                resets,
-                infos,
-                wants_states=not whole,
-                out=out,
-                autoreset=same_step and self.reset_columns is not None,
-            )
-        )
-
-    @abstractmethod
-    def _run_live(self, request: RowRequest) -> RowResults | None:
-        """Run a request of one step whose `dt` is 0 in rows that are only reset."""
 
     def seeded_rows(
         self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]

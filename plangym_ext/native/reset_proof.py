@@ -10,7 +10,6 @@ import numpy as np
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoColumn, InfoWriter
 from plangym_ext.core.results import RowResults
-from plangym_ext.core.row_request import RowRequest
 from plangym_ext.native.native_env import state_of
 from plangym_ext.states.envelope import HEADER
 
@@ -18,13 +17,14 @@ _RESETS = 4
 
 
 def proved_resets(
-    env: GymEnv, run: Callable[[RowRequest], RowResults | None]
+    env: GymEnv, run: Callable[[np.ndarray, np.ndarray, np.ndarray], RowResults | None]
 ) -> tuple[InfoColumn, ...] | None:
     """Return the infos of a reset, if a backend resets rows without a step as the env does.
 
     Args:
         env: the reference; it is left where it was.
-        run: runs rows whose `dt` is 0 on the backend; its states may lack a seal.
+        run: resets rows on the backend: actions, states and which are reset, as of `step_live`.
+            Its states may lack a seal.
 
     Returns:
         The fields, in the env's order; None if states, observations or infos differ, or not
@@ -39,9 +39,8 @@ def proved_resets(
     if any(InfoWriter(info).columns != columns or len(info) != len(columns) for info in infos):
         return None
     action = env.layout.action.leaves[0]
-    actions = np.zeros((_RESETS, 1, *action.shape), action.dtype)
-    resets = np.ones(_RESETS, bool)
-    found = run(RowRequest((actions,), before, np.zeros(_RESETS, np.int32), resets))
+    actions = np.zeros((_RESETS, *action.shape), action.dtype)
+    found = run(actions, before, np.ones(_RESETS, bool))
     if found is None or found.rewards.any() or found.terminated.any() or found.truncated.any():
         return None
     # Without the headers, as these states may lack a seal.

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.native.compiled import built_once
+from plangym_ext.arrays.spaces import Leaf, SpaceLayout
+from plangym_ext.native.compiled import built_once, compiled
 from plangym_ext.native.seals import are_sealed
 from plangym_ext.states.envelope import Envelope
 
 
+@compiled
 def are_within(values: Any, low: Any, high: Any) -> bool:
     """Return whether values lie between bounds; numbers that are none do not.
 
@@ -50,12 +51,8 @@ class RowChecks:
 
     def __init__(self, action: SpaceLayout, envelope: Envelope, header: np.ndarray) -> None:
         (leaf,) = action.leaves
-        low, high = leaf.bounds
         self._action = leaf.dtype, leaf.shape
-        self._low, self._high = (
-            np.broadcast_to(bound, leaf.shape).astype(leaf.dtype).reshape(-1)
-            for bound in (low, high)
-        )
+        self._low, self._high = bounds_of(leaf)
         self._width, self._header, self._weights = envelope.width, header, envelope.weights
         words = np.zeros((2, self._width // 8), np.uint64)
         states = words, self._header, self._weights
@@ -92,8 +89,16 @@ class RowChecks:
         return bool(self._are_within(flat, self._low, self._high))
 
 
+def bounds_of(leaf: Leaf) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least and the most value of each number of a leaf, `[size]` in its dtype."""
+    low, high = (
+        np.broadcast_to(bound, leaf.shape).astype(leaf.dtype).reshape(-1) for bound in leaf.bounds
+    )
+    return low, high
+
+
 def is_plain(array: np.ndarray) -> bool:
     """Return whether an array lies in memory as compiled code expects it."""
-    flags = array.flags
-    # A read-only array is of another type to numba, for which nothing was compiled.
-    return bool(flags.c_contiguous and flags.aligned and flags.writeable)
+    # Contiguous, aligned and writeable: a read-only array is of another type to numba, for which
+    # nothing was compiled.
+    return bool(array.flags.carray)

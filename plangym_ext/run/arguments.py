@@ -1,13 +1,90 @@
-"""Helpers for command-line arguments: bounded ints, paths as typed, exit statuses."""
+"""Command-line options made of declarations; paths as typed; exit statuses."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from plangym_ext.core.inherited_options import described
 
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
+
+
+class Argument(NamedTuple):
+    """A declared option that a command takes by its place.
+
+    Attributes:
+        metavar: what the help calls the value.
+        help: in place of the text under `Args`.
+        bare: what the option means if it is typed without a value; None: it needs one.
+    """
+
+    metavar: str
+    help: str = ""
+    bare: str | None = None
+
+
+class Option(Argument):
+    """A declared option that a command takes by its name, with what the help calls its value."""
+
+
+def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
+    """Add the options that a class declares, see `core.options`, with the help under `Args`.
+
+    A bool is a flag; with None, one that is turned on and off. A tuple takes several values, and
+    a sequence one each time that it is given. Bounds hold for integers.
+
+    Args:
+        parser: of a command.
+        cls: has an annotation for each option, in the order of the help.
+    """
+    from plangym_ext.core.options import declared_by
+
+    helps = described(cls)
+    for name, annotation in inspect.get_annotations(cls).items():
+        declared = declared_by(annotation, cls.__module__)
+        shown = declared.rule(Argument) or Option("")
+        by_name = isinstance(shown, Option)
+        text = shown.help or helps[name]
+        known: dict[str, Any] = {"help": text.replace("%", "%%")}
+        if by_name:
+            known["required"] = name not in vars(cls)
+        if vars(cls).get(name) not in (None, ()):
+            known["default"] = vars(cls)[name]
+        known |= _form(declared, shown, required=name not in vars(cls))
+        parser.add_argument("--" + name.replace("_", "-") if by_name else name, **known)
+
+
+def _form(declared: Any, shown: Argument, *, required: bool) -> dict[str, Any]:
+    """Return the arguments of `add_argument` that say which values an option takes."""
+    from plangym_ext.core.options import OneOf, Range
+
+    (kind,) = declared.kinds
+    many = typing.get_origin(kind)
+    if kind is bool:
+        return {"action": argparse.BooleanOptionalAction if declared.optional else "store_true"}
+    found: dict[str, Any] = {"metavar": shown.metavar} if shown.metavar else {}
+    if one_of := declared.rule(OneOf):
+        found["choices"] = tuple(one_of.names)
+    if many is Sequence:
+        found["action"] = "append"
+    elif many is tuple:
+        found["nargs"] = "+" if required or declared.optional or isinstance(shown, Option) else "*"
+    elif shown.bare is not None:
+        found |= {"nargs": "?", "const": shown.bare}
+    elif not isinstance(shown, Option) and not required:
+        found["nargs"] = "?"
+    inner = typing.get_args(kind)[0] if many else kind
+    if inner is int:
+        found["type"] = at_least(declared.rule(Range).low)
+    elif inner is not str:
+        found["type"] = inner
+    return found
 
 
 def at_least(low: int) -> Callable[[str], int]:
@@ -24,6 +101,26 @@ def at_least(low: int) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def typed_settings(given: Sequence[str]) -> dict[str, str]:
+    """Return `--key value` and `--key=value` as they were typed, before anything is known."""
+    found: dict[str, str] = {}
+    for position, word in enumerate(given):
+        if not word.startswith("--"):
+            continue
+        key, equals, value = word.removeprefix("--").partition("=")
+        if equals:
+            found[key] = value
+        elif position + 1 < len(given):
+            found[key] = given[position + 1]
+    return found
+
+
+def let_pass(parser: argparse.ArgumentParser, keys: Iterable[str]) -> None:
+    """Add options that were typed and that help does not list, such as `--env.size`."""
+    for key in keys:
+        parser.add_argument(f"--{key}", dest=key, help=argparse.SUPPRESS)
 
 
 #: The folder in which the command was typed; None: none was.

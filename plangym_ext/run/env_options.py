@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from plangym_ext.core.inherited_options import import_own, search_current_folder
+from plangym_ext.run.arguments import let_pass, typed_settings
 from plangym_ext.run.progress import ProgressLine
 
 _ARGUMENTS = "env."
@@ -31,12 +32,9 @@ def add_env_options(parser: argparse.ArgumentParser, given: Sequence[str]) -> No
         parser: of the command.
         given: what was typed.
     """
-    from plangym_ext.run.setting_options import typed_settings
-
     add_import_option(parser)
     keys = [key for key in typed_settings(given) if key.startswith(_ARGUMENTS)]
-    for key in keys:
-        parser.add_argument(f"--{key}", dest=key, help=argparse.SUPPRESS)
+    let_pass(parser, keys)
     if not keys:
         # For the help alone; what it says is true of any key.
         parser.add_argument(

@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plangym_ext.core.inherited_options import load_own
+from plangym_ext.core.options import parsed
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
 from plangym_ext.planners.registry import PLANNERS
+
+_EXPECTED = {int: "an int", float: "a float", bool: "true or false", str: "a text"}
 
 
 class NamedPlayer:
@@ -131,23 +134,17 @@ def value_parser(kind: type, optional: bool) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         if optional and text.lower() == "none":
             return None
-        try:
-            return kind(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(
-                f"expected {'a' if kind is float else 'an'} {kind.__name__}; got {text!r}"
-            ) from None
+        value = parsed(text, kind)
+        if value is None:
+            raise argparse.ArgumentTypeError(f"expected {_EXPECTED[kind]}; got {text!r}")
+        return value
 
     return parse
 
 
 def _typed(where: str, text: str, kind: type, optional: bool) -> Any:
-    # `bool` would take every text for True that is not empty.
-    if kind is bool:
-        if text.lower() in ("true", "false"):
-            return text.lower() == "true"
-        raise InvalidOption(f"{where} must be true or false; got {text!r}")
     try:
         return value_parser(kind, optional)(text)
     except argparse.ArgumentTypeError as error:
-        raise InvalidOption(f"{where}: {error}") from None
+        wanted = str(error).removeprefix("expected ")
+        raise InvalidOption(f"{where} must be {wanted}") from None

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plangym_ext.core.inherited_options import search_current_folder
+from plangym_ext.run.arguments import let_pass, typed_settings
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.settings import Setting, Text, listed, nested
 
@@ -31,7 +32,8 @@ def add_setting_options(
     typed = typed_settings(given)
     # Settings depend on the planner, which takes a compiler with it: not for help alone.
     if not sources:
-        _let_pass(parser, typed)
+        known = parser._option_string_actions
+        let_pass(parser, [key for key in typed if f"--{key}" not in known])
         return
     # A class of one's own, `my_module:Mine`, is loaded to list its settings.
     search_current_folder()
@@ -76,34 +78,12 @@ def _add_free(parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[
         )
 
 
-def _let_pass(parser: argparse.ArgumentParser, typed: Mapping[str, str]) -> None:
-    """Let settings pass that were typed before it is known whose they are."""
-    known = parser._option_string_actions
-    for key in typed:
-        if f"--{key}" not in known:
-            parser.add_argument(f"--{key}", help=argparse.SUPPRESS)
-
-
 def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the typed settings as nested sections."""
     found = vars(options).items()
     # Known by their type: other options of a command are never `Text`, and None was not typed.
     settings = {key: value for key, value in found if isinstance(value, Text)}
     return nested(settings)
-
-
-def typed_settings(given: Sequence[str]) -> dict[str, Text]:
-    """Return `--key value` and `--key=value` as they were typed, before anything is known."""
-    found: dict[str, Text] = {}
-    for position, word in enumerate(given):
-        if not word.startswith("--"):
-            continue
-        key, equals, value = word.removeprefix("--").partition("=")
-        if equals:
-            found[key] = Text(value)
-        elif position + 1 < len(given):
-            found[key] = Text(given[position + 1])
-    return found
 
 
 def _shown(value: Any) -> str:

@@ -178,19 +178,23 @@ class Envelope:
         rows = states
         if type(rows) is not np.ndarray:
             rows = as_array(states, f"{where}: states", StateError)
+        width = rows.shape[-1] if rows.ndim == 2 else 0
+        if rows.dtype != np.uint8 or width < HEADER or width % _WORD:
+            raise self._misshapen(rows, where)
+        return rows if rows.strides[1] == 1 else np.ascontiguousarray(rows)
+
+    def _misshapen(self, rows: np.ndarray, where: str) -> StateError:
+        """Return the error for an array that holds no rows."""
         if rows.ndim != 2 or rows.dtype != np.uint8:
             one = ". One state is a batch of one row as state[None]." if rows.ndim == 1 else ""
-            raise StateError(
+            return StateError(
                 f"{where}: states must be (B, {self.width}) uint8, rows from get_state; "
                 f"got {rows.shape} {rows.dtype}{one}"
             )
-        width = rows.shape[1]
-        if width < HEADER or width % _WORD:
-            raise DamagedState(
-                f"{where}: states must be {self.width} bytes wide for {self.identity.get('id')}; "
-                f"got {width}. They are truncated, extended, or no states at all."
-            )
-        return rows if rows.strides[1] == 1 else np.ascontiguousarray(rows)
+        return DamagedState(
+            f"{where}: states must be {self.width} bytes wide for {self.identity.get('id')}; "
+            f"got {rows.shape[1]}. They are truncated, extended, or no states at all."
+        )
 
     def holds_own(self, rows: np.ndarray) -> bool:
         """Return whether `shaped` rows are whole, of this env, and of exactly its width.

@@ -60,12 +60,12 @@ class VectorBackend(ABC):
     common. They are finished, and kept, in the order in which they were begun.
 
     What fails leaves every row where it was before, or else `lost` says so.
-
-    Attributes:
-        obs: what every row shows.
     """
 
-    obs: ObsBuffer
+    @property
+    @abstractmethod
+    def obs(self) -> ObsBuffer:
+        """Observations of every row."""
 
     @property
     @abstractmethod

@@ -82,9 +82,7 @@ def _built(rows: VectorBackend, num_envs: int, options: dict[str, Any]) -> PlanV
     try:
         # Built before the vector env: spaces are those of the envs.
         rows.build()
-        venv = PlanVectorEnv(rows, num_envs, **options)
-        rows.use(venv.single_observation_space)
-        return venv
+        return PlanVectorEnv(rows, num_envs, **options)
     except BaseException:
         rows.close()
         raise

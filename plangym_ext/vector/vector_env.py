@@ -40,7 +40,7 @@ from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.shown import infos_of, layout_of, listed_infos, some_infos
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
 from plangym_ext.vector.sub_envs.env_rows import OWN_CALLS
-from plangym_ext.workers.worker_handle import CLOSE_GRACE
+from plangym_ext.workers.limits import CLOSE_GRACE
 
 _SAME_STEP = AutoresetMode.SAME_STEP
 #: Which sub-envs a call is for; None for all.
@@ -109,6 +109,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self.list_infos = False
         #: Why `make_vec` chose workers, if they were not asked for.
         self.choice_note = ""
+        backend.use(self.single_observation_space)
         backend.keep(first_episodes(num_envs))
         self._all = range(num_envs)
         self._pending = PendingCalls()
@@ -123,12 +124,12 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         guard.__enter__()
         try:
             found, episodes = moving()
-            # Last: an interrupt or an error before it leaves the call undone.
+            # An interrupt or an error before its last line, an assignment, leaves the call undone.
+            # After that no function is called: none comes until the caller has the result.
             self._backend.keep(episodes)
-            # Nor one after it: an interrupt then would be raised though the call has happened.
-            _ = ~guard.lock
+            guard.depth -= 1
         except BaseException as error:
-            guard.lock.release()
+            guard.depth -= 1
             self._pending.check_not_closed_under(error)
             raise
         return found
@@ -635,9 +636,8 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def _end_call(self) -> None:
         """Wait for another thread's call to end by itself; where it is in workers, end these."""
-        lock = self._one_caller.lock
-        if lock.acquire(timeout=CLOSE_GRACE):
-            lock.release()
+        if self._one_caller.enter_within(CLOSE_GRACE):
+            self._one_caller.depth -= 1
         else:
             self._backend.kill()
 

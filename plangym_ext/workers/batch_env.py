@@ -18,9 +18,11 @@ from plangym_ext.core.pending import Pending
 from plangym_ext.errors import EnvClosed, InvalidOption, ResetNeeded, StateError, WorkerDied
 from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
 from plangym_ext.workers.batch_run import WorkerStepper
-from plangym_ext.workers.close_errors import ROW_TIMEOUT, start_limit, warn_of
 from plangym_ext.workers.external_process import ExternalProcess
-from plangym_ext.workers.worker_handle import CLOSE_GRACE
+from plangym_ext.workers.limits import CLOSE_GRACE, ROW_TIMEOUT, start_limit
+from plangym_ext.workers.process_rows import ProcessRows
+from plangym_ext.workers.remote_errors import warn_of
+from plangym_ext.workers.shared_batch import Pages
 from plangym_ext.workers.worker_pool import WorkerPool
 
 
@@ -43,6 +45,9 @@ class BatchEnv(Closing, WorkerStepper):
     Raises:
         ValueError: no envs, or two of them differ.
     """
+
+    slot_storage = "shared"
+    transport = ProcessRows
 
     def __init__(
         self,
@@ -87,6 +92,7 @@ class BatchEnv(Closing, WorkerStepper):
             env.one_caller = self._one_caller
         # After the check: a pool is for workers that can run each other's rows.
         self.pool = WorkerPool(self._envs)
+        self.runs, self.pages = self.pool.runs, Pages()
         self._closed = False
         #: States of rows that were reset before one in front of them.
         self._waiting: dict[int, np.ndarray] = {}
@@ -192,24 +198,21 @@ class BatchEnv(Closing, WorkerStepper):
             self._continued.keep(as_wide(stacked_rows(rows), width), np.array(ended, bool))
 
     def _first_state(self) -> np.ndarray:
-        self.check_open()
+        self._owner()
         raise ResetNeeded(
             f"BatchEnv: only rows that were reset can go on without states, at most "
             f"{len(self._envs)}. Call reset or sync_states first, or pass states."
         )
 
     def _owner(self) -> BatchEnv:
-        return self
-
-    def check_open(self) -> None:
-        """Refuse a batch if the processes are closed."""
         if self._closed:
             raise EnvClosed("BatchEnv: this batch of envs is closed. Make a new one.")
+        return self
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
         # Their rows are as wide as they were when they began.
-        self.pool.settle()
+        self.runs.settle()
         envelope = Envelope(self.envelope.identity, width - HEADER)
         layout = dataclasses.replace(self.layout, state_width=envelope.width)
         # Together: an interrupt comes before both or after both. Workers follow the layout of
@@ -230,6 +233,7 @@ class BatchEnv(Closing, WorkerStepper):
             deadline = time.monotonic() + CLOSE_GRACE
             errors = [env.end(max(0.0, deadline - time.monotonic())) for env in self._envs]
             self.pool.close(EnvClosed("BatchEnv: closed before this batch was done."))
+            self.pages.close()
         warn_of(errors)
 
     def _kill(self) -> None:
@@ -239,7 +243,7 @@ class BatchEnv(Closing, WorkerStepper):
             env.kill()
 
     def _end_abandoned(self) -> None:
-        self.pool.end_abandoned()
+        self.runs.end_abandoned()
 
 
 def _reset(env: ExternalProcess, state: np.ndarray | None, **kwargs: Any) -> Callable[[], Any]:

@@ -1,50 +1,113 @@
-"""BatchRun: one batch on worker processes, from layout to results.
+"""BatchRun: one batch on workers, from layout to results; deaths, hangs, errors, wider states.
 
 parent                              workers
-load rows into a page
-offer row ranges   --- pipe --->    claim a range, run it in place, claim the next
-wait for all rows  <--- pipe ---    "I have run n rows"
-give the page to the caller
+load rows into memory
+offer the rows     --------->       run them: a round
+wait for all rows  <---------       "I have run n rows"
+give the memory to the caller
 
-What happens after a death, a hang or an error is told in `recovery`.
+The workers are processes (`process_rows`) or Ray actors (`ray.ray_rows`). One that dies is
+replaced at once, and the rows that are not done are offered again from the caller's states. A row
+that kills workers, or one that does not end, is named.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import time
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import RowResults, StateTransitions, Transitions
 from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.rows import RowLayout
 from plangym_ext.core.slot_stepper import SlotStepper
-from plangym_ext.errors import EnvClosed, WorkerDied
-from plangym_ext.workers.batch_layout import NO_ROW, ROW
-from plangym_ext.workers.recovery import Recovery
-from plangym_ext.workers.round import Round
-from plangym_ext.workers.row_queue import Ranges
-from plangym_ext.workers.shared_batch import SharedBatch
-from plangym_ext.workers.worker_handle import WorkerHandle
-from plangym_ext.workers.worker_pool import BatchOwner
+from plangym_ext.errors import PoisonState, WorkerDied
+from plangym_ext.states.envelope import Envelope
+from plangym_ext.states.part import StateTooWide
+from plangym_ext.workers.batch_layout import NO_ROW
+from plangym_ext.workers.batch_rows import Round, Rows
+from plangym_ext.workers.limits import MAX_IDLE_ROUNDS, MAX_KILLS
 
-#: Seconds between two looks at workers that have not answered.
-_LOOK = 0.1
+
+class BatchOwner(Protocol):
+    """Protocol of the handle that owns batches.
+
+    Attributes:
+        runs: those that have begun and are not released.
+        row_timeout: seconds after which a worker that has not got on counts as hung.
+    """
+
+    runs: Runs
+    row_timeout: float | None
+
+    @property
+    def transport(self) -> Callable[[Any, RowRequest], Rows]:
+        """The class of their `Rows`."""
+
+    @property
+    def layout(self) -> RowLayout:
+        """Layout of the rows, as wide as they are now."""
+
+    @property
+    def envelope(self) -> Envelope:
+        """Seals and checks their states."""
+
+    def widen(self, width: int) -> None:
+        """Make room for states of `width` bytes, here and in every worker."""
+
+    def wider(self, excess: int) -> int:
+        """Return the width for states that need `excess` bytes more."""
+
+
+class Runs(set["BatchRun"]):
+    """The batches of one handle that have begun and are not released."""
+
+    def reap(self) -> None:
+        """Release batches whose results will not be asked for, as far as they are done."""
+        for run in [run for run in self if run.abandoned]:
+            # What goes wrong is seen again where workers are needed.
+            with contextlib.suppress(Exception):
+                run.rows.listen(0.0)
+            run.reap()
+
+    def end_abandoned(self) -> None:
+        """Wait for batches whose results will not be asked for, and release them."""
+        self.reap()
+        for run in [run for run in self if run.abandoned]:
+            run.finish()
+            run.quiesce()
+
+    def settle(self) -> None:
+        """Complete every batch in flight; each stores its outcome."""
+        for run in list(self):
+            run.finish()
+
+    def cancel(self, error: Exception) -> None:
+        """End every batch with an error; all workers are gone."""
+        for run in list(self):
+            run.rows.cancel()
+            run.land(error)
 
 
 class WorkerStepper(SlotStepper):
-    """A `SlotStepper` whose rows run in worker processes."""
+    """A `SlotStepper` whose rows run on workers."""
 
-    slot_storage = "shared"
     rows_are_checked_where_they_run = True
 
     @abstractmethod
     def _owner(self) -> BatchOwner:
-        """Return the handle of the workers, whose rows are at least as wide as those here."""
+        """Return the handle of the workers, whose rows are at least as wide as those here.
+
+        Raises:
+            EnvClosed: it is closed.
+        """
 
     def _run(self, request: RowRequest) -> RowResults:
         run = BatchRun(self._owner(), request)
@@ -53,7 +116,7 @@ class WorkerStepper(SlotStepper):
             run.abandoned = False
             return run.wait(None)
         finally:
-            run.abandon()  # an interrupt may have come before it had an outcome
+            run.abandoned = True  # an interrupt may have come before it had an outcome
 
     def _start(self, request: RowRequest) -> Pending[RowResults]:
         run = BatchRun(self._owner(), request)
@@ -72,72 +135,48 @@ class WorkerStepper(SlotStepper):
 
 
 class BatchRun:
-    """Runs one request on the workers of a pool.
+    """Runs one request on workers.
 
     Args:
         owner: whose batch it is.
         request: what to run.
 
     Attributes:
-        memory: where the arrays lie.
-        queue: where the ranges are offered.
-        round: the workers that may run them now.
-        state_width: S, the bytes of the rows that it has room for.
+        rows: its memory, and the workers that run it now.
         outcome: the results or an error, once there is one.
         abandoned: whether the results will not be asked for: they have been kept, or nothing
             waits for them or holds the `pending` ones; an interrupt may come before anything does.
     """
 
-    memory: SharedBatch
-    round: Round
+    rows: Rows
 
     def __init__(self, owner: BatchOwner, request: RowRequest) -> None:
-        self.owner, self.pool, self.request = owner, owner.pool, request
+        self.owner, self.request = owner, request
         self.abandoned = True
-        self.outcome: RowResults | BaseException | None = None
 
     def start(self) -> None:
-        """Lay the rows out, cut them into ranges, and offer these to the workers.
+        """Lay the rows out, and offer them to the workers.
 
         A run that is started again has to be released; see `quiesce`.
         """
-        pool, owner, request = self.pool, self.owner, self.request
-        owner.check_open()
-        # First: batches that were dropped may hold the page and the queue that this one needs.
-        pool.reap()
-        self.outcome = None
-        self.state_width = owner.layout.state_width
-        self._recovery = Recovery(request.num_rows)
-        self.memory = SharedBatch(pool, owner.layout, request)
-        self.queue = pool.arrivals.take_queue()
-        self.round = Round(self.queue)
-        # Known to the pool before anything can fail: `abort` and `reap` find it there.
-        pool.runs.add(self)
+        owner = self.owner
+        if owner.runs:  # those that were dropped may hold the memory that this one needs
+            owner.runs.reap()
+        self.outcome: RowResults | BaseException | None = None
+        self._kills: dict[int, int] = {}
+        #: Rows that are not done, as far as deaths have had them counted.
+        self._left = self.request.num_rows
+        #: Fewest rows of which one has killed a worker.
+        self._suspects = self._left + 1
+        self._idle_rounds = 0
+        self.rows = owner.transport(owner, self.request)
+        # Known before anything can fail: `abort` and `reap` find it there.
+        owner.runs.add(self)
         try:
-            self.memory.load()
-            sharers = 1 if owner.blocking else len(pool.workers)
-            schedule = pool.scheduler.schedule(request.num_rows, request.horizon, sharers)
-            self._usual, self._spin = int(1e9 * schedule.row_seconds), schedule.spin
-            self.offer(schedule.ranges)
+            self.rows.begin()
         except BaseException as error:
-            self.abort(error)
+            self._abort(error)
             raise
-
-    def offer(self, ranges: Ranges) -> None:
-        """Offer ranges to the workers; none is running any."""
-        pool, queue, memory = self.pool, self.queue, self.memory
-        self.round.renew()
-        able: list[WorkerHandle] = []
-        if ranges:
-            # An env that cannot be built any more raises here, before any row is run.
-            able = pool.ready_workers()
-            able = pool.workers[:1] if self.owner.blocking else able
-            told = pool.send_layout(able, queue, memory.blocks, memory.layout)
-            # Before the offer: a death is blamed on the row in its line, which an older batch may
-            # have left there.
-            memory.lines[:, ROW] = NO_ROW
-            self.round.ask(able, told=told)
-        queue.offer(self.round.request, memory.layout.number, ranges, self._usual, len(able))
 
     def pending(self) -> Pending[RowResults]:
         """Return the results to come; to be held by the caller alone."""
@@ -179,23 +218,23 @@ class BatchRun:
             while self.outcome is None:
                 if self._advance(deadline) or time.monotonic() < deadline:
                     continue
-                if waiting := self.round.waiting():
-                    self.stop_hung(waiting, timeout)
-            if self.memory.writes_elsewhere:  # memory that the caller may use again
+                if waiting := self.rows.waiting():
+                    self.land(self.rows.stopped(waiting, timeout))
+            if self.rows.writes_elsewhere:  # memory that the caller may use again
                 self.quiesce()
             if not isinstance(self.outcome, BaseException):
                 return self.outcome
-            self._recovery.run_wider(self, self.outcome)
+            self._run_wider(self.outcome)
 
     def finish(self) -> None:
         """Complete the batch and store its outcome."""
         self.poll(math.inf)
-        if self.memory.writes_elsewhere:
+        if self.rows.writes_elsewhere:
             self.quiesce()
 
     def quiesce(self) -> None:
         """Wait until no worker runs rows, and release the batch's resources."""
-        while self.round.waiting():
+        while self.rows.waiting():
             self._advance(math.inf)
         self.reap()
 
@@ -207,43 +246,97 @@ class BatchRun:
         Returns:
             Whether anything came.
         """
-        queue, recovery = self.queue, self._recovery
+        rows = self.rows
         try:
-            if self.round.waiting():
-                came = self.pool.arrivals.pump(self._moment(deadline), self._spin)
-                recovery.look(self, came=came)
-                return came
-            deaths = recovery.hear_replies(self)
-            # Ranges that were taken back from an abandoned batch are not missed.
-            if deaths or (queue.rows_left and not self.abandoned):
-                self.offer(recovery.ranges_left(self, deaths))
-                return True
-            if recovery.num_left and not queue.rows_left:
-                steps = recovery.num_left * self.request.horizon
-                self.pool.scheduler.note(queue.heard, steps, time.monotonic_ns())
-            self.land(self.memory.results())
-            self.pool.has_run = True
-            recovery.note_end(self.pool)
+            if rows.waiting():
+                if rows.listen(deadline - time.monotonic()):
+                    return True
+                self._stop_hung()
+                return False
+            # Rows that were taken back from an abandoned batch are not missed.
+            if (over := rows.end_round()) and self._judge(over) and not self.abandoned:
+                rows.offer_again(over.left, over.deaths)
+            else:
+                self.land(rows.results())
         except BaseException as error:  # an interrupt, too: who runs rows would go on writing
-            self.abort(error)
+            self._abort(error)
             if not isinstance(error, Exception):
                 raise
         return True
 
-    def _moment(self, deadline: float) -> float:
-        """Return the seconds until the next look at workers that have not answered."""
-        limit = self._recovery.limit(self)
-        moment = _LOOK if limit is None else min(_LOOK, limit / 2)
-        # Half of the limit: a worker that hangs is found at most half a limit late.
-        return max(0.0, min(moment, deadline - time.monotonic()))
+    def _stop_hung(self) -> None:
+        """End batches with an error that names workers which hang, and replace those."""
+        hung, limit = self.rows.hung()
+        for worker in hung:
+            # It may be another batch that it does not get on with.
+            run = next((run for run in self.owner.runs if run.rows.row_of(worker) != NO_ROW), self)
+            run.land(run.rows.stopped([worker], limit))
 
-    def progress_of(self, worker: int) -> int:
-        """Return the row of this batch that a worker is running, or `NO_ROW`."""
-        return int(self.memory.lines[worker, ROW])
+    # Errors, deaths and wider states --------------------------------------------
 
-    def stop_hung(self, hung: list[WorkerHandle], seconds: float | None) -> None:
-        """End the batch with an error that names workers which hang, and replace those."""
-        self.land(self._recovery.stopped(self, hung, seconds))
+    def _judge(self, over: Round) -> bool:
+        """Return whether rows have to be run again after an unusual round.
+
+        Raises:
+            StateTooWide, Exception: what the workers say.
+            PoisonState: a row was being run when two workers died.
+            WorkerDied: workers die, again and again, and no row gets done.
+        """
+        num_left = len(over.left)
+        if over.failures:
+            # The lowest row speaks for all, so the message does not depend on timing alone.
+            _, report, where = min(over.failures, key=lambda failure: failure[0])
+            raise report.rebuild(where)
+        if over.excess:
+            raise StateTooWide(over.excess)
+        idle, self._left = num_left == self._left, num_left
+        for death in over.deaths:
+            size = death.rows[1] - death.rows[0]
+            if size > 1 and size < self._suspects:
+                idle, self._suspects = False, size
+            if size != 1:
+                continue
+            row, idle = death.rows[0], False
+            self._kills[row] = self._kills.get(row, 0) + 1
+            if self._kills[row] >= MAX_KILLS:
+                raise self._poison(row, death.error)
+        self._idle_rounds = self._idle_rounds + 1 if idle else 0
+        if over.deaths and self._idle_rounds >= MAX_IDLE_ROUNDS:
+            raise over.deaths[-1].error
+        return bool(over.deaths) or num_left > 0
+
+    def _poison(self, row: int, death: WorkerDied) -> PoisonState:
+        action = self.rows.action(row)
+        return PoisonState(
+            f"states[{row}] with action {action} has killed {MAX_KILLS} "
+            f"workers; the last: {death} Run the other rows without this one.",
+            row=row,
+            state=self.rows.state(row),
+            action=action,
+            worker=death.worker,
+            pid=death.pid,
+            exit_status=death.exit_status,
+            last_command=death.last_command,
+        )
+
+    def _run_wider(self, outcome: BaseException) -> None:
+        """Restart the batch with wider rows if its states have outgrown them; else raise."""
+        owner, request = self.owner, self.request
+        if not isinstance(outcome, StateTooWide):
+            if request.unchecked and isinstance(outcome, Exception):
+                # A refusal names the first of all rows, and goes before other errors.
+                owner.envelope.check(request.states, request.unchecked)
+            raise outcome
+        self.quiesce()
+        # Another batch may have made them wider since this one began.
+        short = self.rows.state_width + outcome.excess - owner.layout.state_width
+        if short > 0:
+            owner.widen(owner.wider(short))
+        if request.slots is not None:
+            request.slots.store.widen(owner.layout.state_width)
+            self.request = dataclasses.replace(request, states=request.slots.store.rows)
+        self.start()
+        self.abandoned = False
 
     # The end --------------------------------------------------------------------
 
@@ -256,34 +349,27 @@ class BatchRun:
         if self.outcome is None:
             self.outcome = outcome
         if isinstance(outcome, BaseException):
-            self.queue.discard()
+            self.rows.discard()
         self.abandoned = True
         self.reap()
 
     def reap(self) -> None:
         """Release a batch that has landed or was abandoned, if its workers are through."""
+        rows = self.rows
         if self.outcome is None:
-            self.queue.discard()
-        if self not in self.pool.runs:
+            rows.discard()
+        if self not in self.owner.runs:
             return
-        if self.round.waiting():
-            self.round.ask_to_finish()
-            return
-        self.round.end(self.pool.workers)
+        if rows.waiting():
+            rows.ask_to_finish()
+            if rows.waiting():
+                return
+        rows.release()
         if self.outcome is None:
             self.outcome = WorkerDied("this batch was abandoned")
-        self.memory.release()
-        self.pool.runs.discard(self)
-        self.pool.arrivals.give_back(self.queue)
+        self.owner.runs.discard(self)
 
-    def abort(self, error: BaseException) -> None:
+    def _abort(self, error: BaseException) -> None:
         """End the batch at once: workers that are running rows of it are replaced."""
-        with contextlib.suppress(EnvClosed):
-            for worker in self.round.waiting():
-                worker.restart()
-        self.land(error)
-
-    def cancel(self, error: Exception) -> None:
-        """End it with an error; all workers are gone."""
-        self.round.asked = {}
+        self.rows.abort()
         self.land(error)

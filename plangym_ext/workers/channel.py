@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import os
 import pickle
 import select
 import socket
@@ -72,19 +71,6 @@ def wait_readable(fds: Iterable[int], timeout: float | None) -> list[int]:
     for fd in fds:
         poller.register(fd, select.POLLIN)
     return [fd for fd, _ in poller.poll(None if timeout is None else timeout * 1000)]
-
-
-def spin(poller: select.poll, seconds: float) -> list[tuple[int, int]]:
-    """Return a poller's events, after spinning for at most some seconds.
-
-    To be woken costs tens of microseconds, and on a busy machine the system may run the
-    woken end in place of the one that wakes it. Others that want the processor get it in
-    between.
-    """
-    deadline = time.monotonic() + seconds
-    while not (events := poller.poll(0)) and time.monotonic() < deadline:
-        os.sched_yield()
-    return events
 
 
 class Channel:

@@ -9,7 +9,7 @@ import numpy as np
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
 from plangym_ext.workers.protocol import Get
-from plangym_ext.workers.worker_handle import WorkerHandle, next_request
+from plangym_ext.workers.worker_handle import WorkerHandle, requests
 
 
 class ExternalProcess(WorkerHandle):
@@ -42,7 +42,7 @@ class ExternalProcess(WorkerHandle):
         """Read an attribute of the env; one round trip to the worker."""
         if name.startswith("_") or name == "process":  # there is none before `build`
             raise AttributeError(name)
-        return self._ask(Get(next_request(), name))()
+        return self._ask(Get(next(requests), name))()
 
     def reset(self, blocking: bool = True, return_states: bool = False, **kwargs: Any) -> Any:
         """Reset the env.

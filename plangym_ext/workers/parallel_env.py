@@ -16,8 +16,8 @@ from plangym_ext.states.binding import Binding
 from plangym_ext.states.envelope import fingerprint
 from plangym_ext.workers.batch_env import BatchEnv
 from plangym_ext.workers.batch_run import WorkerStepper
-from plangym_ext.workers.close_errors import ROW_TIMEOUT
 from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.limits import ROW_TIMEOUT
 from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processors import default_n_workers
 
@@ -52,6 +52,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
     """
 
     backend = "process"
+    slot_storage = "shared"
 
     def __init__(
         self,
@@ -223,11 +224,14 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             self._batch_env._end_abandoned()
 
     def _owner(self) -> BatchEnv:
-        self.plan_env._check_open("step_batch")
-        batch_env, here = self.batch_env, self.plan_env.state_width
+        env, batch_env = self._plan_env, self._batch_env
+        if self._closed or env is None or batch_env is None or batch_env._closed:
+            self.plan_env._check_open("step_batch")
+            return self.batch_env._owner()
         # Either side's states may have grown since; or an interrupt came before both were told.
-        if here != batch_env.state_width:
-            self.widen(max(here, batch_env.state_width))
+        here, there = env.layout.state_width, batch_env.layout.state_width
+        if here != there:
+            self.widen(max(here, there))
         return batch_env
 
     def set_row_states(self, states: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Transfer of exceptions and their tracebacks from a worker to its parent.
+"""Exceptions of workers in their parent: their transfer with tracebacks; those of `close`.
 
 The text is made first: whatever fails to pickle or unpickle, the caller still
 learns the type, the message and the worker's traceback.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pickle
 import traceback
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,3 +112,27 @@ def pickled(value: Any) -> bytes:
         # Classes of the parent's main script came by value, and go back as the parent's own.
         data: bytes = cloudpickle.dumps(value, protocol=5)
         return data
+
+
+def warn_of(errors: Iterable[BaseException | None]) -> None:
+    """Warn about errors of envs at their close.
+
+    Args:
+        errors: in the order of the envs; None for one that raised nothing.
+    """
+    found = [error for error in errors if error is not None]
+    if found:
+        words = "; ".join(
+            " ".join(
+                [
+                    f"{type(error).__name__}: {error}",
+                    *(f"({note})" for note in getattr(error, "__notes__", [])),
+                ]
+            )
+            for error in found
+        )
+        warnings.warn(
+            f"close: everything is closed, but envs have raised: {words}",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -13,14 +13,11 @@ from __future__ import annotations
 
 import itertools
 import os
-import select
 import struct
 import time
 import weakref
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
-
-from plangym_ext.workers.channel import spin, wait_readable
+from collections.abc import Iterator
+from typing import NamedTuple
 
 _CLAIM = struct.Struct("<QIIIQ")  # request, layout, first row, end row, usual time
 _REPORT = struct.Struct("<QIIIQQQ")  # request, worker, rows, what more there is to hear, times
@@ -77,6 +74,9 @@ class RowQueue:
         worker_fds: what workers need to make a `QueueEnd`.
         request: number of the round.
         heard: what workers have reported of it.
+        rows_left: rows of it that no worker has reported.
+        speakers: numbers of workers with further messages of it on their channels.
+        failed: whether one of them has failed.
         sharers: workers that there was a row for.
     """
 
@@ -95,8 +95,10 @@ class RowQueue:
         fds = (claim_fd, self._offer_fd, self.report_fd, write_fd)
         self._finalizer = weakref.finalize(self, _close, fds)
         self.request = -1
-        self._rows = self.sharers = 0
+        self.rows_left = self.sharers = 0
         self.heard: list[Report] = []
+        self.speakers: list[int] = []
+        self.failed = False
 
     def offer(self, request: int, layout: int, ranges: Ranges, usual: int, workers: int) -> None:
         """Begin a round: put ranges up for claiming; the queue must be empty.
@@ -109,35 +111,26 @@ class RowQueue:
             workers: how many may claim.
         """
         assert len(ranges) <= MAX_RANGES
-        self.request, self.heard = request, []
-        self._rows = sum([stop - first for first, stop in ranges])
-        self.sharers = min(workers, self._rows)
+        self.request, self.heard, self.speakers, self.failed = request, [], [], False
+        self.rows_left = sum([stop - first for first, stop in ranges])
+        self.sharers = min(workers, self.rows_left)
         claims = [_CLAIM.pack(request, layout, first, stop, usual) for first, stop in ranges]
         os.write(self._offer_fd, b"".join(claims))
 
-    @property
-    def rows_left(self) -> int:
-        """Rows of the round that no worker has reported."""
-        return self._rows - sum([report.rows for report in self.heard])
-
-    @property
-    def speakers(self) -> list[int]:
-        """Numbers of workers with further messages of the round on their channels."""
-        return [report.worker for report in self.heard if report.kind != DONE]
-
-    @property
-    def failed(self) -> bool:
-        """Whether one of them has failed."""
-        return any(report.kind == FAILED for report in self.heard)
-
-    def reports(self) -> list[Report]:
-        """Return new reports of the workers, of any round."""
+    def hear(self) -> None:
+        """Take in new reports of the round."""
         try:
             # Those that do not fit keep it readable.
             data = os.read(self.report_fd, _REPORT.size * _MAX_REPORTS)
         except BlockingIOError:
-            return []
-        return [Report(*values) for values in _REPORT.iter_unpack(data)]
+            return
+        for report in map(Report._make, _REPORT.iter_unpack(data)):
+            if report.request == self.request:
+                self.heard.append(report)
+                self.rows_left -= report.rows
+                if report.kind != DONE:
+                    self.speakers.append(report.worker)
+                    self.failed = self.failed or report.kind == FAILED
 
     def discard(self) -> None:
         """Take back every range that was not claimed."""
@@ -147,107 +140,6 @@ class RowQueue:
         """Close all ends; further calls do nothing."""
         self._finalizer()
         self.report_fd = self._offer_fd = -1
-
-
-class Watched(Protocol):
-    """Protocol of a worker in a pool's event loop."""
-
-    #: A `WorkerProcess`.
-    process: Any
-
-    @property
-    def fallen(self) -> Exception | None:
-        """How it ended, once that was seen."""
-
-    def death(self) -> Exception:
-        """Note that it is gone."""
-
-    def receive(self) -> None:
-        """Read the worker's channel."""
-
-
-class Arrivals:
-    """The queues of a pool, and the event loop over its workers' messages.
-
-    Args:
-        workers: of the pool; their processes may be replaced.
-    """
-
-    def __init__(self, workers: Sequence[Watched]) -> None:
-        self._workers = workers
-        self._free: list[RowQueue] = []
-        #: By the descriptor that reports are read from.
-        self._queues: dict[int, RowQueue] = {}
-        self._poller = select.poll()
-        self._watched: dict[int, Watched] = {}
-        self._watched_processes: list[object] = []
-
-    def take_queue(self) -> RowQueue:
-        """Return a queue that no batch uses."""
-        if self._free:
-            return self._free.pop()
-        queue = RowQueue()
-        self._queues[queue.report_fd] = queue
-        self._poller.register(queue.report_fd, select.POLLIN)
-        return queue
-
-    def give_back(self, queue: RowQueue) -> None:
-        """Release a queue for another batch, when no worker runs rows of the last one."""
-        self._free.append(queue)
-
-    def pump(self, timeout: float | None, spinning: float = 0.0) -> bool:
-        """Take in reports and answers, and notice deaths, of any worker.
-
-        Args:
-            timeout: seconds to wait for the first of them; None waits as long as it takes.
-            spinning: seconds before those that are spent without going to sleep.
-
-        Returns:
-            Whether anything came.
-        """
-        self._watch()
-        events = spin(self._poller, spinning) if spinning else []
-        if not events:
-            events = self._poller.poll(None if timeout is None else timeout * 1000)
-        for fd, _ in events:
-            if (queue := self._queues.get(fd)) is not None:
-                queue.heard += [one for one in queue.reports() if one.request == queue.request]
-                continue
-            worker = self._watched.get(fd)
-            if worker is None or worker.fallen is not None:
-                continue
-            if fd == worker.process.pidfd and not wait_readable(
-                [worker.process.channel.fileno()], 0
-            ):
-                # A process that the env started may still hold the socket open.
-                worker.death()
-            else:
-                worker.receive()
-        return bool(events)
-
-    def _watch(self) -> None:
-        """Poll the workers of now: some may have been replaced since the last time."""
-        processes = [worker.process for worker in self._workers if worker.process.fallen is None]
-        if processes == self._watched_processes:
-            return
-        self._poller = select.poll()
-        for fd in self._queues:
-            self._poller.register(fd, select.POLLIN)
-        self._watched.clear()
-        for worker in self._workers:
-            if worker.fallen is None:
-                for fd in worker.process.signs:
-                    self._poller.register(fd, select.POLLIN)
-                    self._watched[fd] = worker
-        self._watched_processes = processes
-
-    def close(self) -> None:
-        """Close all queues and watch nothing."""
-        self._watched.clear()
-        for queue in self._queues.values():
-            queue.close()
-        self._queues.clear()
-        self._free.clear()
 
 
 class QueueEnd:

@@ -321,7 +321,8 @@ class WorkerEnv:
         """
         self._fit(self._layouts[number].layout.state_width)
         loop = self._loops.get(number) or self._made_loop(number)
-        loop.batch.drop_own()
+        if loop.batch.own_infos or loop.batch.own_objects:
+            loop.batch.drop_own()
         return loop
 
     def _fit(self, width: int) -> None:

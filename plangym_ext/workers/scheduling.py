@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import os
 import select
 import time
 from collections.abc import Sequence
@@ -15,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from plangym_ext.workers.channel import spin
 from plangym_ext.workers.row_queue import MAX_RANGES, Ranges, Report
 
 #: Seconds that a step is expected to cost before one was seen.
@@ -70,9 +70,13 @@ class Scheduler:
 
     def schedule(self, num_rows: int, horizon: int, num_workers: int) -> Schedule:
         """Return how to run B rows of H actions on some workers."""
-        seconds = self.row_seconds(horizon)
+        step = self._step_seconds
+        seconds = horizon * (_USUAL_STEP if step is None else step)
         ranges = split_rows(num_rows, num_workers, seconds, self.excess)
-        return Schedule(ranges, seconds, self.spin(seconds * num_rows / num_workers))
+        # Spin only on an idle processor: a spinner that yields is rescheduled late, where one
+        # that sleeps is woken at once.
+        spins = seconds * num_rows / num_workers < _SPIN and self._late < _LATE
+        return Schedule(ranges, seconds, _SPIN if spins else 0.0)
 
     def note(self, reports: Sequence[Report], num_steps: int, noticed: int) -> None:
         """Record the cost of a batch.
@@ -87,34 +91,32 @@ class Scheduler:
             return
         ended = max([report.ended for report in reports])
         late = (noticed - ended) * len(reports) / taken
-        self._late = _slowly_less(self._late, min(late, 1.0))
+        # Here and below: more at once, less slowly.
+        self._late = max(min(late, 1.0), self._late + _FORGOTTEN * (min(late, 1.0) - self._late))
         step = 1e-9 * taken / num_steps
         if self._step_seconds is None:
             self._step_seconds = step
             return
         self._step_seconds += _NEW * (step - self._step_seconds)
         excess = max([report.excess for report in reports]) / taken
-        self.excess = excess if self.excess is None else _slowly_less(self.excess, excess)
-
-    def row_seconds(self, horizon: int) -> float:
-        """Return a worker's expected time for a row of `horizon` actions."""
-        return horizon * (_USUAL_STEP if self._step_seconds is None else self._step_seconds)
-
-    def spin(self, seconds: float) -> float:
-        """Return the seconds for which to spin for a batch that should take some.
-
-        Spin only on an idle processor: a spinner that yields is rescheduled late, where one
-        that sleeps is woken at once.
-        """
-        return _SPIN if seconds < _SPIN and self._late < _LATE else 0.0
-
-
-def _slowly_less(known: float, found: float) -> float:
-    """Return a new estimate: a larger value at once, a smaller one slowly."""
-    return found if found > known else known + _FORGOTTEN * (found - known)
+        known = excess if self.excess is None else self.excess
+        self.excess = max(excess, known + _FORGOTTEN * (excess - known))
 
 
 # Spinning ---------------------------------------------------------------------------
+
+
+def spin(poller: select.poll, seconds: float) -> list[tuple[int, int]]:
+    """Return a poller's events, after spinning for at most some seconds.
+
+    To be woken costs tens of microseconds, and on a busy machine the system may run the
+    woken end in place of the one that wakes it. Others that want the processor get it in
+    between.
+    """
+    deadline = time.monotonic() + seconds
+    while not (events := poller.poll(0)) and time.monotonic() < deadline:
+        os.sched_yield()
+    return events
 
 
 class SpinWait:

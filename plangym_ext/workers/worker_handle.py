@@ -20,7 +20,7 @@ from plangym_ext.workers.channel import (
     Plain,
     wait_readable,
 )
-from plangym_ext.workers.close_errors import START_TIMEOUT, warn_of
+from plangym_ext.workers.limits import CLOSE_GRACE, SEND_TIMEOUT, START_TIMEOUT
 from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processes.process import WorkerProcess, pickled_constructor
 from plangym_ext.workers.protocol import (
@@ -35,18 +35,10 @@ from plangym_ext.workers.protocol import (
     ToWorker,
     Value,
 )
+from plangym_ext.workers.remote_errors import warn_of
 
-#: Seconds that `close` waits for a worker to leave before it is killed.
-CLOSE_GRACE = 1.0
-#: Seconds that a worker may leave a request unread.
-_SEND_TIMEOUT = 300.0
-
-_requests = itertools.count(READY + 1)
-
-
-def next_request() -> int:
-    """Return a number for one request; never used again in this process."""
-    return next(_requests)
+#: Numbers of requests; none is used again in this process.
+requests = itertools.count(READY + 1)
 
 
 class WorkerHandle(Closing):
@@ -74,7 +66,7 @@ class WorkerHandle(Closing):
         self.one_caller.bind_to_process()
         self._built = self._closed = False
         #: Seconds that the worker may leave a request unread before it counts as hung.
-        self.send_timeout: float | None = _SEND_TIMEOUT
+        self.send_timeout: float | None = SEND_TIMEOUT
         #: Seconds that building what it serves may take.
         self.start_timeout: float | None = START_TIMEOUT
         self.constructor = pickled_constructor(constructor, index)
@@ -320,7 +312,7 @@ class WorkerHandle(Closing):
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Pending[Any]:
         """Call a method of the env in the worker; returns a promise of its result."""
-        return self._ask(Call(next_request(), name, pickle.dumps((args, kwargs), protocol=5)))
+        return self._ask(Call(next(requests), name, pickle.dumps((args, kwargs), protocol=5)))
 
     def _ask(self, message: Call | Get) -> Pending[Any]:
         with self.one_caller:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
+import select
 import time
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from plangym_ext.arrays.storage import SharedBlock
-from plangym_ext.core.rows import RowLayout
 from plangym_ext.errors import WorkerDied
-from plangym_ext.states.envelope import Envelope
-from plangym_ext.workers.batch_layout import NO_ROW, BatchLayout
-from plangym_ext.workers.pages import Pages
+from plangym_ext.workers.batch_layout import BatchLayout
+from plangym_ext.workers.batch_run import Runs
+from plangym_ext.workers.limits import MAX_STARTS
 from plangym_ext.workers.processes.process import WorkerProcess
 from plangym_ext.workers.protocol import (
     ForgetBlock,
@@ -23,37 +23,12 @@ from plangym_ext.workers.protocol import (
     OpenBlock,
     OpenQueue,
 )
-from plangym_ext.workers.row_queue import Arrivals, RowQueue, numbers
-from plangym_ext.workers.scheduling import Scheduler
+from plangym_ext.workers.row_queue import RowQueue, numbers
+from plangym_ext.workers.scheduling import Scheduler, spin
 from plangym_ext.workers.worker_handle import WorkerHandle
 
-#: Times that a worker may be started for one batch, on average.
-_MAX_STARTS = 3
 #: Layouts of batches that workers know at a time.
 _MAX_LAYOUTS = 256
-
-
-class Run(Protocol):
-    """Protocol of a batch in flight, for its pool."""
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the results will not be asked for."""
-
-    def finish(self) -> None:
-        """Complete the batch."""
-
-    def reap(self) -> None:
-        """Release it, if its workers are through with it."""
-
-    def cancel(self, error: Exception) -> None:
-        """End it with an error; all workers are gone."""
-
-    def progress_of(self, worker: int) -> int:
-        """Return the row that a worker, by its place in the pool, is running, or `NO_ROW`."""
-
-    def stop_hung(self, hung: list[WorkerHandle], seconds: float | None) -> None:
-        """End it with an error that names workers which hang, and replace those."""
 
 
 class WorkerPool:
@@ -63,67 +38,86 @@ class WorkerPool:
         workers: with equal envs, all built.
 
     Attributes:
-        arrivals: queues for them, and the one place that waits for what workers say.
+        free_queues: queues that no batch uses.
         runs: batches that have begun and are not released.
-        pages: memory for them.
         scheduler: how they are cut and waited for.
     """
 
     def __init__(self, workers: Iterable[WorkerHandle]) -> None:
         self.workers = list(workers)
-        self.arrivals = Arrivals(self.workers)
-        self.pages = Pages()
-        self.runs: set[Run] = set()
+        self.runs = Runs()
+        self.free_queues: list[RowQueue] = []
+        #: By the descriptor that reports are read from.
+        self._queues: dict[int, RowQueue] = {}
+        self._poller = select.poll()
+        self._watched: dict[int, WorkerHandle] = {}
+        self._watched_processes: list[WorkerProcess] = []
         self.scheduler = Scheduler()
         #: Whether a batch has come to its end, and the seconds of the longest row, if it was long.
         self.has_run, self.slowest = False, 0.0
         #: Numbers of queues and layouts that all of these processes know, which are those of
         #: all workers. Emptied when a worker is replaced or something expires: then each
         #: process's own account (`WorkerProcess.known`) decides what it is told.
-        self._told: set[int] = set()
+        self.told: set[int] = set()
         self._told_processes: list[WorkerProcess] = []
         #: By their contents.
         self._layouts: dict[tuple[Any, ...], BatchLayout] = {}
         self._numbers: weakref.WeakKeyDictionary[SharedBlock, int] = weakref.WeakKeyDictionary()
         #: Numbers of blocks that are gone; workers are told before their next batch.
-        self._gone: list[int] = []
+        self.gone: list[int] = []
 
-    # Batches --------------------------------------------------------------------
+    # Waiting --------------------------------------------------------------------
 
-    def settle(self) -> None:
-        """Complete every batch in flight; each stores its outcome."""
-        for run in list(self.runs):
-            # What went wrong is raised where its results are asked for.
-            with contextlib.suppress(Exception):
-                run.finish()
+    def new_queue(self) -> RowQueue:
+        """Return another queue, for a batch while none of `free_queues` is left."""
+        queue = RowQueue()
+        self._queues[queue.report_fd] = queue
+        self._poller.register(queue.report_fd, select.POLLIN)
+        return queue
 
-    def reap(self) -> None:
-        """Release batches whose results will not be asked for, as far as they are done."""
-        abandoned = [run for run in self.runs if run.abandoned]
-        if abandoned:
-            self.arrivals.pump(0.0)
-            for run in abandoned:
-                run.reap()
+    def pump(self, timeout: float | None, spinning: float = 0.0) -> bool:
+        """Take in reports and answers, and notice deaths, of any worker.
 
-    def end_abandoned(self) -> None:
-        """Wait for batches whose results will not be asked for, and release them."""
-        self.reap()
-        for run in [run for run in self.runs if run.abandoned]:
-            with contextlib.suppress(Exception):
-                run.finish()
+        Args:
+            timeout: seconds to wait for the first of them; None waits as long as it takes.
+            spinning: seconds before those that are spent without going to sleep.
 
-    def batch_at(self, worker: WorkerHandle) -> Run | None:
-        """Return the batch of which a worker is running a row, if it is."""
-        index = self.workers.index(worker)
-        for run in self.runs:
-            if run.progress_of(index) != NO_ROW:
-                return run
-        return None
+        Returns:
+            Whether anything came.
+        """
+        # Some may have been replaced since the last time.
+        processes = [worker.process for worker in self.workers if worker.process.fallen is None]
+        if processes != self._watched_processes:
+            self._watch(processes)
+        events = spin(self._poller, spinning) if spinning else []
+        if not events:
+            events = self._poller.poll(None if timeout is None else timeout * 1000)
+        for fd, _ in events:
+            if (queue := self._queues.get(fd)) is not None:
+                queue.hear()
+                continue
+            worker = self._watched.get(fd)
+            if worker is None or worker.fallen is not None:
+                continue
+            if fd == worker.process.pidfd and not worker.process.channel.has_come():
+                # A process that the env started may still hold the socket open.
+                worker.death()
+            else:
+                worker.receive()
+        return bool(events)
 
-    def progress_of(self, worker: WorkerHandle) -> tuple[int, ...]:
-        """Return a worker's progress counters in all batches; a change means that it is alive."""
-        index = self.workers.index(worker)
-        return tuple(run.progress_of(index) for run in self.runs)
+    def _watch(self, processes: list[WorkerProcess]) -> None:
+        """Poll the workers of now."""
+        self._poller = select.poll()
+        for fd in self._queues:
+            self._poller.register(fd, select.POLLIN)
+        self._watched.clear()
+        for worker in self.workers:
+            if worker.fallen is None:
+                for fd in worker.process.signs:
+                    self._poller.register(fd, select.POLLIN)
+                    self._watched[fd] = worker
+        self._watched_processes = processes
 
     # What workers know ----------------------------------------------------------
 
@@ -133,12 +127,12 @@ class WorkerPool:
         if known is None:
             known = self._numbers[block] = next(numbers)
             # A finalizer may run in the midst of anything, so it only notes the number.
-            weakref.finalize(block, self._gone.append, known)
+            weakref.finalize(block, self.gone.append, known)
         return known
 
     def known(self, layout: BatchLayout) -> BatchLayout:
         """Return the layout with the number that workers know it by."""
-        if layout.number in self._told:
+        if layout.number in self.told:
             return layout
         content = layout.content
         found = self._layouts.get(content)
@@ -167,17 +161,14 @@ class WorkerPool:
         Returns:
             Whether there was something to tell.
         """
-        while self._gone:
-            self._expire(ForgetBlock(self._gone.pop()))
-        told = self._told
-        if workers is self.workers and queue.number in told and layout.number in told:
-            return False
+        while self.gone:
+            self._expire(ForgetBlock(self.gone.pop()))
         news = False
         for worker in workers:
             with contextlib.suppress(WorkerDied):  # seen again when it is waited for
                 news = self._tell(worker, queue, blocks, layout) or news
         if workers is self.workers:
-            told.update((queue.number, layout.number))
+            self.told.update((queue.number, layout.number))
         return news
 
     def _tell(
@@ -212,7 +203,7 @@ class WorkerPool:
 
     def _expire(self, message: ForgetBlock | ForgetLayout) -> None:
         """Note for every worker that knows something that it has to forget it."""
-        self._told.clear()
+        self.told.clear()
         for worker in self.workers:
             if message.number in worker.process.known:
                 worker.process.known.remove(message.number)
@@ -231,13 +222,17 @@ class WorkerPool:
         complete = len(present) == len(self.workers)
         if complete and present == self._told_processes:
             return self.workers
-        self._told, self._told_processes = set(), []
+        self.told, self._told_processes = set(), []
         if complete and all(worker.ready for worker in self.workers):
             self._told_processes = present
             return self.workers
+        return self._started_workers()
+
+    def _started_workers(self) -> list[WorkerHandle]:
+        """Replace workers that are gone, and return those whose env is built, at least one."""
         limit = self.workers[0].start_timeout
         deadline = math.inf if limit is None else time.monotonic() + limit
-        starts_left = _MAX_STARTS * len(self.workers)
+        starts_left = MAX_STARTS * len(self.workers)
         while True:
             for worker in self.workers:
                 if worker.fallen is not None:
@@ -250,7 +245,7 @@ class WorkerPool:
                 return ready
             # All of them are watched: it does not matter which is the first.
             left = None if limit is None else max(0.0, deadline - time.monotonic())
-            self.arrivals.pump(0.0 if ready else left)
+            self.pump(0.0 if ready else left)
             ready = [worker for worker in self.workers if worker.ready]
             if ready:
                 return ready
@@ -263,33 +258,9 @@ class WorkerPool:
         Args:
             error: the outcome of batches in flight.
         """
-        for run in list(self.runs):
-            run.cancel(error)
-        self.arrivals.close()
-        self.pages.close()
-
-
-class BatchOwner(Protocol):
-    """Protocol of the handle that owns a batch.
-
-    Attributes:
-        pool: whose workers run it.
-        layout, envelope: of the rows, as wide as they are now.
-        blocking: give all rows to one worker instead of sharing them.
-        row_timeout: seconds after which a worker that has not got on counts as hung.
-    """
-
-    pool: WorkerPool
-    layout: RowLayout
-    envelope: Envelope
-    blocking: bool
-    row_timeout: float | None
-
-    def check_open(self) -> None:
-        """Refuse a batch if the handle is closed."""
-
-    def widen(self, width: int) -> None:
-        """Make room for states of `width` bytes, here and in every worker."""
-
-    def wider(self, excess: int) -> int:
-        """Return the width for states that need `excess` bytes more."""
+        self.runs.cancel(error)
+        self._watched.clear()
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+        self.free_queues.clear()

@@ -34,7 +34,7 @@ import ray_cluster
 import plangym_ext
 from plangym_ext.errors import WorkerDied
 from plangym_ext.run.files import write_json
-from plangym_ext.workers.ray import ray_run
+from plangym_ext.workers.ray import ray_rows
 
 NAME, ROWS, BATCHES, HORIZON = "MiniGrid-DoorKey-5x5-v0", 128, 12, 5
 #: How often each is killed: to have a node back takes seconds.
@@ -185,7 +185,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.out is not None and options.out.exists():
         tally |= json.loads(options.out.read_text())
     left = options.kills - sum(tally["kills"].values())
-    ray_run._LEAST_SECONDS = 1e-9  # few rows are worth sharing
+    ray_rows._LEAST_SECONDS = 1e-9  # few rows are worth sharing
     if left > 0:
         with (
             ray_cluster.running((1, 1, 1)) as cluster,

@@ -35,7 +35,7 @@ import cloudpickle
 import ray_cluster
 
 from plangym_ext.run.files import write_json
-from plangym_ext.workers.ray import ray_run
+from plangym_ext.workers.ray import ray_rows
 from plangym_ext.workers.ray.ray_env import RayEnv
 
 ACTORS = (1, 2, 4, 8)
@@ -204,7 +204,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     options = parser.parse_args(argv)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    ray_run._LEAST_SECONDS = 1e-9  # a row for each actor is to be worth it
+    ray_rows._LEAST_SECONDS = 1e-9  # a row for each actor is to be worth it
     found: dict[str, Any] = {}
     with ray_cluster.running((options.actors,)):
         found["asleep"] = asleep(options.rounds, options.actors)

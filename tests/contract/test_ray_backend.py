@@ -20,7 +20,7 @@ import ray_cluster
 
 import plangym_ext
 from plangym_ext.planners import MCTS
-from plangym_ext.workers.ray import ray_run
+from plangym_ext.workers.ray import ray_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("cluster")]
 
@@ -41,7 +41,7 @@ class RayContract(BackendContract):
     @classmethod
     def candidate(cls, cluster, pool):
         with pytest.MonkeyPatch.context() as patch, made(cls.constructor()) as env:
-            patch.setattr(ray_run, "_LEAST_SECONDS", 1e-9)  # few rows are worth sharing
+            patch.setattr(ray_rows, "_LEAST_SECONDS", 1e-9)  # few rows are worth sharing
             ray_cluster.await_actors(env, 3)
             size, horizon = max(12, *cls.batch_sizes), max(cls.horizons)
             actions = cls.actions(env, (size, horizon), seed=0)

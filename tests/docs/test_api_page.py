@@ -9,6 +9,7 @@ import pytest
 
 PACKAGES = (
     "plangym_ext",
+    "plangym_ext.compat.plangym",
     "plangym_ext.planners",
     "plangym_ext.learn",
     "plangym_ext.explore",

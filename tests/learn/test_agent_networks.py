@@ -234,9 +234,15 @@ def test_nature_has_the_numbers_of_the_paper():
     [
         ({"recurrent": "lstn"}, "recurrent must be one of .*; got 'lstn'.*did you mean 'lstm'"),
         ({"init": "ortho"}, "did you mean 'orthogonal'"),
-        ({"clip_obs": -1.0}, "clip_obs must be a positive number; got -1.0"),
-        ({"initial_log_std": math.inf}, r"initial_log_std must be in \[-5, 2\], .*; got inf"),
-        ({"initial_log_std": 3.0}, r"initial_log_std must be in \[-5, 2\], .*; got 3.0"),
+        ({"clip_obs": -1.0}, "clip_obs must be a finite number above 0; got -1.0"),
+        (
+            {"initial_log_std": math.inf},
+            r"initial_log_std must be .* in \[-5.0, 2.0\]; got inf. Deviations",
+        ),
+        (
+            {"initial_log_std": 3.0},
+            r"initial_log_std must be .* in \[-5.0, 2.0\]; got 3.0. Deviations",
+        ),
         ({"kind": "nature", "channels": (8, 8)}, r"three convolutions; got channels \(8, 8\)"),
     ],
 )

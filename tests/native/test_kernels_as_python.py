@@ -8,7 +8,7 @@ import pytest
 import plangym_ext
 from plangym_ext.native.kernel.known import find_kernel
 from plangym_ext.native.kernel.proof import first_difference
-from plangym_ext.native.kernel.row_kernel import make_loop
+from plangym_ext.native.kernel.row_kernel import SEAL, make_loop
 from plangym_ext.native.kernel.row_memory import RowMemory
 from plangym_ext.native.seals import are_sealed
 
@@ -39,15 +39,17 @@ def test_as_python_a_kernel_equals_its_env(name):
         rows = []
 
         def run(request, guarded):
-            arrays = memory.arrays(request, guarded.new)
+            size, resets = request.num_rows, request.reset_first
+            dt = np.full(size, request.dt, np.int32)
+            places = memory.rows(size, guarded.new)
+            arrays = memory.arrays(request.actions[0], places, dt, resets, new=guarded.new)
+            begin = memory.words(request.states, places)
             # Generators multiply beyond 64 bits, which only numpy's numbers mind.
             with np.errstate(over="ignore"):
-                refused = loop(
-                    arrays, memory.rules, kernel.params, 0, request.num_rows, True, False
-                )
+                ended = loop(begin, arrays, memory.rules, kernel.params, 0, size, SEAL)
                 rows.append(arrays.rows[: request.num_rows])
                 assert are_sealed(rows[-1], memory.rules.header, memory.rules.weights)
-            return None if refused >= 0 else memory.results(request, arrays)
+            return memory.results(arrays, places) if ended >= 0 else None
 
         assert first_difference(env, run) == ""
         assert len(rows) == 4

@@ -36,6 +36,8 @@ ALLOWED = {
     "vector_registry": _LOW | _BACKENDS | {"vector", "registry"},
     "learn": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS},
     "run": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", ""},
+    # Faces with other libraries' names: nothing imports them.
+    "compat": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn"},
     "__main__": {"run"},
     # The package itself only names modules; it imports them when they are used.
     "": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", "run"},

@@ -33,6 +33,22 @@ def test_presets_are_valid_and_survive_json(name):
     assert again == config
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_copy_of_a_preset_is_the_same_run(name, tmp_path):
+    copy = tmp_path / "mine.toml"
+    copy.write_bytes(PRESETS[name].path.read_bytes())
+    assert compose([copy]) == compose([name])
+    assert PRESETS[name].about
+
+
+def test_a_file_says_none_with_a_text(tmp_path):
+    file = tmp_path / "a.toml"
+    file.write_text('[algorithm]\nmax_grad_norm = "none"\n[env]\nframeskip = "None"\n')
+    config = compose(["ppo_cartpole", file])
+    assert config.algorithm.config.max_grad_norm is None
+    assert config.env.frameskip is None
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

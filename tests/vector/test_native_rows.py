@@ -19,6 +19,7 @@ import plangym_ext
 from plangym_ext import Kernel
 from plangym_ext.errors import InvalidAction, ResetNeeded
 from plangym_ext.native.kernel.known import _registered, register_kernel
+from plangym_ext.native.kernel.row_kernel import AUTORESET
 from plangym_ext.registry import find_spec, make_gym
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*already returned term")]
@@ -103,8 +104,8 @@ def test_rows_that_end_are_reset_by_the_loop_that_steps_them(name):
         actions = np.ones(64, int)
         venv.step(actions)  # proves that the kernel resets rows as the env does
         env, calls = venv._backend._env, []
-        run = env._run_live
-        env._run_live = lambda request: calls.append(request.autoreset) or run(request)
+        run = env._run_loop
+        env._run_loop = lambda *args: calls.append(bool(args[-1] & AUTORESET)) or run(*args)
         ended = 0
         for _ in range(30):
             _, _, terminations, truncations, infos = venv.step(actions)
@@ -113,6 +114,28 @@ def test_rows_that_end_are_reset_by_the_loop_that_steps_them(name):
             ended += over.sum()
         assert ended > 64
         assert calls == [True] * 30
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1"])
+def test_results_are_handed_out_again_once_the_caller_holds_them_no_longer(name):
+    def arrays():
+        return venv.step(venv.action_space.sample())[:4]
+
+    with plangym_ext.make_vec(name, 8, autoreset_mode="same_step") as venv:
+        venv.reset(seed=0)
+        arrays()
+        kept = []
+        for t in range(40):
+            found = arrays()
+            # Of some steps the caller holds one array alone, or a view of it.
+            held = found if t % 3 else [found[t % 4][2:]]
+            kept.append((held, [array.copy() for array in held]))
+            del found, held
+        for held, copies in kept:
+            assert all(map(np.array_equal, held, copies))
+        del kept, held, copies
+        places = {array.__array_interface__["data"] for _ in range(40) for array in arrays()}
+        assert len(places) == 8
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])

@@ -17,7 +17,7 @@ import ray_cluster
 import plangym_ext
 from plangym_ext.errors import BackendUnavailable
 from plangym_ext.registry import find_spec, make_gym
-from plangym_ext.workers.ray import ray_run
+from plangym_ext.workers.ray import ray_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*already returned term")]
 
@@ -33,7 +33,7 @@ ENVS = {
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
     with ray_cluster.running((1, 1)), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_run, "_LEAST_SECONDS", 1e-9)  # few rows are worth sharing
+        patch.setattr(ray_rows, "_LEAST_SECONDS", 1e-9)  # few rows are worth sharing
         yield
 
 

@@ -98,7 +98,7 @@ def test_workers_write_shared_arrays_themselves(walk, monkeypatch):
     shared = Array((16,), np.float32, feature_shape=(4,), storage="shared")
     with ParallelEnv(Faulty, n_workers=2) as env:
         want = env.step_batch(ACTIONS, walk).obs
-        monkeypatch.setattr(out_fields.OutFields, "filled", lambda self, found: found)
+        monkeypatch.setattr(out_fields.OutFields, "_fill", lambda self, found: None)
         env.step_batch(ACTIONS, walk, out={"obs": shared})
         assert flat(shared.to_ndarray()) == flat(want)
 

@@ -20,7 +20,7 @@ import ray_cluster
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import DamagedState, WorkerTimeout
-from plangym_ext.workers.ray import ray_run
+from plangym_ext.workers.ray import ray_rows
 from plangym_ext.workers.ray.ray_env import RayEnv
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ class Slow(gym.Env):
 @pytest.fixture(scope="module")
 def cluster():
     with ray_cluster.running((1, 1)) as found, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray_run, "_LEAST_SECONDS", 1e-9)
+        patch.setattr(ray_rows, "_LEAST_SECONDS", 1e-9)
         yield found
 
 

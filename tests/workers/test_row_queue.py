@@ -137,16 +137,24 @@ def claimed(end, first, stop):
 def test_reports_are_read_once(queue):
     one, two = ends(queue, 2)
     begun = time.monotonic_ns()
+    queue.offer(1, 3, [(0, 5), (5, 8)], 50, 2)
     one.report(claimed(one, 0, 5), 1, DONE, begun)
     two.report(claimed(two, 5, 8), 1, FAILED, begun)
-    first, second = queue.reports()
+    queue.hear()
+    first, second = queue.heard
+    assert (queue.rows_left, queue.speakers, queue.failed) == (0, [1], True)
     assert first[:4] == (1, 0, 5, DONE)
     assert second[:4] == (1, 1, 3, FAILED)
     for *_, taken, excess, ended in first, second:
         assert (taken, excess) == (ended - begun, 20)
+    two.report(claimed(two, 0, 1), 1, MORE, begun)  # late: of a round that is over
+    queue.discard()
+    queue.offer(2, 3, [(0, 1)], 50, 2)
     two.report(claimed(two, 0, 1), 2, MORE, begun)
-    assert [report[:4] for report in queue.reports()] == [(2, 1, 1, MORE)]
-    assert queue.reports() == []
+    for _ in range(2):
+        queue.hear()
+        assert [report[:4] for report in queue.heard] == [(2, 1, 1, MORE)]
+    assert (queue.rows_left, queue.speakers, queue.failed) == (0, [1], False)
 
 
 def test_closed_queue_ends_the_claims(queue):

@@ -27,7 +27,7 @@ from toy_envs import Faulty
 
 import plangym_ext
 from plangym_ext.errors import ConcurrentUse, StorageError, WorkerDied, WorkerTimeout
-from plangym_ext.workers import close_errors
+from plangym_ext.workers import limits
 
 _FAULTS, _HANGS, _LIFE = (
     f"workers/test_{name}" for name in ("worker_faults", "hangs", "lifecycle")
@@ -357,8 +357,8 @@ def test_what_sub_envs_write_disturbs_nothing(tmp_path):
 def test_by_default_a_hang_is_found_in_a_time_that_a_person_waits(make):
     # That it is found after so long: `test_hangs` and `test_recovery`, with less.
     limit = inspect.signature(make).parameters["timeout"].default
-    assert close_errors.row_limit(limit, first=False) == 30.0
-    assert close_errors.row_limit(limit, first=True) == 120.0
+    assert limits.row_limit(limit, first=False) == 30.0
+    assert limits.row_limit(limit, first=True) == 120.0
 
 
 @pytest.mark.parametrize("kind", ["batch", "vector"])

@@ -11,6 +11,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.limits import LOG_STD
 from plangym_ext.learn.networks.config import NetworkConfig
 
+_LOG_STD = Range(*LOG_STD, advice="Deviations are kept within these bounds.")
 RECURRENT = ("none", "lstm", "gru")
 INITS = ("zero_heads", "orthogonal")
 LOG_STDS = ("free", "state")
@@ -53,7 +54,7 @@ class AgentConfig(NetworkConfig):
     shared_body: bool = True
     init: Annotated[str, OneOf(INITS)] = "zero_heads"
     log_std: Annotated[str, OneOf(LOG_STDS)] = "free"
-    initial_log_std: Annotated[float, Range(*LOG_STD)] = 0.0
+    initial_log_std: Annotated[float, _LOG_STD] = 0.0
     squash: bool = False
     deterministic: bool = False
 

@@ -24,11 +24,9 @@ from plangym_ext.learn.sampling.remote.remote_actor import MakeVenv, RemoteActor
 from plangym_ext.learn.sampling.remote.sent_agent import SentAgent
 from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.tree import array_bytes, build_sample_tree, copy_tree, tree_memory
+from plangym_ext.workers.limits import SLOW_LOOK
 from plangym_ext.workers.protocol import Service
-from plangym_ext.workers.workplace import ServiceWorker, ThisMachine, Workplace
-
-#: Seconds between two looks at how far workers are.
-_LOOK = 0.5
+from plangym_ext.workers.workplace import ServiceWorker, Workplace
 
 
 class _Flight(NamedTuple):
@@ -103,7 +101,7 @@ class WorkerSampler(PastSampler):
         where = "WorkerSampler"
         self.num_steps = at_least(f"{where}: num_steps", num_steps, 1)
         self.num_envs = at_least(f"{where}: num_envs", num_envs, 1)
-        self._workplace = place = ThisMachine() if workplace is None else workplace
+        self._workplace = place = Workplace() if workplace is None else workplace
         wanted = place.default_workers() if n_workers is None else n_workers
         # No worker is without rows.
         count = min(at_least(f"{where}: n_workers", wanted, 1), num_envs)
@@ -297,7 +295,7 @@ class WorkerSampler(PastSampler):
         limit = self._timeout
         reached, since = -1, time.monotonic()
         # By steps, not by the fragment: a worker is hung if it takes none for so long.
-        while not promise.poll(_LOOK if limit is None else min(_LOOK, limit)):
+        while not promise.poll(SLOW_LOOK if limit is None else min(SLOW_LOOK, limit)):
             now = self._steps_done(index)
             if now != reached:
                 reached, since = now, time.monotonic()

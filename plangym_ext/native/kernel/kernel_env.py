@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
+from plangym_ext.core.backend_env import NO_OUT
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call, usable_processors
@@ -20,10 +21,18 @@ from plangym_ext.native.compiled import built_once
 from plangym_ext.native.kernel.kernel import Kernel
 from plangym_ext.native.kernel.known import find_kernel
 from plangym_ext.native.kernel.proof import GuardedMemory, first_difference
-from plangym_ext.native.kernel.row_kernel import RowArrays, make_loop
+from plangym_ext.native.kernel.row_kernel import (
+    AUTORESET,
+    BAD_ACTION,
+    BAD_ROW,
+    LIVE,
+    SEAL,
+    RowArrays,
+    make_loop,
+)
 from plangym_ext.native.kernel.row_memory import RowMemory
 from plangym_ext.native.kernel.simulator import KernelSimulator
-from plangym_ext.native.native_env import NativeEnv, state_of
+from plangym_ext.native.native_env import NativeEnv
 from plangym_ext.native.reset_proof import proved_resets
 from plangym_ext.native.threads import SharingThreads
 from plangym_ext.states.randomness.reseeding import generator_words
@@ -31,7 +40,7 @@ from plangym_ext.states.randomness.reseeding import generator_words
 #: Env steps that are worth waking another thread for.
 _STEPS_PER_THREAD = 8192
 
-Loop = Callable[[RowArrays, Any, Any, int, int, bool, bool], int]
+Loop = Callable[[np.ndarray, RowArrays, Any, Any, int, int, int], int]
 
 
 class KernelEnv(NativeEnv):
@@ -99,66 +108,92 @@ class KernelEnv(NativeEnv):
             return self.plan_env._run_rows(request)
         return found
 
-    def _run_live(self, request: RowRequest) -> RowResults | None:
-        self.plan_env._check_open("step")
+    def step_live(
+        self,
+        actions: np.ndarray,
+        states: np.ndarray,
+        resets: np.ndarray,
+        *,
+        whole: bool,
+        same_step: bool = False,
+        infos: str = "numeric",
+        out: Mapping[str, np.ndarray] = NO_OUT,
+    ) -> RowResults | None:
+        """Step rows, or reset some of them instead; see `LiveStepper`."""
         if self._loop is None:
             self.warm_up()
-        if self.backend != "kernel" or not self.plan_env.info_writer.holds_all:
+        memory = self._memory
+        if self.backend != "kernel" or not memory.holds_all_infos:
             return None
-        resets = request.reset_first
-        if self.reset_columns is None and resets is not None and resets.any():
+        if self.reset_columns is None:
+            if resets.any():
+                return None
+            same_step = False  # the caller resets rows by another way
+        live = memory.other_live(states) if whole else memory.live(len(states))
+        if actions.dtype != live.actions.dtype or actions.shape != live.actions.shape:
+            actions = self._live_actions(actions, resets)
+        live.actions[...], live.resets[...] = actions, resets
+        arrays = live.with_out(out) if out else live.arrays
+        begin = memory.words(states, live.rows)
+        how = LIVE | AUTORESET * same_step | SEAL * (not whole)
+        ended = self._run_loop(begin, arrays, how)
+        if ended == BAD_ACTION:
+            # Raises, unless only rows that are reset have one.
+            live.actions[...] = self._live_actions(actions, resets)
+            ended = self._run_loop(begin, arrays, how)
+        if ended < 0:
             return None
-        return self._compiled_rows(request)
+        found = live.results
+        if out or memory.has_infos or (same_step and ended):
+            found = memory.results(arrays, live.rows, infos, out, resets=same_step and ended > 0)
+        return self._checked(found) if memory.is_strict else found
 
     def _compiled_rows(
         self, request: RowRequest, guarded: GuardedMemory | None = None
     ) -> RowResults | None:
         """Return the results of the loop; None if it refused a state or a value, or raised."""
+        new = np.empty if guarded is None else guarded.new
+        memory, size, resets = self._memory, request.num_rows, request.reset_first
+        dt, rows = new(size, np.int32), memory.rows(size, new)
+        dt[...] = request.dt
+        if resets is None:
+            resets = np.zeros(size, np.bool_)
+        actions, out = request.actions[0], request.out
+        arrays = memory.arrays(actions, rows, dt, resets, out=out, new=new)
+        seal = request.wants_states or "states_out" in out
+        if self._run_loop(memory.words(request.states, rows), arrays, SEAL * seal) < 0:
+            return None
+        found = memory.results(arrays, rows, request.infos, out)
+        return self._checked(found) if memory.is_strict else found
+
+    def _run_loop(self, begin: np.ndarray, arrays: RowArrays, how: int) -> int:
+        """Run all rows, on several threads if it pays; return what the loop returns."""
         assert self._loop is not None
-        arrays = self._memory.arrays(request, np.empty if guarded is None else guarded.new)
-        seal = request.wants_states or "states_out" in request.out
-        size = request.num_rows
-        threads = self._threads_for(request)
+        size, horizon = arrays.actions.shape[:2]
+        rules, params = self._memory.rules, self.kernel.params
+        # With fewer steps another thread has too little to do to be worth waking.
+        threads = min(size, self.threads or size * horizon * self.frameskip // _STEPS_PER_THREAD)
         try:
-            if threads == 1:
-                rules, params = self._memory.rules, self.kernel.params
-                refused = self._loop(arrays, rules, params, 0, size, seal, request.autoreset)
-            else:
-                refused = self._shared(arrays, threads, seal, request.autoreset)
+            if threads < 2:
+                return self._loop(begin, arrays, rules, params, 0, size, how)
+            if self.threads is None:
+                threads = min(threads, usable_processors())
+            ends = itertools.pairwise(size * k // threads for k in range(threads + 1))
+            shares = [(begin, arrays, rules, params, *share, how) for share in ends]
+            found = self._shares.run(self._loop, shares)
         # What compiled code raises has no words: the env plays the rows again and raises its own.
         except Exception:
-            return None
-        if refused >= 0:
-            return None
-        found, values = self._memory.results(request, arrays), self.plan_env.values
-        if values.policy != "strict":
-            return found
+            return BAD_ROW
+        return min(found) if min(found) < 0 else sum(found)
+
+    def _checked(self, found: RowResults) -> RowResults | None:
+        """Return results, or None if the env itself has to look at their bounds."""
+        values = self.plan_env.values
         shown = [found.obs]
         if found.resets is not None:
             over = found.terminated | found.truncated
             shown.append(tuple(leaf[over] for leaf in found.resets.final_obs))
         return found if all(map(values.bounds_kept, shown)) else None
-
-    def _shared(self, arrays: RowArrays, threads: int, *how: bool) -> int:
-        """Run the loop with its rows split over threads; return its result."""
-        assert self._loop is not None
-        run: Callable[..., int] = functools.partial(
-            self._loop, arrays, self._memory.rules, self.kernel.params
-        )
-        size = len(arrays.actions)
-        ends = [size * k // threads for k in range(threads + 1)]
-        # The highest of -1 and the rows that were refused: any refusal will do.
-        return max(self._shares.run(run, [(*share, *how) for share in itertools.pairwise(ends)]))
-
-    def _threads_for(self, request: RowRequest) -> int:
-        if self.threads is not None:
-            return min(self.threads, request.num_rows)
-        num_rows, horizon = request.actions[0].shape[:2]
-        steps = num_rows * horizon * self.frameskip
-        # Below that a second thread has too little to do to be worth waking.
-        if steps < 2 * _STEPS_PER_THREAD:
-            return 1
-        return max(1, min(usable_processors(), steps // _STEPS_PER_THREAD, request.num_rows))
 
     def warm_up(self) -> float:
         """Compile the loop, or load it from disk, and compare it with the env.
@@ -174,15 +209,21 @@ class KernelEnv(NativeEnv):
         if self.compile_seconds is not None:
             return self.compile_seconds
         action = self.layout.action.leaves[0]
+        memory, no_resets = self._memory, np.zeros(1, np.bool_)
         actions = np.zeros((1, 1, *action.shape), action.dtype)
-        request = RowRequest((actions,), state_of(self.plan_env), np.array(1, np.int32))
-        arrays, rules = self._memory.arrays(request), self._memory.rules
+        rows = memory.rows(1)
+        arrays = memory.arrays(actions, rows, np.ones(1, np.int32), no_resets)
         name = type(self.plan_env.gym_env.unwrapped).__name__
-        example: tuple[Any, ...] = (arrays, rules, self.kernel.params, 0, 1, True, False)
+        rules, params = memory.rules, self.kernel.params
+        example: tuple[Any, ...] = (rows.words, arrays, rules, params, 0, 1, SEAL)
         self._loop, seconds = built_once(name, make_loop, example, self.kernel.functions())
         self._checks = self._memory.checks()
         self.compile_seconds = seconds + self._checks.seconds
-        self._prove()
+        try:
+            self._prove()
+        except BaseException:
+            self._loop = self.compile_seconds = None
+            raise
         return self.compile_seconds
 
     @one_call
@@ -224,12 +265,13 @@ class KernelEnv(NativeEnv):
     def _prove(self) -> None:
         difference = first_difference(self.plan_env, self._compiled_rows, required=self._strict)
         if not difference:
-            self.reset_columns = proved_resets(self.plan_env, self._compiled_rows)
+            self.reset_columns = ()  # for the proof, as if they were known
+            run = functools.partial(KernelEnv.step_live, self, whole=False)
+            self.reset_columns = proved_resets(self.plan_env, run)
             return
         self._checks = None
         text = f"{self.name}: {difference}"
         if self._strict:
-            self._loop = self.compile_seconds = None
             raise KernelDiffers(
                 f"{text}. The kernel is written for another version of the env, or its "
                 "arithmetic differs on this machine: use backend='serial', or correct it."

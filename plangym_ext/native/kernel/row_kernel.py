@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.native.compiled import compiled
+from plangym_ext.native.row_checks import are_within
 from plangym_ext.native.seals import seal_rows
+
+#: Flags of the loop: seal the rows that it writes; reset rows that end; and, for vector envs, check
+#: the actions and give each row one step, or none if it is reset first.
+SEAL, AUTORESET, LIVE = 1, 2, 4
+#: What the loop returns for a row or an action that the env itself has to judge.
+BAD_ROW, BAD_ACTION = -1, -2
 
 
 class RowArrays(NamedTuple):
@@ -18,11 +25,11 @@ class RowArrays(NamedTuple):
     of its own, which is not read.
     """
 
-    rows: np.ndarray  # [B, S / 8] uint64, the state rows; stepped in place
+    rows: np.ndarray  # [B, S / 8] uint64, where the rows end
     state: np.ndarray  # [B] structured, or [B, n] uint8: the simulator's bytes
     elapsed: np.ndarray  # [B] int64, steps of the episode
     actions: np.ndarray  # input, [B, H, *act]
-    dt: np.ndarray  # input, [B] int32; 0 with H = 1 for rows that take no step
+    dt: np.ndarray  # input, [B] int32; not read with `LIVE`
     reset_first: np.ndarray  # input, [B] bool
     obs: np.ndarray  # [B, *obs], or [B, 1] for numbers
     rewards: np.ndarray  # [B, H] float64
@@ -42,6 +49,8 @@ class RowRules(NamedTuple):
     frameskip: int
     header: np.ndarray  # [6] uint64, checksum 0
     weights: np.ndarray  # [S / 8] uint64
+    low: np.ndarray  # [size of an action], in its dtype: least values
+    high: np.ndarray  # likewise, most
 
 
 @compiled
@@ -63,31 +72,53 @@ def make_loop(
     """Return the loop around a kernel's functions, ready to be compiled."""
 
     def loop(
-        batch: Any, rules: Any, params: Any, first: int, stop: int, seal: bool, autoreset: bool
+        begin: Any, batch: Any, rules: Any, params: Any, first: int, stop: int, how: int
     ) -> int:
-        """Run rows `first` to `stop - 1` in place; with `autoreset`, reset those that end.
+        """Run rows `first` to `stop - 1` of a batch.
+
+        Args:
+            begin: `[B, S / 8]` uint64, where they begin; may be `batch.rows` itself.
+            batch: the `RowArrays`.
+            rules: the `RowRules`.
+            params: of the kernel.
+            first: first row.
+            stop: the row after the last one.
+            how: a sum of `SEAL`, `AUTORESET` and `LIVE`.
 
         Returns:
-            -1, or a row that the env itself has to judge, with those about it: the kernel
-            refuses its state, or one came to a number that may be invalid.
+            How many rows have ended; `BAD_ACTION`, and nothing was run; or `BAD_ROW`: the kernel
+            refuses a state, or a row came to a number that may be invalid.
         """
         horizon = batch.actions.shape[1]
+        size = horizon * rules.low.size
+        flat = batch.actions.reshape(-1)[first * size : stop * size]
+        if how & LIVE and not are_within(flat, rules.low, rules.high):
+            return BAD_ACTION
+        # All of them first, which takes a third of the time that it would take row by row.
+        rows, source = batch.rows.reshape(-1), begin.reshape(-1)
+        for word in range(first * batch.rows.shape[1], stop * batch.rows.shape[1]):
+            rows[word] = source[word]
+        ended = 0
         for row in range(first, stop):
             state = batch.state[row]
             if not check(state, params):
-                return row
+                return BAD_ROW
             info = batch.info[row]
+            terminated = truncated = False
+            taken = env_steps = 0
+            most = horizon
+            held = rules.frameskip if how & LIVE else batch.dt[row] * rules.frameskip
             if batch.reset_first[row]:
                 reset(state, params)
                 reset_info(state, params, info)
                 batch.elapsed[row] = 0
-            terminated = truncated = False
-            taken = env_steps = 0
-            while taken < horizon and not terminated and not truncated:
+                if how & LIVE:
+                    most = 0
+            while taken < most and not terminated and not truncated:
                 action = batch.actions[row, taken]
                 # No zero is added to the first reward: it would turn -0 into 0.
                 total = 0.0
-                for repeat in range(batch.dt[row] * rules.frameskip):
+                for repeat in range(held):
                     reward, terminated, truncated = step(state, params, action, info)
                     total = total + reward if repeat > 0 else reward * 1.0
                     env_steps += 1
@@ -102,19 +133,20 @@ def make_loop(
                 batch.rewards[row, untaken] = 0.0
             batch.terminated[row], batch.truncated[row] = terminated, truncated
             batch.steps[row], batch.env_steps[row] = taken, env_steps
-            if autoreset and (terminated or truncated):
+            ended += terminated or truncated
+            if how & AUTORESET and (terminated or truncated):
                 observe(state, params, batch.final_obs[row])
                 # As a batch of one: of other dimensions it would be compiled once more.
                 if not all_finite(batch.final_obs[row : row + 1]):
-                    return row
+                    return BAD_ROW
                 reset(state, params)
                 reset_info(state, params, batch.reset_info[row])
                 batch.elapsed[row] = 0
             observe(state, params, batch.obs[row])
         if not (all_finite(batch.obs[first:stop]) and all_finite(batch.rewards[first:stop])):
-            return first
-        if seal:
+            return BAD_ROW
+        if how & SEAL:
             seal_rows(batch.rows[first:stop], rules.header, rules.weights)
-        return -1
+        return ended
 
     return loop

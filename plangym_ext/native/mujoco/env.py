@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from gymnasium import wrappers
 
+from plangym_ext.core.backend_env import NO_OUT
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.results import RESULT_FIELDS, RowResults
 from plangym_ext.core.row_request import RowRequest
@@ -174,18 +176,32 @@ class MujocoEnv(NativeEnv):
             request = dataclasses.replace(request, states=states)
         return self._rows.run(request, fresh)
 
-    def _run_live(self, request: RowRequest) -> RowResults | None:
+    def step_live(
+        self,
+        actions: np.ndarray,
+        states: np.ndarray,
+        resets: np.ndarray,
+        *,
+        whole: bool,
+        same_step: bool = False,  # noqa: ARG002 - rows that end are reset by another call
+        infos: str = "numeric",
+        out: Mapping[str, np.ndarray] = NO_OUT,
+    ) -> RowResults | None:
+        """Step rows, or reset some of them instead; see `LiveStepper`."""
         if self._closed:
             raise EnvClosed(f"step: this {self.name} env is closed. Make a new one.")
         self._part.check_model()
         if not self._tried_resets:
             self._tried_resets = True
             self.reset_columns = proved_resets(self.plan_env, self._live.run)
-        assert request.reset_first is not None
-        if self.reset_columns is None and request.reset_first.any():
+        if self.reset_columns is None and resets.any():
             return None
+        if self._checks is None or not self._checks.in_range(actions, resets.shape):
+            actions = self._live_actions(actions, resets)
         try:
-            found = self._live.run(request)
+            found = self._live.run(
+                actions, states, resets, infos=infos, wants_states=not whole, out=out
+            )
         except InvalidObservation:
             return None  # the env itself plays the rows again, and finds the one
         kept = found is None or self.plan_env.values.bounds_kept(found.obs)

@@ -9,15 +9,13 @@ import numpy as np
 
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.results import RESULT_FIELDS, RowResults
-from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.native.mujoco.resets import MujocoResets
 from plangym_ext.native.mujoco.rows import MujocoRows
 
-_ONE_STEP = np.ones((), np.int32)
-
 
 class MujocoLive:
-    """Runs requests of one step whose rows are stepped, or reset and not stepped.
+    """Runs rows that are stepped once, or reset and not stepped.
 
     Args:
         rows: runs each kind.
@@ -27,36 +25,35 @@ class MujocoLive:
     def __init__(self, rows: MujocoRows, resets: MujocoResets) -> None:
         self._rows, self._resets = rows, resets
 
-    def run(self, request: RowRequest) -> RowResults | None:
+    def run(
+        self, actions: np.ndarray, states: np.ndarray, resets: np.ndarray, **how: Any
+    ) -> RowResults | None:
         """Return the results of all rows; None if some are to be reset that only the env can reset.
 
         Args:
-            request: `dt` is 0 in the rows that are reset, else 1; it is changed.
+            actions: `[B, *act]`; those of rows that are reset are ignored.
+            states: `[B, S]` uint8.
+            resets: `[B]` bool, which rows are reset and take no step.
+            **how: other fields of `RowRequest`.
         """
-        assert request.reset_first is not None
-        fresh = np.flatnonzero(request.reset_first)
+        request = RowRequest((actions[:, None],), states, ONE_STEP, **how)
+        fresh = np.flatnonzero(resets)
         if not len(fresh):
-            request.dt, request.reset_first = _ONE_STEP, None
             return self._rows.run(request)
-        begun = self._reset(request, fresh)
+        begun = self._reset(states[fresh])
         if begun is None or len(fresh) == request.num_rows:
             return begun
-        stepped = np.flatnonzero(~request.reset_first)
+        stepped = np.flatnonzero(~resets)
         part = dataclasses.replace(
-            request,
-            actions=(request.actions[0][stepped],),
-            states=request.states[stepped],
-            dt=_ONE_STEP,
-            reset_first=None,
+            request, actions=(request.actions[0][stepped],), states=states[stepped]
         )
         return _merged(request.num_rows, (stepped, self._rows.run(part)), (fresh, begun))
 
-    def _reset(self, request: RowRequest, rows: np.ndarray) -> RowResults | None:
+    def _reset(self, states: np.ndarray) -> RowResults | None:
+        """Return the results of resets of rows `[k, S]`, which are written to."""
         if not self._resets.draws:
             return None
-        # A copy, as index arrays pick: the reset writes to it.
-        states = request.states[rows]
-        fresh = self._resets.reset(states, np.ones(len(rows), bool))
+        fresh = self._resets.reset(states, np.ones(len(states), bool))
         assert fresh is not None
         return self._rows.begin(states, fresh)
 

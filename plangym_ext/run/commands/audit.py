@@ -10,9 +10,10 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from plangym_ext.core.inherited_options import search_current_folder
+from plangym_ext.core.options import Count, Range, Whole
 from plangym_ext.errors import (
     CannotDraw,
     IncompleteState,
@@ -20,7 +21,7 @@ from plangym_ext.errors import (
     MissingExtra,
     OneEnvPerProcess,
 )
-from plangym_ext.run.arguments import as_typed, at_least
+from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import write_json
@@ -36,39 +37,34 @@ if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do
 _WORST = 10
 
 
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command.
+class Options:
+    """Options of the command.
 
     Args:
-        parser: of this command.
-        given: what was typed; `--env.NAME` has any names.
+        checkpoint: a run, or a checkpoint
+        starts: states to audit, written by `states` (default: some that the agent comes through)
+        count: states, without --starts
+        rollouts: from each state
+        max_steps: per rollout; a cut rollout bootstraps from the critic
+        seed: of states and rollouts
+        out: where to write (default: the folder of the run)
+        overwrite: overwrite the audit in DIR
     """
-    parser.add_argument("checkpoint", type=Path, metavar="RUN", help="a run, or a checkpoint")
-    parser.add_argument(
-        "--starts",
-        type=Path,
-        metavar="FILE",
-        help="states to audit, written by `states` (default: some that the agent comes through)",
-    )
+
+    checkpoint: Annotated[Path, Argument("RUN")]
+    starts: Annotated[Path | None, Option("FILE")] = None
     # Two at least: a single state has neither an order nor a variance to compare.
-    parser.add_argument(
-        "--count", type=at_least(2), default=100, metavar="N", help="states, without --starts"
-    )
-    parser.add_argument(
-        "--rollouts", type=at_least(1), default=8, metavar="K", help="from each state"
-    )
-    parser.add_argument(
-        "--max-steps",
-        type=at_least(1),
-        default=1000,
-        metavar="M",
-        help="per rollout; a cut rollout bootstraps from the critic",
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of states and rollouts")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write (default: the folder of the run)"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="overwrite the audit in DIR")
+    count: Annotated[int, Range(2), Option("N")] = 100
+    rollouts: Annotated[Count, Option("K")] = 8
+    max_steps: Annotated[Count, Option("M")] = 1000
+    seed: Whole = 0
+    out: Annotated[Path | None, Option("DIR")] = None
+    overwrite: bool = False
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command, some of which depend on what was typed."""
+    add_options(parser, Options)
     add_import_option(parser)
     add_changes(parser, given)
 

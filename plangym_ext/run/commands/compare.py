@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.masks import MASK, checked_mask
+from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import FolderTaken
-from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
+from plangym_ext.run.arguments import INTERRUPTED, Argument, Option, add_options, as_typed
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.figures import load_pyplot, save, styled
 from plangym_ext.run.files import check_kind, read_json, write_json
@@ -28,44 +29,37 @@ from plangym_ext.run.progress import ProgressLine
 _FILE = "compare.json"
 
 
+class Options:
+    """Options of the command.
+
+    Args:
+        envs: gymnasium ids
+        planners: NAME or NAME:option=value,...; of your own, module:Class:option=value,... or
+            module:function, which takes the env and returns a planner or an agent
+        model_steps: model steps per move, at most
+        seeds: episodes: seeds 0 to K-1
+        max_steps: moves per episode
+        n_workers: worker processes; 0 plans in this process (default: the fastest way for each
+            env)
+        frameskip: env steps per move
+        out: where to write
+        plot: also write DIR/compare.png
+    """
+
+    envs: Annotated[tuple[str, ...], Argument("ENV_ID")]
+    planners: Annotated[tuple[str, ...], Option("SPEC")]
+    model_steps: Annotated[Count, Option("N")] = 500
+    seeds: Annotated[Count, Option("K")] = 5
+    max_steps: Annotated[Count, Option("M")] = 200
+    n_workers: Annotated[Whole | None, Option("W")] = None
+    frameskip: Annotated[Count | None, Option("K")] = None
+    out: Annotated[Path, Option("DIR")] = Path("runs/compare")
+    plot: bool = False
+
+
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
-    parser.add_argument("envs", nargs="+", metavar="ENV_ID", help="gymnasium ids")
-    parser.add_argument(
-        "--planners",
-        nargs="+",
-        required=True,
-        metavar="SPEC",
-        help="NAME or NAME:option=value,...; of your own, module:Class:option=value,... or "
-        "module:function, which takes the env and returns a planner or an agent",
-    )
-    parser.add_argument(
-        "--model-steps",
-        type=at_least(1),
-        default=500,
-        metavar="N",
-        help="model steps per move, at most",
-    )
-    parser.add_argument(
-        "--seeds", type=at_least(1), default=5, metavar="K", help="episodes: seeds 0 to K-1"
-    )
-    parser.add_argument(
-        "--max-steps", type=at_least(1), default=200, metavar="M", help="moves per episode"
-    )
-    parser.add_argument(
-        "--n-workers",
-        type=at_least(0),
-        default=None,
-        metavar="W",
-        help="worker processes; 0 plans in this process (default: the fastest way for each env)",
-    )
-    parser.add_argument(
-        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per move"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/compare"), metavar="DIR", help="where to write"
-    )
-    parser.add_argument("--plot", action="store_true", help="also write DIR/compare.png")
+    add_options(parser, Options)
     add_env_options(parser, given)
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Annotated
 
+from plangym_ext.core.options import OneOf
 from plangym_ext.errors import PlangymExtError
+from plangym_ext.run.arguments import Argument, add_options
 from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.commands.listing import KINDS
 
@@ -66,11 +69,15 @@ complete -c plangym-ext -f -a '(__plangym_ext)'
 }
 
 
+class Options:
+    """Options of the command."""
+
+    shell: Annotated[str, OneOf(SCRIPTS), Argument("SHELL", f"one of: {', '.join(SCRIPTS)}")]
+
+
 def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
-    parser.add_argument(
-        "shell", choices=list(SCRIPTS), metavar="SHELL", help=f"one of: {', '.join(SCRIPTS)}"
-    )
+    add_options(parser, Options)
 
 
 def run(options: argparse.Namespace) -> int:

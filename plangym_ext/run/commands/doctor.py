@@ -10,11 +10,12 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from plangym_ext.run.arguments import at_least
+from plangym_ext.core.options import Count, Whole
+from plangym_ext.run.arguments import Argument, Option, add_options
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
@@ -27,52 +28,37 @@ _REPLAYS = 5
 _MOST_ATTRIBUTES = 5
 
 
+class Options:
+    """Options of the command.
+
+    Args:
+        env: a gymnasium id, such as CartPole-v1; with --all any groups, packages and envs of the
+            list, in place of the whole of it
+        all: certificates of a list of public envs, which is installed
+        list: with --all: another list, in TOML
+        out: with --all: folder of certificates.json, and of virtual environments meanwhile
+        page: with --all: Markdown page for the table
+        deadline: with --all: seconds until an env is ended; ten times that for an installation
+        steps: steps of play with saved states
+        seed: seed of the reset and the actions
+        state: way of capturing the state, as in make: auto, codec, own, simulator, snapshot,
+            replay or approximate
+    """
+
+    env: Annotated[tuple[str, ...], Argument("ENV_ID")] = ()
+    all: bool = False
+    list: Annotated[Path | None, Option("FILE")] = None
+    out: Annotated[Path, Option("DIR")] = Path("runs/certificates")
+    page: Annotated[Path | None, Option("FILE")] = None
+    deadline: Annotated[Count, Option("S")] = 240
+    steps: Count = 1000
+    seed: Whole = 0
+    state: str = "auto"
+
+
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
-    parser.add_argument(
-        "env",
-        nargs="*",
-        metavar="ENV_ID",
-        help="a gymnasium id, such as CartPole-v1; with --all any groups, packages and envs of the "
-        "list, in place of the whole of it",
-    )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="certificates of a list of public envs, which is installed",
-    )
-    parser.add_argument(
-        "--list", type=Path, metavar="FILE", help="with --all: another list, in TOML"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("runs/certificates"),
-        metavar="DIR",
-        help="with --all: folder of certificates.json, and of virtual environments meanwhile",
-    )
-    parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="with --all: Markdown page for the table"
-    )
-    parser.add_argument(
-        "--deadline",
-        type=at_least(1),
-        default=240,
-        metavar="S",
-        help="with --all: seconds until an env is ended; ten times that for an installation",
-    )
-    parser.add_argument(
-        "--steps", type=at_least(1), default=1000, help="steps of play with saved states"
-    )
-    parser.add_argument(
-        "--seed", type=at_least(0), default=0, help="seed of the reset and the actions"
-    )
-    parser.add_argument(
-        "--state",
-        default="auto",
-        help="way of capturing the state, as in make: auto, codec, own, simulator, snapshot, "
-        "replay or approximate",
-    )
+    add_options(parser, Options)
     add_env_options(parser, given)
 
 

@@ -9,45 +9,44 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from plangym_ext.core.inherited_options import search_current_folder
-from plangym_ext.run.arguments import as_typed, at_least
+from plangym_ext.core.options import Count, Whole
+from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.output_files import OutputFiles
 from plangym_ext.run.termination import closing_when_terminated
 
 
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command.
+class Options:
+    """Options of the command.
 
     Args:
-        parser: of this command.
-        given: what was typed; `--env.NAME` and `--planner.NAME` have any names.
+        who: a file, a run, or a planner
+        out: where to write, such as s.npz; .npz is added to a name without an ending
+        overwrite: overwrite FILE
+        count: number of states
+        episodes: played side by side
+        seed: of the first episode
+        max_steps: moves per episode (default: the run's, or 1000)
+        env_id: env of a planner
     """
-    parser.add_argument("who", metavar="PLAYER", help="a file, a run, or a planner")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="where to write, such as s.npz; .npz is added to a name without an ending",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="overwrite FILE")
-    parser.add_argument(
-        "--count", type=at_least(1), default=100, metavar="N", help="number of states"
-    )
-    parser.add_argument(
-        "--episodes", type=at_least(1), default=20, metavar="K", help="played side by side"
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of the first episode")
-    parser.add_argument(
-        "--max-steps",
-        type=at_least(1),
-        metavar="M",
-        help="moves per episode (default: the run's, or 1000)",
-    )
-    parser.add_argument("--env-id", metavar="ID", help="env of a planner")
+
+    who: Annotated[str, Argument("PLAYER")]
+    out: Annotated[Path, Option("FILE")]
+    overwrite: bool = False
+    count: Annotated[Count, Option("N")] = 100
+    episodes: Annotated[Count, Option("K")] = 20
+    seed: Whole = 0
+    max_steps: Annotated[Count | None, Option("M")] = None
+    env_id: Annotated[str | None, Option("ID")] = None
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command, some of which depend on what was typed."""
+    add_options(parser, Options)
     add_import_option(parser)
     add_changes(parser, given)
 

@@ -15,11 +15,19 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from plangym_ext.core.inherited_options import search_current_folder
+from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import DamagedCheckpoint, InvalidOption
-from plangym_ext.run.arguments import as_typed, at_least
+from plangym_ext.run.arguments import (
+    Argument,
+    Option,
+    add_options,
+    as_typed,
+    let_pass,
+    typed_settings,
+)
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import write_json
 from plangym_ext.run.output_files import OutputFiles
@@ -36,78 +44,56 @@ _CHANGED = ("env", "planner")
 _EPISODES = 20
 
 
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command.
+class Options:
+    """Options of the command.
 
     Args:
-        parser: of this command.
-        given: what was typed; `--env.NAME` and `--planner.NAME` have any names.
+        players: a file or a run; of several, also planners
+        episodes: played side by side (default: 20, or one from every state of --starts)
+        starts: states to begin from, written by `states`
+        player: "network" alone, or the search of the "planner", or module:Class of a planner of
+            your own (default: as the run was evaluated)
+        sample: whether an agent draws its actions from its policy, as while it learned (default:
+            as the run was evaluated)
+        seed: of the first episode (default: the run's)
+        out: where to write (default: the folder of the run, or that of the file; of several
+            players, runs/eval)
+        overwrite: overwrite the results in DIR
+        video: also write DIR/episode.mp4
+        max_steps: moves per episode (default: the first run's, or 1000)
+        width: of several players: tell how many episodes make an interval of a difference W wide
+        env_id: env, if all players are planners
     """
-    parser.add_argument(
-        "players", nargs="+", metavar="PLAYER", help="a file or a run; of several, also planners"
-    )
-    parser.add_argument(
-        "--episodes",
-        type=at_least(1),
-        metavar="K",
-        help="played side by side (default: 20, or one from every state of --starts)",
-    )
-    parser.add_argument(
-        "--starts", type=Path, metavar="FILE", help="states to begin from, written by `states`"
-    )
-    parser.add_argument(
-        "--player",
-        metavar="NAME",
-        help='"network" alone, or the search of the "planner", or module:Class of a planner of '
-        "your own (default: as the run was evaluated)",
-    )
-    parser.add_argument(
-        "--sample",
-        action=argparse.BooleanOptionalAction,
-        help="whether an agent draws its actions from its policy, as while it learned (default: as "
-        "the run was evaluated)",
-    )
-    parser.add_argument(
-        "--seed", type=at_least(0), help="of the first episode (default: the run's)"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="where to write (default: the folder of the run, or that of the file; of several "
-        "players, runs/eval)",
-    )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="overwrite the results in DIR",
-    )
-    parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
-    parser.add_argument(
-        "--max-steps",
-        type=at_least(1),
-        metavar="M",
-        help="moves per episode (default: the first run's, or 1000)",
-    )
-    parser.add_argument(
-        "--width",
-        type=float,
-        metavar="W",
-        help="of several players: tell how many episodes make an interval of a difference W wide",
-    )
-    parser.add_argument("--env-id", metavar="ID", help="env, if all players are planners")
+
+    players: Annotated[tuple[str, ...], Argument("PLAYER")]
+    episodes: Annotated[Count | None, Option("K")] = None
+    starts: Annotated[Path | None, Option("FILE")] = None
+    player: Annotated[str | None, Option("NAME")] = None
+    sample: bool | None = None
+    seed: Whole | None = None
+    out: Annotated[Path | None, Option("DIR")] = None
+    overwrite: bool = False
+    video: bool = False
+    max_steps: Annotated[Count | None, Option("M")] = None
+    width: Annotated[float | None, Option("W")] = None
+    env_id: Annotated[str | None, Option("ID")] = None
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command, some of which depend on what was typed."""
+    add_options(parser, Options)
     add_import_option(parser)
     add_changes(parser, given)
 
 
 def add_changes(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
     """Add `--env.NAME` and `--planner.NAME` as they were typed; the help does not list them."""
-    from plangym_ext.run.setting_options import typed_settings
+    let_pass(parser, filter(_is_change, typed_settings(given)))
 
-    for key in typed_settings(given):
-        # With a dot: `--planner` alone names no option of one.
-        if key.partition(".")[0] in _CHANGED and "." in key:
-            parser.add_argument(f"--{key}", dest=key, help=argparse.SUPPRESS)
+
+def _is_change(key: str) -> bool:
+    # With a dot: `--planner` alone names no option of one.
+    return key.partition(".")[0] in _CHANGED and "." in key
 
 
 def run(options: argparse.Namespace) -> int:
@@ -283,7 +269,7 @@ def changes(options: argparse.Namespace) -> dict[str, Any]:
         # Texts until the sections that they belong to are known, which say how to read them.
         key: Text(value)
         for key, value in vars(options).items()
-        if key.partition(".")[0] in _CHANGED and "." in key
+        if _is_change(key)
     }
     found = {section: nested(typed).get(section, {}) for section in _CHANGED}
     # `states` and `audit` come here too, and have neither --player nor --sample.

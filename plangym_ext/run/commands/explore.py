@@ -13,11 +13,19 @@ import io
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from plangym_ext.core.files.whole_file import contents, replacing
+from plangym_ext.core.options import Count, OneOf, Whole
 from plangym_ext.errors import InvalidOption, UnreadableFile
-from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
+from plangym_ext.run.arguments import (
+    INTERRUPTED,
+    Argument,
+    Option,
+    add_options,
+    as_typed,
+    typed_settings,
+)
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
 from plangym_ext.run.files import check_vacant, read_json, remove_stale, write_json
 from plangym_ext.run.folder_lock import FolderLock
@@ -31,71 +39,53 @@ _FILES = ("archive.npz", "explore.json", "log.csv", "best.mp4", "demonstration.n
 _COLUMNS = ("steps", "rounds", "cells", "score", "length", "seconds")
 
 
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command.
+class Options:
+    """Options of the command.
 
     Args:
-        parser: of this command.
-        given: what was typed; `--env.NAME` has any name.
+        env: a gymnasium id, such as ALE/MsPacman-v5
+        cells: cell function: frames, frames:8x11x8, obs, obs:RESOLUTION, or
+            info:NAME,NAME/WIDTH,... (default: frames of screens, else obs)
+        kind: continue rows from cells of the archive, or from their own states
+        max_steps: steps of all rows in total, in whole rounds
+        rows: number of rows side by side
+        horizon: steps from one return to the next
+        seed: of the episode and the random actions
+        save_every: seconds between saves
+        repeat: probability of repeating the action
+        n_workers: worker processes; 0 explores in this process (default: the fastest way for this
+            env)
+        frameskip: env steps per step
+        out: where to write
+        overwrite: overwrite the exploration in DIR
+        resume: go on with the exploration in DIR, as it was set; --max-steps counts its steps too
+        video: also write DIR/best.mp4, a film of the best score
+        demonstration: also write DIR/demonstration.npz, states on the way there, for train
+            --starts.file
     """
-    parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as ALE/MsPacman-v5")
-    parser.add_argument(
-        "--cells",
-        metavar="TEXT",
-        help="cell function: frames, frames:8x11x8, obs, obs:RESOLUTION, or "
-        "info:NAME,NAME/WIDTH,... (default: frames of screens, else obs)",
-    )
-    parser.add_argument(
-        "--kind",
-        choices=("archive", "particles"),
-        default="archive",
-        help="continue rows from cells of the archive, or from their own states",
-    )
-    for name, least, default, metavar, text in (
-        ("--max-steps", 1, 100_000, "M", "steps of all rows in total, in whole rounds"),
-        ("--rows", 1, 64, "B", "number of rows side by side"),
-        ("--horizon", 1, 100, "H", "steps from one return to the next"),
-        ("--seed", 0, 0, "SEED", "of the episode and the random actions"),
-        ("--save-every", 1, 60, "S", "seconds between saves"),
-    ):
-        parser.add_argument(name, type=at_least(least), default=default, metavar=metavar, help=text)
-    parser.add_argument(
-        "--repeat",
-        type=float,
-        default=0.95,
-        metavar="P",
-        help="probability of repeating the action",
-    )
-    parser.add_argument(
-        "--n-workers",
-        type=at_least(0),
-        default=None,
-        metavar="W",
-        help="worker processes; 0 explores in this process (default: the fastest way for this env)",
-    )
-    parser.add_argument(
-        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per step"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/explore"), metavar="DIR", help="where to write"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="overwrite the exploration in DIR")
-    parser.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on with the exploration in DIR, as it was set; --max-steps counts its steps too",
-    )
-    parser.add_argument(
-        "--video", action="store_true", help="also write DIR/best.mp4, a film of the best score"
-    )
-    parser.add_argument(
-        "--demonstration",
-        action="store_true",
-        help="also write DIR/demonstration.npz, states on the way there, for train --starts.file",
-    )
-    add_env_options(parser, given)
-    from plangym_ext.run.setting_options import typed_settings
 
+    env: Annotated[str, Argument("ENV_ID")]
+    cells: Annotated[str | None, Option("TEXT")] = None
+    kind: Annotated[str, OneOf(("archive", "particles"))] = "archive"
+    max_steps: Annotated[Count, Option("M")] = 100_000
+    rows: Annotated[Count, Option("B")] = 64
+    horizon: Annotated[Count, Option("H")] = 100
+    seed: Annotated[Whole, Option("SEED")] = 0
+    save_every: Annotated[Count, Option("S")] = 60
+    repeat: Annotated[float, Option("P")] = 0.95
+    n_workers: Annotated[Whole | None, Option("W")] = None
+    frameskip: Annotated[Count | None, Option("K")] = None
+    out: Annotated[Path, Option("DIR")] = Path("runs/explore")
+    overwrite: bool = False
+    resume: bool = False
+    video: bool = False
+    demonstration: bool = False
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command, some of which depend on what was typed."""
+    add_options(parser, Options)
+    add_env_options(parser, given)
     # Of an exploration that goes on, what was typed is told from defaults.
     parser.set_defaults(typed=frozenset(typed_settings(given)))
 

@@ -8,20 +8,30 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+from plangym_ext.core.options import OneOf
+from plangym_ext.run.arguments import Argument, add_options
 from plangym_ext.run.env_options import add_import_option, import_modules
 
 #: The library's own ids, which are all registered.
 _OWN_IDS = "plangym_ext/*"
 
 
+class Options:
+    """Options of the command.
+
+    Args:
+        word: part of the names
+    """
+
+    kind: Annotated[str, OneOf(KINDS), Argument("KIND", f"one of: {', '.join(KINDS)}")]
+    word: Annotated[str, Argument("WORD")] = ""
+
+
 def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
-    parser.add_argument(
-        "kind", choices=list(KINDS), metavar="KIND", help=f"one of: {', '.join(KINDS)}"
-    )
-    parser.add_argument("word", nargs="?", default="", metavar="WORD", help="part of the names")
+    add_options(parser, Options)
     add_import_option(parser)
 
 

@@ -11,11 +11,13 @@ import inspect
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from plangym_ext.core.inherited_options import search_current_folder
+from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import InvalidOption
-from plangym_ext.run.arguments import INTERRUPTED, at_least
+from plangym_ext.planners.registry import PLANNERS
+from plangym_ext.run.arguments import INTERRUPTED, Argument, Option, add_options
 from plangym_ext.run.env_options import add_env_options, import_modules, made_env
 from plangym_ext.run.files import check_vacant, remove_stale
 from plangym_ext.run.folder_lock import FolderLock
@@ -36,77 +38,53 @@ from plangym_ext.run.tree_page.recorder import recorder_of, tree_options
 from plangym_ext.run.video import recorded
 
 if TYPE_CHECKING:
-    from plangym_ext.planners import Option
+    from plangym_ext.planners import Option as PlannerOption
+
+
+_NAMED = (
+    f"one of: {', '.join(PLANNERS)}; or of your own: module:Class, a planner, or "
+    f"module:function, which takes the env and returns a planner or an agent"
+)
+
+
+class Options:
+    """Options of the command.
+
+    Args:
+        env: a gymnasium id, such as ALE/MsPacman-v5
+        network: network of the planner: a checkpoint of `train`, or the folder of a run
+        opponent: who makes the moves of player 1 of two, such as mcts:num_simulations=50,
+            module:Class:option=value or module:function (default: the planner makes those of both)
+        max_steps: maximum number of moves
+        n_workers: worker processes; 0 plans in this process (default: the fastest way for this
+            env)
+        seed: seed of the env and the planner
+        frameskip: env steps per move
+        out: where to write
+        overwrite: overwrite the episode in DIR
+        video: also write DIR/episode.mp4
+        tree: also write one page that shows the tree of every move; no network needed
+        tree_nodes: nodes that the page draws of each tree, the most visited
+    """
+
+    env: Annotated[str, Argument("ENV_ID")]
+    planner: Annotated[str, Option("NAME", _NAMED)] = "mcts"
+    network: Annotated[Path | None, Option("RUN")] = None
+    opponent: Annotated[str | None, Option("SPEC")] = None
+    max_steps: Annotated[Count, Option("M")] = 1000
+    n_workers: Annotated[Whole | None, Option("W")] = None
+    seed: Whole = 0
+    frameskip: Annotated[Count | None, Option("K")] = None
+    out: Annotated[Path, Option("DIR")] = Path("runs/plan")
+    overwrite: bool = False
+    video: bool = False
+    tree: Annotated[Path | None, Option("FILE.html")] = None
+    tree_nodes: Annotated[Count, Option("N")] = 400
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command.
-
-    Args:
-        parser: of this command.
-        given: what was typed; the planner named there brings its own options.
-    """
-    from plangym_ext.planners import PLANNERS
-
-    parser.add_argument("env", metavar="ENV_ID", help="a gymnasium id, such as ALE/MsPacman-v5")
-    parser.add_argument(
-        "--planner",
-        default="mcts",
-        metavar="NAME",
-        help=f"one of: {', '.join(PLANNERS)}; or of your own: module:Class, a planner, or "
-        f"module:function, which takes the env and returns a planner or an agent",
-    )
-    parser.add_argument(
-        "--network",
-        type=Path,
-        metavar="RUN",
-        help="network of the planner: a checkpoint of `train`, or the folder of a run",
-    )
-    parser.add_argument(
-        "--opponent",
-        metavar="SPEC",
-        help="who makes the moves of player 1 of two, such as mcts:num_simulations=50, "
-        "module:Class:option=value or module:function (default: the planner makes those of both)",
-    )
-    parser.add_argument(
-        "--max-steps",
-        type=at_least(1),
-        default=1000,
-        metavar="M",
-        help="maximum number of moves",
-    )
-    parser.add_argument(
-        "--n-workers",
-        type=at_least(0),
-        default=None,
-        metavar="W",
-        help="worker processes; 0 plans in this process (default: the fastest way for this env)",
-    )
-    parser.add_argument(
-        "--seed", type=at_least(0), default=0, help="seed of the env and the planner"
-    )
-    parser.add_argument(
-        "--frameskip", type=at_least(1), default=None, metavar="K", help="env steps per move"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/plan"), metavar="DIR", help="where to write"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="overwrite the episode in DIR")
-    parser.add_argument("--video", action="store_true", help="also write DIR/episode.mp4")
-    parser.add_argument(
-        "--tree",
-        type=Path,
-        default=None,
-        metavar="FILE.html",
-        help="also write one page that shows the tree of every move; no network needed",
-    )
-    parser.add_argument(
-        "--tree-nodes",
-        type=at_least(1),
-        default=400,
-        metavar="N",
-        help="nodes that the page draws of each tree, the most visited",
-    )
+    """Add the options of the command, some of which depend on what was typed."""
+    add_options(parser, Options)
     add_env_options(parser, given)
     add_planner_options(parser, given, default="mcts")
 
@@ -300,7 +278,7 @@ def add_planner_options(
         group.add_argument(flag, dest=target, default=value, help=text, **kind)
 
 
-def _limits_first(options: Sequence[Option]) -> list[Option]:
+def _limits_first(options: Sequence[PlannerOption]) -> list[PlannerOption]:
     """Put what bounds a plan, which is set most often, before what shapes it."""
     return sorted(options, key=lambda option: option.name not in _LIMITS)
 

@@ -11,13 +11,14 @@ import argparse
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.options import Count, OneOf
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
-from plangym_ext.run.arguments import as_typed, at_least
+from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.bootstrap import STATISTICS, mean_interval
 from plangym_ext.run.figures import MARK, SUFFIXES, WIDTHS, load_pyplot, save, styled
 from plangym_ext.run.output_files import OutputFiles
@@ -41,52 +42,37 @@ _TITLES = {
 }
 
 
+_PANELS = f'a panel each, or "all" (default: {" and ".join(MAIN)}, if the runs have them)'
+_DRAWING = f"where to draw: {', '.join(SUFFIXES)} (default: curves.png in the first DIR)"
+
+
+class Options:
+    """Options of the command.
+
+    Args:
+        folders: folders with runs
+        x: column of the x axis
+        statistic: of the seeds; iqm is the interquartile mean
+        band: 95 % interval of the statistic, one standard deviation, or nothing
+        smooth: each point is the mean of the last N of its run
+        width: of a figure for a column or a page of a paper, or for the screen
+        overwrite: write over a FILE that is no such figure
+    """
+
+    folders: Annotated[tuple[Path, ...], Argument("DIR")]
+    x: Annotated[str, Option("COLUMN")] = "step"
+    y: Annotated[tuple[str, ...] | None, Option("COLUMN", _PANELS)] = None
+    statistic: Annotated[str, OneOf(STATISTICS)] = "mean"
+    band: Annotated[str, OneOf(BANDS)] = "bootstrap"
+    smooth: Annotated[Count, Option("N")] = 1
+    width: Annotated[str, OneOf(WIDTHS)] = "screen"
+    out: Annotated[Path | None, Option("FILE", _DRAWING)] = None
+    overwrite: bool = False
+
+
 def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs")
-    parser.add_argument("--x", default="step", metavar="COLUMN", help="column of the x axis")
-    parser.add_argument(
-        "--y",
-        nargs="+",
-        default=None,
-        metavar="COLUMN",
-        help=f'a panel each, or "all" (default: {" and ".join(MAIN)}, if the runs have them)',
-    )
-    parser.add_argument(
-        "--statistic",
-        choices=tuple(STATISTICS),
-        default="mean",
-        help="of the seeds; iqm is the interquartile mean",
-    )
-    parser.add_argument(
-        "--band",
-        choices=BANDS,
-        default="bootstrap",
-        help="95 %% interval of the statistic, one standard deviation, or nothing",
-    )
-    parser.add_argument(
-        "--smooth",
-        type=at_least(1),
-        default=1,
-        metavar="N",
-        help="each point is the mean of the last N of its run",
-    )
-    parser.add_argument(
-        "--width",
-        choices=tuple(WIDTHS),
-        default="screen",
-        help="of a figure for a column or a page of a paper, or for the screen",
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=None,
-        metavar="FILE",
-        help=f"where to draw: {', '.join(SUFFIXES)} (default: curves.png in the first DIR)",
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="write over a FILE that is no such figure"
-    )
+    add_options(parser, Options)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,27 +11,33 @@ import base64
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from plangym_ext.core.files.whole_file import replacing
-from plangym_ext.run.arguments import as_typed
+from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.output_files import OutputFiles
 from plangym_ext.run.termination import closing_when_terminated
 
 _KINDS = {".mp4": "video/mp4", ".html": "text/html"}
 
 
+class Options:
+    """Options of the command.
+
+    Args:
+        folders: folders with runs
+        out: where to write (default: report.html in the first DIR)
+        overwrite: write over a FILE that is no such page
+    """
+
+    folders: Annotated[tuple[Path, ...], Argument("DIR")]
+    out: Annotated[Path | None, Option("FILE")] = None
+    overwrite: bool = False
+
+
 def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="where to write (default: report.html in the first DIR)",
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="write over a FILE that is no such page"
-    )
+    add_options(parser, Options)
 
 
 def run(options: argparse.Namespace) -> int:

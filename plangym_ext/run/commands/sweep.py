@@ -14,8 +14,9 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import (
     FolderTaken,
     ForeignCheckpoint,
@@ -24,7 +25,14 @@ from plangym_ext.errors import (
     UnreadableFile,
     installing,
 )
-from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
+from plangym_ext.run.arguments import (
+    INTERRUPTED,
+    Argument,
+    Option,
+    add_options,
+    as_typed,
+    typed_settings,
+)
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import check_kind, read_json, write_json
 from plangym_ext.run.folder_lock import FolderLock
@@ -32,7 +40,6 @@ from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
-    typed_settings,
 )
 
 if TYPE_CHECKING:
@@ -46,62 +53,44 @@ FAILED = 1
 _PLAN = "sweep.json"
 
 
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command.
+class Options:
+    """Options of the command.
 
     Args:
-        parser: of this command.
-        given: what was typed; the preset there decides on the settings that there are.
+        preset: settings to begin with, named first: one that `train --list` lists, or a file
+        over: a setting and its values, with commas between them, or with semicolons if they have
+            commas; with --sample also log(LOW, HIGH), uniform(LOW, HIGH) or int(LOW, HIGH); may be
+            given again
+        file: a sweep as .toml, .yaml or .json
+        sample: draw N variants (default: all there are)
+        seeds: of each variant (default: 1)
+        processes: runs at a time (default: 1; with --ray as many as there are processors for)
+        ray: run on a Ray cluster: the one at ADDRESS, or that RAY_ADDRESS names, or one of this
+            machine; DIR has to be the same on all its machines
+        ray_cpus: processors per run
+        gpus: accelerators to share out
+        out: where to write
+        resume: continue the sweep in DIR
+        dry_run: list the runs without running them
     """
-    parser.add_argument(
-        "preset",
-        nargs="?",
-        metavar="PRESET",
-        help="settings to begin with, named first: one that `train --list` lists, or a file",
-    )
-    parser.add_argument(
-        "--over",
-        action="append",
-        default=[],
-        metavar="KEY=VALUES",
-        help="a setting and its values, with commas between them, or with semicolons if they "
-        "have commas; with --sample also log(LOW, HIGH), uniform(LOW, HIGH) or int(LOW, HIGH); "
-        "may be given again",
-    )
-    parser.add_argument(
-        "--file", type=Path, metavar="FILE", help="a sweep as .toml, .yaml or .json"
-    )
-    parser.add_argument(
-        "--sample", type=at_least(1), metavar="N", help="draw N variants (default: all there are)"
-    )
-    parser.add_argument(
-        "--seeds", type=at_least(1), metavar="N", help="of each variant (default: 1)"
-    )
-    parser.add_argument(
-        "--processes",
-        type=at_least(1),
-        metavar="N",
-        help="runs at a time (default: 1; with --ray as many as there are processors for)",
-    )
-    parser.add_argument(
-        "--ray",
-        nargs="?",
-        const="",
-        metavar="ADDRESS",
-        help="run on a Ray cluster: the one at ADDRESS, or that RAY_ADDRESS names, or one of this "
-        "machine; DIR has to be the same on all its machines",
-    )
-    parser.add_argument(
-        "--ray-cpus", type=at_least(1), default=1, metavar="N", help="processors per run"
-    )
-    parser.add_argument(
-        "--gpus", type=at_least(0), default=0, metavar="N", help="accelerators to share out"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs/sweep"), metavar="DIR", help="where to write"
-    )
-    parser.add_argument("--resume", action="store_true", help="continue the sweep in DIR")
-    parser.add_argument("--dry-run", action="store_true", help="list the runs without running them")
+
+    preset: Annotated[str | None, Argument("PRESET")] = None
+    over: Annotated[Sequence[str], Option("KEY=VALUES")] = []
+    file: Annotated[Path | None, Option("FILE")] = None
+    sample: Annotated[Count | None, Option("N")] = None
+    seeds: Annotated[Count | None, Option("N")] = None
+    processes: Annotated[Count | None, Option("N")] = None
+    ray: Annotated[str | None, Option("ADDRESS", bare="")] = None
+    ray_cpus: Annotated[Count, Option("N")] = 1
+    gpus: Annotated[Whole, Option("N")] = 0
+    out: Annotated[Path, Option("DIR")] = Path("runs/sweep")
+    resume: bool = False
+    dry_run: bool = False
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command, some of which depend on what was typed."""
+    add_options(parser, Options)
     add_import_option(parser)
     sources = _sources(given)
     parser.set_defaults(sources=sources)

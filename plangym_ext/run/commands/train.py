@@ -14,15 +14,22 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from plangym_ext.core.options import Count
 from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption, UntrustedState
-from plangym_ext.run.arguments import INTERRUPTED, as_typed, at_least
+from plangym_ext.run.arguments import (
+    INTERRUPTED,
+    Argument,
+    Option,
+    add_options,
+    as_typed,
+    typed_settings,
+)
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.setting_options import (
     add_setting_options,
     chosen_settings,
-    typed_settings,
 )
 
 if TYPE_CHECKING:
@@ -32,59 +39,39 @@ if TYPE_CHECKING:
 _OUT = Path("runs/train")
 
 
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command.
+class Options:
+    """Options of the command.
 
     Args:
-        parser: of this command.
-        given: what was typed; the preset and the files there decide on the defaults.
+        preset: settings to begin with, named first: one that --list lists, or a file
+        list: list the presets with their measured returns
+        config: settings over the preset's: .toml, .yaml or .json; may be given again
+        out: where to write
+        resume: continue the run in DIR, if there is one
+        init_from: begin with the weights of another run or checkpoint; settings may differ
+        trust: open pickles in the states of the checkpoint, which can run any code: for runs of
+            your own, of envs that have any
+        quiet: show no table
+        ray: play in actors of a Ray cluster: the one at ADDRESS, or that RAY_ADDRESS names, or
+            one of this machine
+        ray_actors: how many (default: collector.n_workers, or one for each processor)
     """
-    parser.add_argument(
-        "preset",
-        nargs="?",
-        metavar="PRESET",
-        help="settings to begin with, named first: one that --list lists, or a file",
-    )
-    parser.add_argument(
-        "--list", action="store_true", help="list the presets with their measured returns"
-    )
-    parser.add_argument(
-        "--config",
-        action="append",
-        metavar="FILE",
-        help="settings over the preset's: .toml, .yaml or .json; may be given again",
-    )
-    parser.add_argument("--out", type=Path, default=_OUT, metavar="DIR", help="where to write")
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the run in DIR, if there is one"
-    )
-    parser.add_argument(
-        "--init-from",
-        type=Path,
-        metavar="RUN",
-        help="begin with the weights of another run or checkpoint; settings may differ",
-    )
-    parser.add_argument(
-        "--trust",
-        action="store_true",
-        help="open pickles in the states of the checkpoint, which can run any code: for runs of "
-        "your own, of envs that have any",
-    )
-    parser.add_argument("--quiet", action="store_true", help="show no table")
-    parser.add_argument(
-        "--ray",
-        nargs="?",
-        const="",
-        metavar="ADDRESS",
-        help="play in actors of a Ray cluster: the one at ADDRESS, or that RAY_ADDRESS names, or "
-        "one of this machine",
-    )
-    parser.add_argument(
-        "--ray-actors",
-        type=at_least(1),
-        metavar="N",
-        help="how many (default: collector.n_workers, or one for each processor)",
-    )
+
+    preset: Annotated[str | None, Argument("PRESET")] = None
+    list: bool = False
+    config: Annotated[Sequence[str] | None, Option("FILE")] = None
+    out: Annotated[Path, Option("DIR")] = _OUT
+    resume: bool = False
+    init_from: Annotated[Path | None, Option("RUN")] = None
+    trust: bool = False
+    quiet: bool = False
+    ray: Annotated[str | None, Option("ADDRESS", bare="")] = None
+    ray_actors: Annotated[Count | None, Option("N")] = None
+
+
+def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
+    """Add the options of the command, some of which depend on what was typed."""
+    add_options(parser, Options)
     add_import_option(parser)
     sources = _sources(given)
     parser.set_defaults(sources=sources)

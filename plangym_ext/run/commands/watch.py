@@ -10,19 +10,29 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from plangym_ext.run.arguments import at_least
+from plangym_ext.core.options import Whole
+from plangym_ext.run.arguments import Argument, Option, add_options
+
+
+class Options:
+    """Options of the command.
+
+    Args:
+        folders: folders with runs
+        host: address to listen on; others than this machine's own can then read the runs
+        port: 0: a free one
+    """
+
+    folders: Annotated[tuple[Path, ...], Argument("DIR")]
+    host: str = "127.0.0.1"
+    port: Annotated[Whole, Option("N")] = 8765
 
 
 def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
     """Add the options of the command."""
-    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders with runs")
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen on; others than this machine's own can then read the runs",
-    )
-    parser.add_argument("--port", type=at_least(0), default=8765, metavar="N", help="0: a free one")
+    add_options(parser, Options)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,11 +15,10 @@ from typing import Protocol
 from plangym_ext.run.experiments.plan import Job
 from plangym_ext.run.files import write_json
 from plangym_ext.run.training.interrupts import interrupts_held
+from plangym_ext.workers.limits import RUN_RETRIES
 
 #: Seconds between two looks at the processes.
 _INTERVAL = 0.1
-#: Times that a run is started again after a signal killed it, such as that of a full memory.
-RETRIES = 2
 
 SETTINGS, LOG = "settings.json", "train.log"
 # `-P`: a file of the current folder must not be imported for a module of the same name.
@@ -177,7 +176,7 @@ class JobQueue:
                 continue
             # Killed by a signal, such as that of a full memory. An error of its own would come
             # again.
-            if status < 0 and one.tries <= RETRIES:
+            if status < 0 and one.tries <= RUN_RETRIES:
                 with interrupts_held():
                     one.process = self._where.start(self.folder / one.job.name, one.slot)
                 one.tries += 1

@@ -15,13 +15,9 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import FolderBusy
 from plangym_ext.run.experiments.queue import LOG, started_run
 from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.workers.limits import SLOW_LOOK, TASK_GRACE
 from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.ray.cluster import Driver, connection, processors_of_nodes, ray_module
-
-#: Seconds that a run of before may take to end: that of a task whose process died.
-_PATIENCE = 30.0
-#: Seconds between two looks of a task at its process.
-_LOOK = 0.5
 
 
 class RayJobs(Closing):
@@ -138,14 +134,14 @@ def run_job(path: Sequence[str], folder: str, imports: Sequence[str]) -> int:
         # Ray cancels a task by an interrupt, which is seen between two instructions of Python.
         with contextlib.suppress(subprocess.TimeoutExpired):
             try:
-                return process.wait(_LOOK)
+                return process.wait(SLOW_LOOK)
             except KeyboardInterrupt:
                 process.send_signal(signal.SIGINT)
 
 
 def _await_free(folder: Path) -> None:
     """Wait while the run's process of before, whose task has died, ends."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + TASK_GRACE
     while time.monotonic() < deadline:
         with contextlib.suppress(FolderBusy):
             FolderLock(folder).close()

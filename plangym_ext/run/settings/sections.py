@@ -320,8 +320,7 @@ class PlannerSettings:
 
     def changed(self, options: Mapping[str, Any], where: str) -> PlannerSettings:
         """Return the same planner with some options changed."""
-        # All of them are read again, which changes none: a value of the right kind is read as it
-        # is.
+        # All are read again, which changes none: a value of the right type is read as it is.
         return self.from_settings({"name": self.name, **self.options, **options}, where)
 
     @property

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from plangym_ext.core.inherited_options import described
+from plangym_ext.core.options import parsed
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.schedule import OwnSchedule, Schedule
 
@@ -143,7 +144,8 @@ def _typed_list(value: Text) -> str:
 def _read_optional(kind: Any, value: Any, where: str) -> Any:
     kinds = typing.get_args(kind)
     if type(None) in kinds and (
-        value is None or (isinstance(value, Text) and value.lower() == "none")
+        # A text as well, as TOML has no null.
+        value is None or (isinstance(value, str) and value.lower() == "none")
     ):
         return None
     # Before the number: read as a float, a schedule would be refused.
@@ -193,35 +195,16 @@ def free(value: Any) -> Any:
 
 def _read_plain(kind: type, value: Any) -> Any:
     """Return a bool, int, float or str; None if it is no such value."""
-    if kind is str:
-        # A plain text: a `Text` would be read as another kind wherever it is handed on.
-        return str(value) if isinstance(value, str) else None
-    if kind is bool:
-        if isinstance(value, Text):
-            # `bool` would take every text for True that is not empty.
-            return {"true": True, "false": False}.get(value.lower())
-        return value if isinstance(value, bool) else None
     if isinstance(value, Text):
-        try:
-            return kind(value)
-        except ValueError:
-            return _whole(value) if kind is int else None
+        return parsed(value, kind)
     # A bool is an int to Python, and a mistake here.
     whole = isinstance(value, int) and not isinstance(value, bool)
     if kind is float:
         # A whole number is one too: files have 1 where 1.0 is meant.
         return float(value) if whole or isinstance(value, float) else None
-    return value if whole else None
-
-
-def _whole(text: str) -> int | None:
-    """Return the whole number that a text such as 1e6 means; None: it means none."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    # A fraction is none, and where floats have gaps the text may mean another number.
-    return int(number) if "e" in text.lower() and number.is_integer() and number < 2**53 else None
+    if kind is int:
+        return value if whole else None
+    return value if isinstance(value, kind) else None
 
 
 def _called(kind: Any) -> str:

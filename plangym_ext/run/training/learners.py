@@ -14,13 +14,10 @@ from plangym_ext.errors import LearnerLost, WorkerDied
 from plangym_ext.learn.sampling.collected import Collected, Progress, Sampler
 from plangym_ext.run.training.learner import LearnerMaker, weights_hash, with_the_others
 from plangym_ext.run.training.parts import Parts
+from plangym_ext.workers.limits import LEARNER_GRACE, SLOW_LOOK
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.worker_handle import WorkerHandle
 
-#: Seconds between two looks whether the others are still there, while something is played here.
-_LOOK = 0.5
-#: Seconds that a learner may take to say why it has left the others.
-_PATIENCE = 5.0
 #: Subfolder of a run, with a folder for each learner besides the first.
 FOLDER = "learners"
 
@@ -111,7 +108,7 @@ class Learners(Closing):
 
     def _explain(self) -> None:
         """Raise why a learner does not meet the others any more."""
-        self._answers(_PATIENCE)
+        self._answers(LEARNER_GRACE)
 
     def _lost(self, rank: int, error: Exception) -> NoReturn:
         self._asked = []
@@ -126,7 +123,7 @@ class Learners(Closing):
 
         def told(done: int) -> None:
             nonlocal looked
-            if time.monotonic() - looked > _LOOK:
+            if time.monotonic() - looked > SLOW_LOOK:
                 looked = time.monotonic()
                 # None can be done before this one is.
                 if any(pending.poll(0.0) for pending in self._asked):

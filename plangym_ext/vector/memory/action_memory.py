@@ -73,7 +73,10 @@ class ActionMemory:
             return b""
         if not self._layout.is_flat or actions.shape[1:] != self._shape[1:]:
             return b""
-        self._view(code)[places] = actions
+        view = self._views.get(code)
+        if view is None:
+            view = self._view(code)
+        view[places] = actions
         return code
 
     def take(self, places: Places, code: bytes) -> Sequence[Any] | np.ndarray:

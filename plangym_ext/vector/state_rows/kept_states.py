@@ -1,26 +1,41 @@
 """KeptStates: committed row states, with rollback of failed or interrupted calls.
 
-    begin --> reach --> keep      the call has happened
-       '--------'-----> forget    it failed, or was interrupted: rows are where they were
+    reach --> keep      the call has happened
+      '-----> forget    it failed, or was interrupted: rows are where they were
 
-An interrupt may come at any line. So what belongs together is one object, which is replaced by
-one assignment, and whatever is left of a call that was not kept is undone by the next `forget`.
+An interrupt may come at any line. So all that belongs to rows is one object, which is replaced by
+one assignment, and nothing that it holds is ever written to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium import spaces
 
 from plangym_ext.states.envelope import as_wide, stacked_rows
 from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.shown import ObsBuffer
 
-#: States `[n, S]` uint8, rows that were never reset `[n]` bool, the note, and the seed of each
-#: row's last seeded reset.
-_Kept = tuple[np.ndarray, np.ndarray, Any, dict[int, int]]
+
+class Kept(NamedTuple):
+    """All rows at one moment.
+
+    Attributes:
+        states: `[n, S]` uint8, without seals.
+        fresh: `[n]` bool, rows that were never reset.
+        shown: `[n, *obs]`, their observations.
+        note: of the vector env.
+        seeds: of each row's last seeded reset, by row; -1 for one that is not known.
+    """
+
+    states: np.ndarray
+    fresh: np.ndarray
+    shown: np.ndarray
+    note: Any
+    seeds: dict[int, int]
 
 
 class KeptStates:
@@ -29,52 +44,55 @@ class KeptStates:
     Args:
         num_rows: n.
         width: S, bytes of a state; more once a state is wider.
+        space: of one row's observations, an array.
 
     Attributes:
-        now: states `[n, S]` uint8 without seals, rows that were never reset `[n]` bool, the
-            note that belongs to these, and rows' seeds: one object, never written to.
-        reached: the first two of a call that was not kept yet; None for none.
-        begun: whether a native call was begun that writes to the memory of the states before
-            these, and whose own were not kept: the call after it would write over those kept.
-        obs: what rows show; set before the first call.
+        now: the rows after the last call that was kept.
+        reached: after the present call, which is not kept yet; None for none.
+        none_fresh: the array of rows that were never reset, if it was found to name none.
     """
 
-    obs: ObsBuffer
-
-    def __init__(self, num_rows: int, width: int) -> None:
-        states = np.zeros((num_rows, width), np.uint8)
-        self.now: _Kept = states, np.ones(num_rows, bool), None, {}
-        #: Seeds that a call gives which was not kept yet.
+    def __init__(self, num_rows: int, width: int, space: spaces.Space[Any]) -> None:
+        self._obs = ObsBuffer(space, num_rows)
+        shown = self._obs.leaves(slice(None))[0].copy()
+        states, fresh = np.zeros((num_rows, width), np.uint8), np.ones(num_rows, bool)
+        self.now = Kept(states, fresh, shown, None, {})
+        self.reached: Kept | None = None
+        #: Seeds that the present call gives.
         self._seeded: dict[int, int] = {}
-        self.reached: tuple[np.ndarray, np.ndarray] | None = None
-        #: What was kept for rows that were never reset, if it was found to name none.
-        self._none_fresh: np.ndarray | None = None
-        self.begun = False
-        #: What rows showed before that call, and what was kept then.
-        self._before: tuple[_Kept, tuple[Any, ...]] | None = None
+        #: The observations that are in the buffer.
+        self._in_buffer: np.ndarray | None = shown
+        self.none_fresh: np.ndarray | None = None
 
     @property
-    def fresh(self) -> np.ndarray:
-        """`[n]` bool: rows that were never reset; not to be written to."""
-        return self.now[1]
+    def obs(self) -> ObsBuffer:
+        """Observations of the rows, after the present call if it has come so far."""
+        shown = (self.reached or self.now).shown
+        if shown is not self._in_buffer:
+            self._in_buffer = None  # whatever an interrupt leaves of the copy
+            self._obs.put_batch(slice(None), shown)
+            self._in_buffer = shown
+        return self._obs
 
     def seed_of(self, row: int) -> int:
         """Return the seed of a row's last seeded reset; -1 if it is not known."""
-        return self.now[3].get(row, -1)
+        return self.now.seeds.get(row, -1)
 
     def seed(self, seeds: dict[int, int]) -> None:
         """Note the seeds that the call gives to rows; -1 for one that is not known."""
         self._seeded = self._seeded | seeds
 
-    def reach(self, states: np.ndarray, fresh: np.ndarray) -> None:
-        """Record a call's new states; the rows' observations may be written from here on."""
-        # First what rows show, as an interrupt that comes after it has something to give back.
-        self._before = self.now, self.obs.taken(range(len(fresh)))
-        self.reached = states, fresh
+    def reach(self, states: np.ndarray, obs: np.ndarray) -> None:
+        """Record where a call of all rows leads; observations are copied."""
+        shown = obs.astype(self.now.shown.dtype)
+        self.reached = Kept(states, self.now.fresh, shown, None, {})
 
-    def reach_some(self, rows: Sequence[int], states: np.ndarray) -> None:
-        """Note where a call leads that moved some rows, to `[k, S]` states."""
-        self.reach(_replaced(self.now[0], rows, states), self.fresh)
+    def reach_some(self, rows: Sequence[int], states: np.ndarray, obs: np.ndarray) -> None:
+        """Record where a call of some rows leads: `[k, S]` states, `[k, *obs]`."""
+        shown = self.now.shown.copy()
+        shown[rows] = obs
+        states = _replaced(self.now.states, rows, states)
+        self.reached = Kept(states, self.now.fresh, shown, None, {})
 
     def reach_each(
         self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Sequence[Any] | None
@@ -86,59 +104,49 @@ class KeptStates:
             states: `[S]` of each; widths may differ.
             shown: observation of each; None leaves them.
         """
-        fresh = self.fresh.copy()
-        fresh[rows] = False
-        self.reach(_replaced(self.now[0], rows, stacked_rows(states)), fresh)
+        kept = self.now.shown
         if shown is not None:
+            kept = kept.copy()
+            put = ObsBuffer(self._obs.space, len(kept), (kept,)).put
             for number, obs in zip(rows, shown, strict=True):
-                self.obs.put(number, obs)
+                put(number, obs)
+        found = _replaced(self.now.states, rows, stacked_rows(states))
+        self.reached = Kept(found, self.now.fresh, kept, None, {})
+        self.reach_reset(rows)
 
     def reach_reset(self, rows: Sequence[int]) -> None:
         """Note that the call has reset rows."""
-        if self.reached is not None:
-            states, fresh = self.reached
-            fresh = fresh.copy()
-            fresh[rows] = False
-            self.reached = states, fresh
+        assert self.reached is not None
+        fresh = self.reached.fresh.copy()
+        fresh[rows] = False
+        self.reached = self.reached._replace(fresh=fresh)
 
     def keep(self, note: Any) -> None:
         """Commit the call, together with `note`."""
-        states, fresh, _, seeds = self.now
-        if self.reached is not None:
-            states, fresh = self.reached
-        if self._seeded:
-            seeds = seeds | self._seeded
-        self.now = states, fresh, note, seeds  # from here on, and not before, the call has happened
-        self.reached, self._before, self.begun, self._seeded = None, None, False, {}
+        states, fresh, shown, _, _ = self.reached or self.now
+        seeds = self.now.seeds | self._seeded if self._seeded else self.now.seeds
+        # From here on, and not before, the call has happened.
+        self.now = Kept(states, fresh, shown, note, seeds)
+        self.reached, self._seeded = None, {}
 
     def forget(self) -> None:
-        """Restore the observations from before an interrupted or failed call."""
-        if self._before is not None:
-            kept, shown = self._before
-            if kept is self.now:  # else the interrupt came within `keep`
-                self.obs.give(range(len(self.fresh)), shown)
-        if self.begun:
-            # The next native call would write over the memory of these.
-            states, *others = self.now
-            self.now = states.copy(), *others
-        self.reached, self._before, self.begun, self._seeded = None, None, False, {}
+        """Drop what is left of a call that failed or was interrupted."""
+        self.reached, self._seeded = None, {}
 
     def check_begun(self, rows: Sequence[int]) -> None:
-        """Refuse to step rows that were never reset; quick where there are none, as nearly always.
+        """Refuse to step rows that were never reset; learn whether there are any.
 
         Raises:
             VectorResetNeeded: one was not.
         """
-        fresh = self.now[1]
-        if fresh is self._none_fresh:
-            return
+        fresh = self.now.fresh
         if fresh[list(rows)].any():
             raise VectorResetNeeded(
                 f"step: sub-envs {np.flatnonzero(fresh).tolist()} were never reset. Call reset "
                 "first."
             )
         if not fresh.any():
-            self._none_fresh = fresh
+            self.none_fresh = fresh
 
 
 def _replaced(kept: np.ndarray, rows: Sequence[int], states: np.ndarray) -> np.ndarray:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.backend_env import NO_OUT, LiveStepper
+from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.infos import InfoBatch, InfoColumn
 from plangym_ext.core.results import RowResets
 from plangym_ext.vector.infos import Columns, InfoGroup
@@ -17,29 +17,8 @@ from plangym_ext.vector.memory.step_out import StepOut
 _SMALL = 1 << 16
 
 
-class OutUse(NamedTuple):
-    """Native code's use of the arrays of an `out`.
-
-    Attributes:
-        arrays: that it writes to itself.
-        infos: "numeric", or "none" if no info is wanted.
-    """
-
-    arrays: Mapping[str, np.ndarray]
-    infos: str
-
-    def given(self, actions: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Return the arrays, but none where one holds the actions.
-
-        Actions of a row are read when the results of others have been written.
-        """
-        if actions.base is None:
-            return self.arrays
-        shared = any(np.may_share_memory(actions, array) for array in self.arrays.values())
-        return NO_OUT if shared else self.arrays
-
-
-ALL_FRESH = OutUse(NO_OUT, "numeric")
+#: Of the arguments of `step_live` those that follow from an `out`: none without one.
+ALL_FRESH: dict[str, Any] = {}
 
 
 class NativeResults:
@@ -56,14 +35,17 @@ class NativeResults:
         #: That of the marks of invalid values, if they are wanted.
         self._marks = env.plan_env.layout.info[len(self._columns) :]
 
-    def use_of(self, out: StepOut, *, with_obs: bool) -> OutUse:
-        """Return native code's use of an `out`, computed once.
+    def use_of(self, out: StepOut, *, with_obs: bool) -> dict[str, Any]:
+        """Return the arguments of `step_live` for an `out`, computed once.
 
         Args:
             out: of a step.
             with_obs: whether native code has observations of the dtype that `out` holds.
+
+        Returns:
+            `out`, arrays that native code writes to itself; `infos`, "none", if none is wanted.
         """
-        found: OutUse | None = out.layout
+        found: dict[str, Any] | None = out.layout
         if found is not None:
             return found
         fields = out.arrays.fields
@@ -72,8 +54,9 @@ class NativeResults:
             del names["obs0"]
         arrays = {ours: fields[name] for ours, name in names.items() if name in fields}
         small = sum(array.nbytes for array in arrays.values()) < _SMALL
-        infos = "numeric" if self._are_wanted(out) else "none"
-        found = OutUse(NO_OUT if small else arrays, infos)
+        found = {} if small else {"out": arrays}
+        if not self._are_wanted(out):
+            found["infos"] = "none"
         if self._env.reset_columns is not None:  # else not all infos are known yet
             out.layout = found
         return found
@@ -102,7 +85,7 @@ class NativeResults:
         ]
 
     def groups_of_resets(
-        self, infos: InfoBatch, resets: RowResets, over: np.ndarray, kind: str
+        self, infos: InfoBatch, resets: RowResets, over: np.ndarray, none: bool
     ) -> list[InfoGroup]:
         """Return the infos of all rows, of which some were reset in the step that ended them.
 
@@ -110,11 +93,11 @@ class NativeResults:
             infos: of the step.
             resets: of those that were reset.
             over: `[k]` bool, which these are.
-            kind: "none" if there are none of the step.
+            none: whether there are none of the step.
         """
         (ended,) = over.nonzero()  # np.flatnonzero takes twice as long
         stepped = *self._columns, *self._marks
-        if kind == "none":
+        if none:
             return [InfoGroup(ended, (), resets.final_obs[0][ended])]
         group = InfoGroup(
             ended,

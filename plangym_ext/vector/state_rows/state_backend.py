@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from plangym_ext.core.backend_env import NO_OUT, LiveStepper
+from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.results import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, InvalidOption, ResetNeeded
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
@@ -54,13 +54,11 @@ class StateBackend(VectorBackend):
         self._env, self._num_envs = env, num_envs
         self._gym_env = env.gym_env
         self._results = NativeResults(env, num_envs)
-        self._kept = KeptStates(num_envs, env.state_width)
 
     @property
     def nbytes(self) -> int:
         """See `VectorBackend`: observations and states, of which native calls keep two more."""
-        shown = sum(leaf.nbytes for leaf in self.obs.leaves(slice(None)))
-        return shown + 3 * self._kept.now[0].nbytes
+        return 2 * self._kept.now.shown.nbytes + 3 * self._kept.now.states.nbytes
 
     def build(self) -> None:
         """Do nothing: the env is there."""
@@ -100,7 +98,7 @@ class StateBackend(VectorBackend):
     @property
     def note(self) -> Any:
         """See `VectorBackend`."""
-        return self._kept.now[2]
+        return self._kept.now.note
 
     def keep(self, note: Any) -> None:
         """See `VectorBackend`."""
@@ -108,24 +106,27 @@ class StateBackend(VectorBackend):
 
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
-        self.obs = self._kept.obs = ObsBuffer(space, self._num_envs)
+        self._kept = KeptStates(self._num_envs, self._env.state_width, space)
         # A space of the caller's own may ask for another dtype than the env's.
         self._values = RowValues(self._env.plan_env.values.policy, self.obs, self._env.name)
         self._is_cast = space.dtype != self._env.observation_space.dtype
+
+    @property
+    def obs(self) -> ObsBuffer:
+        """See `VectorBackend`."""
+        return self._kept.obs
 
     # All rows at once ---------------------------------------------------------------
 
     def begin_step(self, step: RowStep) -> StepResults | RowStep:
         """See `VectorBackend`."""
-        if step.ahead:  # what was begun before is not kept yet
+        rows, actions, resets, same_step, out, ahead = step
+        if ahead:  # what was begun before is not kept yet
             # Copied: the caller may write to its array before this step's turn comes.
-            return step._replace(actions=copy.deepcopy(step.actions))
-        return self._step(step)
-
-    def _step(self, step: RowStep) -> StepResults:
-        rows, actions, resets, same_step, out, _ = step
+            return step._replace(actions=copy.deepcopy(actions), ahead=False)
         self._kept.forget()
-        self._kept.check_begun(rows)
+        if self._kept.now.fresh is not self._kept.none_fresh:
+            self._kept.check_begun(rows)
         batch = actions if isinstance(actions, np.ndarray) else self._array_of(actions)
         found = self._step_all(rows, batch, resets, same_step, out)
         # The native call has moved nothing.
@@ -143,7 +144,7 @@ class StateBackend(VectorBackend):
         timeout: float | None,  # noqa: ARG002 - it cannot be stopped
     ) -> StepResults:
         """Return a call's results, which are computed at once or in turn."""
-        return self._step(call) if isinstance(call, RowStep) else call
+        return cast("StepResults", self.begin_step(call) if isinstance(call, RowStep) else call)
 
     def _step_all(
         self,
@@ -159,29 +160,17 @@ class StateBackend(VectorBackend):
         Rows begin where they are, or in `states` `[k, S]`.
         """
         whole = isinstance(rows, range)
-        kept, fresh, *_ = self._kept.now
-        # Native code may write over the memory of the states before these, but not of any others.
-        spares = whole and states is None
-        if states is None:
-            states = kept if whole else kept[rows]
-        if spares:
-            self._kept.begun = True
-        results = self._results
-        use = ALL_FRESH
+        results, use = self._results, ALL_FRESH
         if out is not None:
             use = results.use_of(out, with_obs=not self._is_cast)
-        found = self._env.step_live(
-            actions,
-            states,
-            resets,
-            whole=spares,
-            same_step=same_step,
-            infos=use.infos,
-            out=use.given(actions) if use.arrays else NO_OUT,
-        )
+        how = {"whole": whole and states is None, "same_step": same_step, **use}
+        if states is None:
+            kept = self._kept.now.states
+            states = kept if whole else kept[rows]
+        found = self._env.step_live(actions, states, resets, **how)
         if found is None:
             return None
-        groups = [] if use.infos == "none" else results.groups(found.infos, resets)
+        groups = [] if "infos" in use else results.groups(found.infos, resets)
         if same_step:
             over = found.terminated | found.truncated
             if over.any():
@@ -189,14 +178,12 @@ class StateBackend(VectorBackend):
                 # Only the results of the step are lost, which nothing refers to yet.
                 if anew is None:
                     return None
-                groups = results.groups_of_resets(found.infos, anew, over, use.infos)
+                groups = results.groups_of_resets(found.infos, anew, over, "infos" in use)
         (obs,) = found.obs
         if whole:
-            self._kept.reach(found.states, fresh)
-            self.obs.put_batch(slice(None), obs)
+            self._kept.reach(found.states, obs)
         else:
-            self._kept.reach_some(rows, found.states)
-            self.obs.put_batch(rows, obs)
+            self._kept.reach_some(rows, found.states, obs)
         rewards = found.rewards.reshape(-1)
         infos = GroupedInfos(groups) if groups else ()
         batch = None if self._is_cast else obs
@@ -276,7 +263,7 @@ class StateBackend(VectorBackend):
     def _reset(
         self, row: int, seed: int | None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, Any, dict[str, Any]]:
-        if not self._kept.fresh[row]:
+        if not self._kept.now.fresh[row]:
             self._visit(row)
         elif seed is None:
             # Rows begin as copies of one env: each needs a seed of its own.
@@ -325,6 +312,7 @@ class StateBackend(VectorBackend):
             InvalidObservation: a value is refused; rows show what they showed before.
         """
         try:
+            self._kept.obs  # noqa: B018 - brings the buffer to where the call leads
             return self._values.checked(results, rows)
         except InvalidObservation:
             self._kept.forget()
@@ -346,7 +334,7 @@ class StateBackend(VectorBackend):
             return [self._kept.seed_of(row) for row in rows]
         found, moved, states = [], [], []
         for row in rows:
-            if self._kept.fresh[row]:
+            if self._kept.now.fresh[row]:
                 found.append(self._given_anyhow(row, name, args, kwargs))
                 continue
             self._visit(row)
@@ -427,11 +415,11 @@ class StateBackend(VectorBackend):
 
     def _visit(self, row: int) -> None:
         """Set the env proper to a row's state, unless the row was never reset."""
-        if not self._kept.fresh[row]:
+        if not self._kept.now.fresh[row]:
             self._env.set_state(self._sealed([row])[0])
 
     def _sealed(self, rows: Sequence[int]) -> np.ndarray:
-        return self._env.sealed(self._kept.now[0][_index(rows)])
+        return self._env.sealed(self._kept.now.states[_index(rows)])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
         """Set an attribute that is part of a state.
@@ -442,7 +430,7 @@ class StateBackend(VectorBackend):
         self._kept.forget()
         name, states = name.removeprefix(UNWRAPPED), []
         for row, value in zip(rows, values, strict=True):
-            if self._kept.fresh[row]:
+            if self._kept.now.fresh[row]:
                 raise ResetNeeded(f"set_attr: row {row} was never reset. Call reset first.")
             self._visit(row)
             before = self._gym_env.get_wrapper_attr(name)
@@ -464,7 +452,7 @@ class StateBackend(VectorBackend):
     def get_states(self, rows: Sequence[int]) -> np.ndarray:
         """See `VectorBackend`; they are `[k, S]`, fresh."""
         self._kept.forget()
-        fresh = self._kept.fresh[_index(rows)]
+        fresh = self._kept.now.fresh[_index(rows)]
         if fresh.any():
             row = rows[int(np.argmax(fresh))]
             raise ResetNeeded(f"row {row} was never reset. Call reset first.")

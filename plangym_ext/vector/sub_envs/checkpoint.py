@@ -32,11 +32,6 @@ class RowCall(NamedTuple):
     resets_all: bool = False
     again: tuple[Any, ...] | None = None
 
-    @property
-    def recorded(self) -> tuple[str, tuple[Any, ...]]:
-        """The call for a replay: its name, and copies of its arguments."""
-        return self.name, self.args if self.again is None else self.again
-
     def doing(self, row: int) -> str:
         """Return a description of the call for a row of the process."""
         if self.name != "step":
@@ -103,7 +98,7 @@ class Checkpoint:
             # The list is shared with this one, which goes on ending where it does. What lies
             # beyond is of a call that failed or was interrupted.
             del self.calls[self.count :]
-            self.calls.append(call.recorded)
+            self.calls.append((name, call.args if call.again is None else call.again))
             checksum = self.checksum if reply.checksum is None else reply.checksum
             count = self.count + 1
             return Checkpoint(
@@ -115,7 +110,8 @@ class Checkpoint:
 
     def _attributes_after(self, call: RowCall, reply: Reply) -> dict[tuple[int, str], Any]:
         found = self.attributes
-        for done, arguments in (*self.recorded(), call.recorded):
+        last = call.name, call.args if call.again is None else call.again
+        for done, arguments in (*self.recorded(), last):
             if done == "set_attr":
                 rows, name, values = arguments
                 new = {(row, name): value for row, value in zip(rows, values, strict=True)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import select
 import time
 from collections.abc import Callable, Sequence
@@ -20,9 +19,10 @@ from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.memory.shared_outs import OutLayout, OutShare, SharedOuts
 from plangym_ext.vector.results import IN_MEMORY, Reply, StepResults
 from plangym_ext.vector.row_values import RowValues
+from plangym_ext.vector.shown import ObsBuffer
 from plangym_ext.vector.sub_envs.checkpoint import Checkpoint, RowCall
 from plangym_ext.vector.sub_envs.host_group import HostGroup, one_error
-from plangym_ext.vector.sub_envs.replay_log import ReplayLog
+from plangym_ext.vector.sub_envs.replay_log import SETTLED, ReplayLog
 from plangym_ext.vector.sub_envs.shared_call import (
     Share,
     SharedCall,
@@ -30,7 +30,8 @@ from plangym_ext.vector.sub_envs.shared_call import (
     shares_of,
     shares_of_all,
 )
-from plangym_ext.workers.close_errors import warn_of
+from plangym_ext.workers.limits import LOOK
+from plangym_ext.workers.remote_errors import warn_of
 
 
 class EnvBackend(VectorBackend):
@@ -122,8 +123,13 @@ class EnvBackend(VectorBackend):
     def use(self, space: spaces.Space[Any]) -> None:
         """See `VectorBackend`."""
         self._memory = self._hosts.use(space, strict=self._invalid != "off")
-        self.obs = self._memory.obs
         self._values = RowValues(self._invalid, self.obs, self.description.name)
+
+    @property
+    def obs(self) -> ObsBuffer:
+        """See `VectorBackend`."""
+        assert self._memory is not None
+        return self._memory.obs
 
     @property
     def nbytes(self) -> int:
@@ -351,14 +357,16 @@ class EnvBackend(VectorBackend):
 
     def _reach(self, call: SharedCall, replies: Sequence[Reply]) -> None:
         """Note where rows have come to; `keep` makes that count."""
-        for share, log, reply in zip(call.shares, call.logs, replies, strict=False):
+        for share, log, one, reply in zip(
+            call.shares, call.logs, call.calls, replies, strict=False
+        ):
             checkpoint = self._kept[0][share.host]
             shown = checkpoint.shown
             if reply.shown is not None:
                 shown = reply.shown
             elif reply.states or (checkpoint.captures and not self.obs.is_array):
                 shown = self.obs.taken(log.rows)
-            reached = checkpoint.after(log.call, reply, shown)
+            reached = checkpoint.after(one, reply, shown)
             # For the log at once, for the vector env by `keep`: after an interrupt between the two
             # rows are "elsewhere", and the next call brings them back.
             log.at = reached
@@ -374,7 +382,7 @@ class EnvBackend(VectorBackend):
         if self._memory is not None:
             # The memory under these is a descriptor, too.
             self._memory = None
-            del self.obs, self._values
+            del self._values
         warn_of(errors)
 
 
@@ -401,34 +409,23 @@ class CallWatch:
         """
         for log in logs:
             log.advance()
-        waiting = [log for log in logs if not log.settled]
-        if not waiting:
-            return
-        began = time.monotonic()
-        check_at = 0.0
-        while waiting:
-            check_at = check_at or min(log.next_check(began, timeout) for log in waiting)
-            touched = self._wait(check_at)
-            if not touched and time.monotonic() >= check_at:
+        check_at = (began := time.monotonic()) + LOOK
+        while waiting := [log for log in logs if log.phase is not SETTLED]:
+            self._wait()
+            # By the clock: one that goes on sending without ever coming to an end is late, too.
+            if time.monotonic() >= check_at:
+                check_at = time.monotonic() + LOOK
                 for log in waiting:
                     log.check(began, timeout)
-                check_at = 0.0
-            waiting = [log for log in waiting if not log.settled]
-            if any(not log.settled for log in touched):
-                check_at = 0.0  # it has come further, and has other limits
 
-    def _wait(self, deadline: float) -> list[ReplayLog]:
-        """Take in what comes until a deadline; return the logs that it came for."""
+    def _wait(self) -> None:
+        """Take in what comes, for a short time."""
         # Of all logs, not only of those waited for: the poller is shared by calls in flight.
         if any(log.renewed for log in self._logs):
             self._watch()
-        left = max(0.0, deadline - time.monotonic())
-        events = self._poller.poll(None if left == math.inf else left * 1000)
-        ready = {fd for fd, _ in events}
-        touched = list({id(log): log for log in map(self._by_fd.__getitem__, ready)}.values())
-        for log in touched:
+        ready = {fd for fd, _ in self._poller.poll(LOOK * 1000)}
+        for log in {self._by_fd[fd] for fd in ready}:
             log.receive(ready)
-        return touched
 
     def _watch(self) -> None:
         """Poll the processes of now: some have been replaced since the last time."""

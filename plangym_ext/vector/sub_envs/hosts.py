@@ -20,7 +20,7 @@ from plangym_ext.vector.sub_envs.env_rows import EnvRows
 from plangym_ext.vector.sub_envs.row_states import ProvedRow
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.channel import Plain
-from plangym_ext.workers.close_errors import start_limit
+from plangym_ext.workers.limits import start_limit
 from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import (
     Call,
@@ -31,7 +31,7 @@ from plangym_ext.workers.protocol import (
     Service,
 )
 from plangym_ext.workers.remote_errors import pickled
-from plangym_ext.workers.worker_handle import WorkerHandle, next_request
+from plangym_ext.workers.worker_handle import WorkerHandle, requests
 
 
 @dataclass(frozen=True)
@@ -92,12 +92,8 @@ class RowHost(ABC):
         """
 
     @abstractmethod
-    def answered(self, request: int) -> bool:
-        """Return whether the answer to a request has come."""
-
-    @abstractmethod
-    def take(self, request: int) -> Any:
-        """Return or raise a request's answer, once."""
+    def take(self, request: int) -> tuple[Any] | None:
+        """Return or raise a request's answer, once; None if it has not come."""
 
     @abstractmethod
     def begin_close(self) -> None:
@@ -158,18 +154,14 @@ class LocalHost(RowHost):
             self._error = error
         return 0
 
-    def answered(self, request: int) -> bool:  # noqa: ARG002 - there is but one
-        """See `RowHost`."""
-        return True
-
-    def take(self, request: int) -> Any:  # noqa: ARG002 - there is but one
+    def take(self, request: int) -> tuple[Any]:  # noqa: ARG002 - there is but one
         """See `RowHost`."""
         found, error = self._found, self._error
         # Let go of: a kept error holds its frames, and with them envs and arrays.
         self._found = self._error = None
         if error is not None:
             raise error
-        return found
+        return (found,)
 
     def begin_close(self) -> None:
         """Do nothing: there is nothing to wait for."""
@@ -235,20 +227,18 @@ class WorkerHost(RowHost):
     def start(self, call: RowCall) -> int:
         """See `RowHost`."""
         # Never used again: the answer to an abandoned call cannot be taken for another one.
-        request = next_request()
-        self.worker.post(self._message(request, call), command=call.name)
-        return request
-
-    def _message(self, request: int, call: RowCall) -> Plain | Call:
-        """Return the message of a call: a few bytes for a step with actions in memory."""
+        request = next(requests)
         out = None if call.out is None else self._told(call.out)
-        if call.name == "step":
-            data = self._messages.request(call.args, out)
-            if data is not None:
-                return Plain(request, data)
-        # Pickled apart from the message: what cannot be read is an error of the call alone.
-        given = {} if out is None else {"out": out}
-        return Call(request, call.name, pickle.dumps((call.args, given), protocol=5))
+        # A few bytes for a step with actions in memory.
+        data = self._messages.request(call.args, out) if call.name == "step" else None
+        if data is not None:
+            self.worker.post(Plain(request, data), command="step")
+        else:
+            # Pickled apart from the message: what cannot be read is an error of the call alone.
+            given = {} if out is None else {"out": out}
+            content = pickle.dumps((call.args, given), protocol=5)
+            self.worker.post(Call(request, call.name, content), command=call.name)
+        return request
 
     def _told(self, out: OutShare) -> tuple[int, Places]:
         """Send the places of arrays to the process if unknown; return their number and places."""
@@ -273,15 +263,12 @@ class WorkerHost(RowHost):
             self._known.remove(message.number)
             self._expired.append(message)
 
-    def answered(self, request: int) -> bool:
-        """See `RowHost`."""
-        return self.worker.has_answer(request)
-
-    def take(self, request: int) -> Any:
+    def take(self, request: int) -> tuple[Any] | None:
         """See `RowHost`."""
         answer = self.worker.taken(request)
-        assert answer is not None
-        return self._messages.read_answer(self.worker.opened(answer))
+        if answer is None:
+            return None
+        return (self._messages.read_answer(self.worker.opened(answer)),)
 
     @property
     def progress(self) -> tuple[int, int]:

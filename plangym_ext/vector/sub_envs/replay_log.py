@@ -25,12 +25,10 @@ from plangym_ext.vector.sub_envs.checksum import not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.close_errors import row_limit, start_limit
+from plangym_ext.workers.limits import row_limit, start_limit
 
 #: Seconds that a worker may take to end a call that was abandoned, before it is replaced.
 _ABANDONED = 5.0
-#: How often in its time limit a worker is checked for progress.
-_CHECKS = 8
 
 
 class Phase(enum.Enum):
@@ -45,7 +43,7 @@ class Phase(enum.Enum):
 
 
 # Of the module: to look a member up in an enum takes longer than to compare it.
-_SETTLED, _ASKED, _STARTING = Phase.SETTLED, Phase.ASKED, Phase.STARTING
+SETTLED, _ASKED, _STARTING = Phase.SETTLED, Phase.ASKED, Phase.STARTING
 
 
 class ReplayLog:
@@ -89,7 +87,7 @@ class ReplayLog:
         self._deaths_noted: RowDeaths | None = None
         #: Whether a step was answered, and the seconds of the longest call.
         self._has_stepped, self._slowest = False, 0.0
-        self.phase = _SETTLED
+        self.phase = SETTLED
         self.renewed = True
         self.error: Exception | None = None
         self.reply: Any = None
@@ -102,12 +100,7 @@ class ReplayLog:
     @property
     def fallen(self) -> WorkerDied | None:
         """How the process ended, if it is gone and was not replaced yet."""
-        return None if self._remote is None else self._remote.worker.fallen
-
-    @property
-    def settled(self) -> bool:
-        """Whether there is nothing to wait for."""
-        return self.phase is _SETTLED
+        return None if self._remote is None else self._remote.worker.process.fallen
 
     @property
     def call(self) -> RowCall:
@@ -121,9 +114,8 @@ class ReplayLog:
 
     def is_lost(self, checkpoint: Checkpoint) -> bool:
         """Return whether rows have moved and cannot be restored: reset them."""
-        return self.is_away(checkpoint) and (
-            not checkpoint.restorable or self._unreachable is checkpoint
-        )
+        lost = not checkpoint.restorable or self._unreachable is checkpoint
+        return lost and self.is_away(checkpoint)
 
     def begin(self, target: Checkpoint, call: RowCall | None) -> None:
         """Begin a call, or only the restoration of rows.
@@ -139,7 +131,7 @@ class ReplayLog:
             return
         self._deaths_noted = None
         # Settled until it is known how to go on: an interrupt from here on waits for nothing.
-        interrupted, self.phase = self.phase, _SETTLED
+        interrupted, self.phase = self.phase, SETTLED
         self._is_new = False
         if self._request is not None:
             self._abandon(self._request)
@@ -161,7 +153,7 @@ class ReplayLog:
 
         It is begun all the same when its turn comes. `target` is where rows should be now.
         """
-        in_order = self.phase is _ASKED or (self.settled and self.at is target)
+        in_order = self.phase is _ASKED or (self.phase is SETTLED and self.at is target)
         if self._remote is None or self.fallen is not None or not in_order:
             return
         # Noted first: an interrupt must not leave a request that is not known of.
@@ -179,7 +171,7 @@ class ReplayLog:
             return False
         del self._ahead[0]
         self.at, self._is_new, self._deaths_noted = None, False, None
-        self._enter(_ASKED, self._call_limit)
+        self._enter(_ASKED)
         self._request = request
         return True
 
@@ -207,7 +199,7 @@ class ReplayLog:
 
     def advance(self) -> None:
         """Advance as far as possible without waiting."""
-        while self.phase is not _SETTLED:
+        while self.phase is not SETTLED:
             if self.fallen is not None:
                 self._died()
             elif self.phase is _STARTING:
@@ -215,17 +207,30 @@ class ReplayLog:
                 if not self._remote.worker.ready:
                     return
                 self._open(self._remote)
-            elif self._request is None or not self.host.answered(self._request):
+            elif self._request is None or not self._answered(self._request):
                 return
-            else:
-                self._answered()
 
     # The phases ---------------------------------------------------------------------
 
-    def _enter(self, phase: Phase, limit: float | None) -> None:
+    def _enter(self, phase: Phase, limit: float | None = None, call: RowCall | None = None) -> None:
+        """Begin a phase, and make its call.
+
+        Args:
+            phase: which.
+            limit: seconds without progress after which the worker counts as hung; None for those
+                that a row may take.
+            call: what the host is asked for; None if it has been.
+        """
         self.phase, self._limit = phase, limit
         self._since = self._asked_at = time.monotonic()
         self._last_progress: object = None
+        if call is not None:
+            try:
+                self._request = self.host.start(call)
+            except WorkerDied:
+                self._request = None  # seen as any other death
+            except WorkerTimeout as error:
+                self._fail(error)
 
     def _start(self) -> None:
         assert self._remote is not None
@@ -244,7 +249,7 @@ class ReplayLog:
         except Exception as error:  # of an env's constructor
             self._fail(error)
             return
-        self._enter(Phase.OPENING, self._call_limit)
+        self._enter(Phase.OPENING)
 
     def _bring_back(self) -> None:
         """Restore the committed states of rows in a process that is ready."""
@@ -257,51 +262,38 @@ class ReplayLog:
             else:
                 self._fail(WorkerDied(f"{self._deaths.where(NO_ROW)}: rows are lost; reset them"))
         elif target.moved or target.count or not self._is_new:
-            limit = _ABANDONED if self._abandoned else self._call_limit
-            self._send(Phase.RESTORING, limit, RowCall("restore_all", (target.states,)))
+            limit = _ABANDONED if self._abandoned else None
+            self._enter(Phase.RESTORING, limit, RowCall("restore_all", (target.states,)))
         else:
             self._ask()  # nothing has ever been done with these rows
 
     def _replay(self) -> None:
         self._show(self._target.shown)
         replay = RowCall("replay", (self._target.recorded(),))
-        self._send(Phase.REPLAYING, self._call_limit, replay)
+        self._enter(Phase.REPLAYING, call=replay)
 
     def _ask(self) -> None:
         if self._call is None:
-            self.at, self.phase = self._target, _SETTLED
+            self.at, self.phase = self._target, SETTLED
             return
         if self._call.name not in READING:
             # Unknown before it is asked: an interrupt between the two must not find rows "there".
             self.at = None
-        self._send(_ASKED, self._call_limit, self._call)
+        self._enter(_ASKED, call=self._call)
 
-    @property
-    def _call_limit(self) -> float | None:
-        """Seconds that a row may take: a process that is new has its first rows before it."""
-        first = self._is_new or not self._has_stepped
-        return row_limit(self._patience, first=first, slowest=self._slowest)
-
-    def _send(self, phase: Phase, limit: float | None, call: RowCall) -> None:
-        self._enter(phase, limit)
+    def _answered(self, request: int) -> bool:
+        """Take in the answer to a request; return whether it has come."""
         try:
-            self._request = self.host.start(call)
-        except WorkerDied:
-            self._request = None  # seen as any other death
-        except WorkerTimeout as error:
-            self._fail(error)
-
-    def _answered(self) -> None:
-        request, self._request = self._request, None
-        assert request is not None
-        try:
-            reply = self.host.take(request)
+            found = self.host.take(request)
         except Exception as error:  # of an env, or of what was to be restored
+            self._request = None
             self._refused(error)
-            return
-        self._abandoned = False
+            return True
+        if found is None:
+            return False
+        (reply,), self._request, self._abandoned = found, None, False
         if self.phase is _ASKED:
-            self.reply, self.phase = reply, _SETTLED
+            self.reply, self.phase = reply, SETTLED
             self._has_stepped = self._has_stepped or self.call.name == "step"
             self._slowest = max(self._slowest, time.monotonic() - self._asked_at)
         elif self.phase is Phase.OPENING:
@@ -315,6 +307,7 @@ class ReplayLog:
         else:
             self.at = self._target
             self._ask()
+        return True
 
     @property
     def _may_reset(self) -> bool:
@@ -363,7 +356,7 @@ class ReplayLog:
             )
             self._fail(error)
             return
-        counts = not self.settled  # it may have died long before this call
+        counts = self.phase is not SETTLED  # it may have died long before this call
         at = row if asked else NO_ROW
         played = "" if at == NO_ROW else self.call.doing(at)
         given_up = counts and self._deaths.note(death, self.phase.value, at, played)
@@ -379,11 +372,6 @@ class ReplayLog:
 
     # Time ---------------------------------------------------------------------------
 
-    def next_check(self, began: float, timeout: float | None) -> float:
-        """Return when to `check`, in `time.monotonic()`; arguments as of that."""
-        limit = (self._limit or float("inf")) / _CHECKS
-        return time.monotonic() + min(limit, self._time_left(began, timeout))
-
     def check(self, began: float, timeout: float | None) -> None:
         """Stop a worker that is late, or that has made no progress for its limit.
 
@@ -391,20 +379,18 @@ class ReplayLog:
             began: when the wait for the call began, in `time.monotonic()`.
             timeout: seconds that the call itself may take, or None.
         """
-        if timeout is not None and self._time_left(began, timeout) <= 0.0:
+        limit, now, progress = self._limit, time.monotonic(), self._progress
+        if limit is None:
+            # A process that is new has its first rows before it.
+            first = self._is_new or not self._has_stepped
+            limit = row_limit(self._patience, first=first, slowest=self._slowest)
+        asked = now - max(began, self._asked_at)
+        if timeout is not None and self.phase is _ASKED and asked >= timeout:
             self._stop_hung(timeout)
-            return
-        now, progress = time.monotonic(), self._progress
-        if progress != self._last_progress:
+        elif progress != self._last_progress:
             self._last_progress, self._since = progress, now
-        elif self._limit is not None and now - self._since >= self._limit:
-            self._stop_hung(self._limit)
-
-    def _time_left(self, began: float, timeout: float | None) -> float:
-        """Return the seconds that the call may still take; more than any if it was not made yet."""
-        if timeout is None or self.phase is not Phase.ASKED:
-            return float("inf")
-        return max(began, self._asked_at) + timeout - time.monotonic()
+        elif limit is not None and now - self._since >= limit:
+            self._stop_hung(limit)
 
     def _stop_hung(self, seconds: float) -> None:
         """Stop the worker, which makes no progress."""

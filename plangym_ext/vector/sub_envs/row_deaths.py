@@ -8,12 +8,14 @@ from collections import Counter
 
 from plangym_ext.errors import PoisonState, WorkerDied
 from plangym_ext.workers.batch_layout import NO_ROW
+from plangym_ext.workers.limits import (
+    MAX_KILLS,
+    MAX_SIGNALS,
+    MAX_SIGNALS_AT_ROW,
+    SIGNALS_SECONDS,
+)
 
-#: Deaths after which a cause is held to be one: of the worker's own making, and by a signal that
-#: others send, too, such as the system when memory runs short. Of the latter those that hit the
-#: same row's step each time, and those at any other moment, if they have gone on for some
-#: seconds, too: on a busy machine workers may be killed faster than they start.
-_OWN, _OTHERS_ROW, _OTHERS, _OTHERS_SECONDS = 2, 3, 30, 300.0
+#: Signals that others send, too, such as the system when memory runs short.
 FROM_OTHERS = (-signal.SIGKILL, -signal.SIGTERM)
 
 
@@ -48,10 +50,10 @@ class RowDeaths:
         now = time.monotonic()
         self._begun = self._begun or now
         if row == NO_ROW:
-            often = count >= (_OTHERS if others else _OWN)
-            long = not others or now - self._begun >= _OTHERS_SECONDS
+            often = count >= (MAX_SIGNALS if others else MAX_KILLS)
+            long = not others or now - self._begun >= SIGNALS_SECONDS
             return self.named(death, row) if often and long else None
-        if count < (_OTHERS_ROW if others else _OWN):
+        if count < (MAX_SIGNALS_AT_ROW if others else MAX_KILLS):
             return None
         number = self._first + row
         return PoisonState(

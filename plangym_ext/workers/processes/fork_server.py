@@ -30,16 +30,13 @@ from typing import Any
 
 from plangym_ext.core.one_caller import each_in_child
 from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.limits import SERVER_IDLE, SERVER_TIMEOUT
 from plangym_ext.workers.protocol import ExitStatus, Fork
 
 #: What `ForkedProcess.returncode` is if nothing tells how the process ended.
 UNKNOWN_STATUS = 1 << 16
 #: The pid of the answer to a `Fork` that the system has refused.
 NO_PROCESS = -1
-#: Seconds without a running worker after which the server ends.
-_IDLE = 60.0
-#: Seconds for an answer; a start comes after the server's own imports, and those of torch.
-_PATIENCE = 60.0
 #: Read when Python, numpy, torch or the C library is loaded: a server that was started with
 #: other values would not do.
 _READ_AT_START = (
@@ -91,7 +88,7 @@ class ForkServer:
         idle: seconds without a running worker after which it ends.
     """
 
-    def __init__(self, environ: dict[str, str], idle: float = _IDLE) -> None:
+    def __init__(self, environ: dict[str, str], idle: float = SERVER_IDLE) -> None:
         self.inherited = _inherited()
         self._lock = threading.RLock()
         #: Whether a request is under way, and the number of the last one.
@@ -117,7 +114,7 @@ class ForkServer:
                 finally:
                     os.close(life_read)
             undo.pop_all()
-        self._socket.settimeout(_PATIENCE)
+        self._socket.settimeout(SERVER_TIMEOUT)
         self._close = weakref.finalize(
             self, _close, self._process, self._socket, self._life_write, os.getpid()
         )
@@ -184,7 +181,7 @@ class ForkServer:
         self._close()
 
     def _ask(self, request: Fork | ExitStatus, fds: list[int]) -> tuple[int, int]:
-        if not self._lock.acquire(timeout=_PATIENCE):
+        if not self._lock.acquire(timeout=SERVER_TIMEOUT):
             raise BlockingIOError("the fork server is in use")
         try:
             # A finalizer may come here in the middle of a request of its own thread.
@@ -316,7 +313,7 @@ def _wait_gone(pid: int) -> None:
     with contextlib.suppress(OSError):
         fd = os.pidfd_open(pid)
         try:
-            wait_readable([fd], _PATIENCE)
+            wait_readable([fd], SERVER_TIMEOUT)
         finally:
             os.close(fd)
 

@@ -18,13 +18,11 @@ import sys
 import time
 
 from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.limits import ORPHAN_GRACE
 from plangym_ext.workers.processes import orphans
 from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.processes.fork_server import ANSWER, HEADER, NO_PROCESS, UNKNOWN_STATUS
 from plangym_ext.workers.protocol import ExitStatus, Fork
-
-#: Seconds that workers may take to end with the parent.
-_PATIENCE = 2.0
 
 
 def main(argv: list[str]) -> int:
@@ -63,7 +61,7 @@ def _serve(connection: socket.socket, lifeline: int, idle: float) -> list[str] |
 
 def _end(children: set[int]) -> None:
     """End what workers have left: they are killed with the parent."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + ORPHAN_GRACE
     # The parent may live on with its workers and need no server: then it kills this one.
     while (running := set(filter(_runs, children))) and time.monotonic() < deadline:
         time.sleep(0.005)

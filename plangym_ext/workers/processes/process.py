@@ -25,17 +25,13 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
 from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelFull, wait_readable
+from plangym_ext.workers.limits import FIRST_MESSAGE_TIMEOUT, STACK_TIMEOUT
 from plangym_ext.workers.processes import by_value
 from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.processes.fork_server import UNKNOWN_STATUS, ForkedProcess, forked_worker
 from plangym_ext.workers.processes.program import STACK_SIGNAL
 from plangym_ext.workers.processes.registrations import Registrations
 from plangym_ext.workers.protocol import Close, ForgetBlock, ForgetLayout, Reply, Start
-
-_STACK_PATIENCE = 15  # hundredths of a second that it may take
-
-#: Seconds that a worker may take to read its first message, if that is larger than a socket.
-_FIRST_MESSAGE = 120.0
 
 _Process = ForkedProcess | subprocess.Popen[bytes]
 
@@ -100,7 +96,7 @@ class WorkerProcess:
             # Proxies of a `multiprocessing.Manager` that an env holds prove who they are with it.
             keys = trust.session_key(), bytes(multiprocessing.current_process().authkey)
             start = Start(path, keys, families, registered, constructor)
-            self.channel.send(start, timeout=_FIRST_MESSAGE)
+            self.channel.send(start, timeout=FIRST_MESSAGE_TIMEOUT)
 
     @property
     def pid(self) -> int:
@@ -177,7 +173,7 @@ class WorkerProcess:
         text = ""
         with contextlib.suppress(OSError):
             os.kill(self.pid, STACK_SIGNAL)
-            for _ in range(_STACK_PATIENCE):
+            for _ in range(round(100 * STACK_TIMEOUT)):
                 time.sleep(0.01)
                 before, text = text, path.read_text(errors="replace")
                 if text and text == before:

@@ -19,36 +19,7 @@ from typing import Any
 _MAIN = "__main__"
 
 
-class LazyEntryPoint:
-    """An entry point sent by value, and unpickled when an env is made of it.
-
-    A class or function of a script may refer to anything, and what it refers to is imported
-    when it is loaded: most workers never make an env of it.
-
-    Args:
-        name: id of the env.
-        data: cloudpickle of the entry point; or what went wrong, as text.
-    """
-
-    def __init__(self, name: str, data: bytes | str) -> None:
-        self._name, self._data = name, data
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Make an env."""
-        return self._loaded()(*args, **kwargs)
-
-    def __getattr__(self, key: str) -> Any:
-        """Read an attribute of the entry point, such as `metadata`."""
-        if key.startswith("_"):
-            raise AttributeError(key)
-        return getattr(self._loaded(), key)
-
-    def _loaded(self) -> Callable[..., Any]:
-        found = _loaded(self._data)
-        return _refusal(self._name, found) if isinstance(found, str) else found
-
-
-_PLAIN = (str, int, float, bool, bytes, types.NoneType, LazyEntryPoint)
+_PLAIN = (str, int, float, bool, bytes, types.NoneType)
 
 
 @dataclass(frozen=True)
@@ -56,7 +27,7 @@ class Registrations:
     """The registry of a process, to be installed in another one.
 
     Attributes:
-        plain: pickle of the specs that consist of names, numbers and lazy entry points.
+        plain: pickle of the specs that consist of names and numbers.
         others: id and cloudpickle of each other spec, loaded when an env is made of it; or
             what went wrong, as text.
         main: cloudpickle, or what went wrong, of each object of `__main__` that an entry point
@@ -84,7 +55,7 @@ class Registrations:
             if (unread := vars(spec).get(UNREAD)) is not None:  # of the parent of this worker
                 others.append((name, unread))
                 continue
-            named = _with_lazy_entry_points(_with_names(spec))
+            named = _with_names(spec)
             if not _is_plain(vars(named)):
                 others.append((name, _pickled(named)))
                 continue
@@ -119,19 +90,6 @@ def _with_names(spec: Any) -> Any:
         field: named
         for field in ("entry_point", "vector_entry_point")
         if (named := _named(getattr(spec, field))) is not None
-    }
-    if changed:
-        spec = copy.copy(spec)
-        vars(spec).update(changed)
-    return spec
-
-
-def _with_lazy_entry_points(spec: Any) -> Any:
-    """Return the spec with lazy ones for entry points that have to travel by value."""
-    changed = {
-        field: LazyEntryPoint(spec.id, _pickled(found))
-        for field in ("entry_point", "vector_entry_point")
-        if callable(found := getattr(spec, field))
     }
     if changed:
         spec = copy.copy(spec)

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.workers.limits import (
+    ACTOR_CLOSE_GRACE,
+    ACTOR_START_TIMEOUT,
+    MAX_ACTOR_DEATHS,
+)
+from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.ray.cluster import ray_module
-from plangym_ext.workers.ray.row_actor import ActorStart, RowActor
-from plangym_ext.workers.remote_errors import ErrorReport
+from plangym_ext.workers.ray.ray_worker import RayWorker
+from plangym_ext.workers.ray.row_actor import Share
 
-#: Seconds within which one actor has to be ready when none is.
-START_TIMEOUT = 90.0
-#: Seconds that actors may take to end their workers before they are killed.
-_CLOSE_GRACE = 5.0
-#: Actors that may die, one after the other, before one has built its env.
-_MAX_DEATHS = 5
 #: What the last share adds to what is known of an actor's speed.
 _NEW = 0.3
 
@@ -47,48 +47,44 @@ class Sent:
     since: float
 
 
-class Actor:
-    """One Ray actor, with its replacement after a death.
+class Actor(RayWorker):
+    """A worker with a backend that runs shares of batches, started at once.
 
     Args:
+        service: makes a `RowActor`.
         index: its number.
+        processors: of the cluster that it takes.
         n_workers: of its backend.
-        begin: starts an actor and returns its handle.
 
     Attributes:
-        description: what it says of itself; None until it is ready.
         rate: row steps a second; None if none was seen.
         sent: what it has not answered, oldest first.
         deaths: how many have died since one was ready.
     """
 
-    def __init__(self, index: int, n_workers: int, begin: Callable[[int], Any]) -> None:
-        self.index, self.n_workers, self._begin = index, n_workers, begin
-        self.rate: float | None = None
-        self.deaths = 0
-        self.start()
+    kind = "actor"
 
-    def start(self) -> None:
-        """Start the actor; `ready` reports completion."""
-        self.description: dict[str, Any] | None = None
+    def __init__(self, service: Service, index: int, processors: int, n_workers: int) -> None:
+        super().__init__(service, index, processors)
+        self.n_workers, self.deaths = n_workers, 0
+        self.rate: float | None = None
+        self.build()
+
+    def _begin(self, processors: int) -> None:
+        super()._begin(processors)
         self.sent: deque[Sent] = deque()
-        self.handle = self._begin(self.n_workers)
-        self.building = self.handle.build.remote()
         self._answered = time.monotonic()
-        self._asked: tuple[Any, float] | None = None
+        #: The question whether it is there, and since when.
+        self._question: tuple[Any, float] | None = None
 
     def restart(self) -> None:
         """Kill the actor and start another in its place."""
         self.deaths += 1
-        ray_module().kill(self.handle, no_restart=True)
-        self.start()
+        super().restart()
 
-    @property
-    def where(self) -> str:
-        """`actor 1 (pid 4711 on host)`, for messages."""
-        if self.description is None:
-            return f"actor {self.index}"
-        return f"actor {self.index} (pid {self.description['pid']} on {self.description['host']})"
+    def run(self, share: Share) -> Any:
+        """Send it a share; returns Ray's reference to the answer."""
+        return self.handle.call.remote("run", share)
 
     @property
     def shares_memory(self) -> bool:
@@ -111,7 +107,7 @@ class Actor:
         now = time.monotonic()
         if watched:
             seconds = max(seconds, now - max(sent.since, self._answered))
-        self._answered, self._asked = now, None
+        self._answered, self._question = now, None
         if sent not in self.sent:  # it has died since
             return
         self.sent.remove(sent)
@@ -126,15 +122,15 @@ class Actor:
         ray, now = ray_module(), time.monotonic()
         if not self.sent or self.description is None:
             return False
-        if self._asked is None:
+        if self._question is None:
             if now - max(self._answered, self.sent[0].since) >= limit / 2:
                 # In a group of its own, which answers while a share is run.
-                question = self.handle.is_there.options(concurrency_group="watch").remote()
-                self._asked = question, now
+                question = self.handle.steps_done.options(concurrency_group="watch").remote()
+                self._question = question, now
             return False
-        question, since = self._asked
+        question, since = self._question
         if ray.wait([question], timeout=0)[0]:
-            self._asked, self._answered = None, now
+            self._question, self._answered = None, now
             return False
         return now - since >= limit / 2
 
@@ -144,7 +140,7 @@ class ActorPool:
 
     Args:
         sizes: workers of each.
-        start: what an actor with so many workers has to know.
+        service: makes a `RowActor` with so many workers.
         reserves: whether an actor takes a processor of the cluster for each of its workers.
         check: looks at what an actor says of itself, and raises if it will not do.
     """
@@ -152,20 +148,17 @@ class ActorPool:
     def __init__(
         self,
         sizes: list[int],
-        start: Callable[[int], ActorStart],
+        service: Callable[[int], Service],
         *,
         reserves: bool,
         check: Callable[[dict[str, Any]], None],
     ) -> None:
         self._check = check
-        remote = ray_module().remote(concurrency_groups={"watch": 1})(RowActor)
-
-        def begin(n_workers: int) -> Any:
+        self.actors = [
             # A cluster that was started here has no processors to reserve; see `cluster._init`.
-            options = {"num_cpus": n_workers if reserves else 0, "scheduling_strategy": "SPREAD"}
-            return remote.options(max_restarts=0, **options).remote(start(n_workers))
-
-        self.actors = [Actor(index, size, begin) for index, size in enumerate(sizes)]
+            Actor(service(size), index, size if reserves else 0, size)
+            for index, size in enumerate(sizes)
+        ]
 
     def ready(self) -> list[Actor]:
         """Return the actors whose backend is built, at least one, which is waited for.
@@ -175,7 +168,7 @@ class ActorPool:
             WorkerTimeout: none has built it in time.
             Exception: what building it has raised.
         """
-        deadline = time.monotonic() + START_TIMEOUT
+        deadline = time.monotonic() + ACTOR_START_TIMEOUT
         timeout = 0.0
         while True:
             self._see_builds(timeout)
@@ -195,13 +188,10 @@ class ActorPool:
         for ref in ray.wait(list(begun), num_returns=1, timeout=timeout)[0]:
             actor = begun[ref]
             try:
-                found = ray.get(ref)
-            # `build` returns what constructors raise: this is something else.
-            except ray.exceptions.RayTaskError:
-                raise
-            except ray.exceptions.RayError as error:
+                found = actor.built()
+            except WorkerDied as error:
                 actor.restart()
-                if actor.deaths <= _MAX_DEATHS or any(one.description for one in self.actors):
+                if actor.deaths <= MAX_ACTOR_DEATHS or any(one.description for one in self.actors):
                     continue
                 # Counted anew, so that the next batch has as many attempts.
                 actor.deaths, count = 0, actor.deaths
@@ -210,8 +200,6 @@ class ActorPool:
                     f"because {error}",
                     worker=actor.index,
                 ) from error
-            if isinstance(found, ErrorReport):
-                raise found.rebuild(actor.where)
             self._check(found)
             actor.description, actor.deaths = found, 0
 
@@ -220,22 +208,18 @@ class ActorPool:
         free, wanted = ray.available_resources().get("CPU", 0), self.actors[-1].n_workers
         return WorkerTimeout(
             f"backend='ray': of {len(self.actors)} actors none was ready within "
-            f"{START_TIMEOUT:g} s. The smallest needs {wanted} processors of one node; of the "
-            f"cluster's {ray.cluster_resources().get('CPU', 0):g} there are {free:g} free. Add "
+            f"{ACTOR_START_TIMEOUT:g} s. The smallest needs {wanted} processors of one node; of "
+            f"the cluster's {ray.cluster_resources().get('CPU', 0):g} there are {free:g} free. Add "
             "nodes, or end what holds them.",
             workers=tuple(range(len(self.actors))),
         )
 
     def close(self) -> None:
         """End all actors and their workers."""
-        ray = ray_module()
-        if not ray.is_initialized():
-            return  # they have ended with the connection
         # One that is at a share would answer only after that: it is killed.
-        idle = [actor for actor in self.actors if actor.description and not actor.sent]
-        ends = [actor.handle.close.remote() for actor in idle]
-        if ends:
-            ray.wait(ends, num_returns=len(ends), timeout=_CLOSE_GRACE)
+        idle = [actor for actor in self.actors if not actor.sent]
+        for actor in idle:
+            actor.begin_close()
         for actor in self.actors:
-            ray.kill(actor.handle, no_restart=True)
+            actor.close(ACTOR_CLOSE_GRACE if actor in idle else 0.0)
         self.actors.clear()

@@ -7,7 +7,7 @@ from typing import Any
 from plangym_ext.arrays import Array
 from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.protocol import Service
-from plangym_ext.workers.ray.cluster import Driver, connection, processors_of_nodes, ray_module
+from plangym_ext.workers.ray.cluster import connection, processors_of_nodes, ray_module
 from plangym_ext.workers.ray.ray_worker import RayWorker
 from plangym_ext.workers.workplace import Workplace
 
@@ -31,8 +31,7 @@ class RayCluster(Workplace):
 
     def worker(self, service: Service, index: int) -> RayWorker:
         """See `Workplace`."""
-        driver = Driver.of_this_process()
-        return RayWorker(service, index, driver, reserves=not connection.started)
+        return RayWorker(service, index, int(not connection.started))
 
     def default_workers(self) -> int:
         """See `Workplace`."""

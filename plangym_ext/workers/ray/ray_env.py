@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-import cloudpickle
 import numpy as np
 
 from plangym_ext.arrays.storage import SharedBlock
@@ -15,27 +14,27 @@ from plangym_ext.core.backend_env import NO_OUT, LiveStepper
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch, InfoColumn, InfoWriter
 from plangym_ext.core.numbers import at_least
-from plangym_ext.core.pending import Pending
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.errors import BackendUnavailable, EnvClosed
 from plangym_ext.states.envelope import as_wide
-from plangym_ext.workers.close_errors import ROW_TIMEOUT, row_limit
-from plangym_ext.workers.pages import Pages
+from plangym_ext.workers.batch_run import Runs, WorkerStepper
+from plangym_ext.workers.limits import ROW_TIMEOUT, row_limit
 from plangym_ext.workers.parallel_env import ParallelEnv, check_equal
 from plangym_ext.workers.processors import default_n_workers
+from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.ray.actors import ActorPool
 from plangym_ext.workers.ray.cluster import (
-    Driver,
     actor_sizes,
     connection,
     node_here,
     processors_of_nodes,
     ray_module,
 )
-from plangym_ext.workers.ray.ray_run import RayRun
-from plangym_ext.workers.ray.row_actor import ActorStart
+from plangym_ext.workers.ray.ray_rows import RayRows
+from plangym_ext.workers.ray.row_actor import RowActor
+from plangym_ext.workers.shared_batch import Pages
 
 
 def reset_columns(env: GymEnv) -> tuple[InfoColumn, ...] | None:
@@ -102,7 +101,7 @@ def process_rows(
     return ParallelEnv(make, n_workers=n_workers, timeout=timeout, **settings)
 
 
-class RayEnv(LiveStepper):
+class RayEnv(WorkerStepper, LiveStepper):
     """Step an env on the machines of a Ray cluster.
 
     A local env does everything but the batches, whose rows run in actors, one for each node,
@@ -128,8 +127,7 @@ class RayEnv(LiveStepper):
     """
 
     backend = "ray"
-    slot_storage = "local"
-    rows_are_checked_where_they_run = True
+    transport = RayRows
 
     def __init__(
         self,
@@ -162,7 +160,7 @@ class RayEnv(LiveStepper):
         self._closed, self._knows_resets = False, False
         # As an actor may take for its first rows: those within it have limits of their own.
         self._timeout, self.row_timeout = timeout, row_limit(timeout, first=True)
-        self.pages, self.runs = Pages(), set[RayRun]()
+        self.pages, self.runs = Pages(), Runs()
         self._plan_env = GymEnv(make, **settings)
         self.frameskip, self.autoreset = self._plan_env.frameskip, self._plan_env.autoreset
         try:
@@ -194,17 +192,13 @@ class RayEnv(LiveStepper):
             sizes = actor_sizes(n_workers or sum(nodes), workers_per_actor, nodes)
         self.n_workers = sum(sizes)
         here = node_here()
-        probe = SharedBlock.create(1)  # held as long as actors may be started
+        self._probe = SharedBlock.create(1)  # held as long as actors may be started
 
-        def start(count: int) -> ActorStart:
-            return ActorStart(
-                Driver.of_this_process(),
-                cloudpickle.dumps(functools.partial(rows, make, count, self._timeout, arguments)),
-                here,
-                pickle.dumps(probe),
-            )
+        def service(count: int) -> Service:
+            made = functools.partial(rows, make, count, self._timeout, arguments)
+            return Service(functools.partial(RowActor, made, here, pickle.dumps(self._probe)))
 
-        return ActorPool(sizes, start, reserves=not connection.started, check=self._check_equal)
+        return ActorPool(sizes, service, reserves=not connection.started, check=self._check_equal)
 
     def _check_equal(self, description: dict[str, Any]) -> None:
         check_equal("RayEnv", self.plan_env.envelope.identity, description["identity"])
@@ -221,24 +215,13 @@ class RayEnv(LiveStepper):
         if self._closed:
             raise EnvClosed(f"RayEnv: this {self.name} env is closed. Make a new one.")
 
-    def _run(self, request: RowRequest) -> RowResults:
-        run = RayRun(self, request)
-        try:
-            run.start()
-            return run.wait(None)
-        finally:
-            run.abandon()  # an interrupt may have come before it had an outcome
-
-    def _start(self, request: RowRequest) -> Pending[RowResults]:
-        run = RayRun(self, request)
-        run.start()
-        return run.pending()
+    def _owner(self) -> RayEnv:
+        self.check_open()
+        return self
 
     def _end_abandoned(self) -> None:
         """See `RowStepper`."""
-        for run in list(self.runs):
-            if run.abandoned:
-                run.finish()
+        self.runs.end_abandoned()
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes; actors do so when they meet them."""
@@ -310,8 +293,7 @@ class RayEnv(LiveStepper):
         if self._closed or self._one_caller.inherited:
             return
         self._closed = True
-        for run in list(self.runs):
-            run.cancel(EnvClosed("RayEnv: closed before this batch was done."))
+        self.runs.cancel(EnvClosed("RayEnv: closed before this batch was done."))
         if hasattr(self, "pool"):
             self.pool.close()
         connection.leave()

@@ -10,6 +10,7 @@ from typing import Any
 
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
+from plangym_ext.workers.limits import ACTOR_CLOSE_GRACE, PROCESSOR_PATIENCE, START_TIMEOUT
 from plangym_ext.workers.processes.process import pickled_constructor
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.ray.cluster import Driver, ray_module
@@ -55,34 +56,32 @@ class ServiceActor:
             self._served.close()
 
 
-#: Seconds within which a worker has to be placed and built.
-START_TIMEOUT = 120.0
-#: Seconds that one may wait for a processor of its own before it shares one with others.
-_PATIENCE = 15.0
-#: Seconds that an actor may take to close what it serves before it is killed.
-_CLOSE_GRACE = 5.0
-
-
 class RayWorker:
     """A worker in a Ray cluster; `build` starts it, and `restart` another one in its place.
 
     Args:
         service: what it serves; travels by cloudpickle.
         index: number of the worker, for messages.
-        driver: this process.
-        reserves: whether it takes a processor of the cluster, if there is a free one.
+        processors: of the cluster that it takes, if they are free.
+
+    Attributes:
+        description: what the service says of itself; None until it is built.
+        handle, building: Ray's references to the actor and to its description.
 
     Raises:
         TypeError: the service cannot be pickled.
     """
 
-    def __init__(self, service: Service, index: int, driver: Driver, *, reserves: bool) -> None:
+    #: What it is called in messages.
+    kind = "worker"
+
+    def __init__(self, service: Service, index: int, processors: int) -> None:
         self.index = index
         self.fallen: WorkerDied | None = None
-        self._driver, self._reserves = driver, reserves
+        self._reserved = processors
         self._constructor = pickled_constructor(service, index)
-        self._description: dict[str, Any] | None = None
-        self._handle: Any = None
+        self.description: dict[str, Any] | None = None
+        self.handle: Any = None
         self._last_command, self._told = "start", 0
         #: The question how far it is, while it has no answer.
         self._asked: Any = None
@@ -92,22 +91,22 @@ class RayWorker:
 
     def build(self) -> None:
         """Start the worker, which begins to build its service; further calls do nothing."""
-        if self._handle is None:
-            self._begin(int(self._reserves))
+        if self.handle is None:
+            self._begin(self._reserved)
 
     def _begin(self, processors: int) -> None:
         remote = ray_module().remote(concurrency_groups={"watch": 1})(ServiceActor)
         options = {"num_cpus": processors, "scheduling_strategy": "SPREAD", "max_restarts": 0}
-        self._handle = remote.options(**options).remote(self._driver, self._constructor)
-        self._building = self._handle.build.remote()
-        self._processors, self._description, self.fallen = processors, None, None
+        self.handle = remote.options(**options).remote(Driver.of_this_process(), self._constructor)
+        self.building = self.handle.build.remote()
+        self._processors, self.description, self.fallen = processors, None, None
         self._asked, self._told, self._last_command = None, 0, "start"
 
     def restart(self) -> None:
         """Replace the worker, dead or alive, by a new one."""
-        if self._handle is not None:
-            ray_module().kill(self._handle, no_restart=True)
-        self._begin(int(self._reserves))
+        if self.handle is not None:
+            ray_module().kill(self.handle, no_restart=True)
+        self._begin(self._reserved)
 
     def describe(self) -> dict[str, Any]:
         """Return the service's description; waits until it is built.
@@ -118,25 +117,29 @@ class RayWorker:
             Exception: whatever building it raised.
         """
         self.build()
-        if self._description is None:
-            found = self._taken(self._built())
-            self._description = found
-        return self._description
+        if self.description is None:
+            self._await_built()
+            self.description = self.built()
+        return self.description
 
-    def _built(self) -> Any:
+    def built(self) -> dict[str, Any]:
+        """Return the description, which has come; raises as `describe`."""
+        found: dict[str, Any] = self._taken(self.building)
+        return found
+
+    def _await_built(self) -> None:
         """Wait until it is built; one whose processor does not come gets none of its own."""
         ray, deadline = ray_module(), time.monotonic() + START_TIMEOUT
-        patience = _PATIENCE
-        while not ray.wait([self._building], timeout=patience)[0]:
+        patience = PROCESSOR_PATIENCE
+        while not ray.wait([self.building], timeout=patience)[0]:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self.hung(START_TIMEOUT)
             if self._processors and ray.available_resources().get("CPU", 0) < 1:
                 # A node has died, and there is no room for all on the others.
-                ray.kill(self._handle, no_restart=True)
+                ray.kill(self.handle, no_restart=True)
                 self._begin(0)
             patience = left
-        return self._building
 
     # Calls --------------------------------------------------------------------------------
 
@@ -152,7 +155,7 @@ class RayWorker:
             raise self.fallen
         self.describe()
         self._last_command = name
-        ref = self._handle.call.remote(name, *args)
+        ref = self.handle.call.remote(name, *args)
         ray = ray_module()
         return Pending(
             functools.partial(self._answer, ref),
@@ -189,7 +192,7 @@ class RayWorker:
             except ray.exceptions.RayError:
                 return self._told  # it has died, which the call says
         if self._asked is None:
-            question = self._handle.steps_done.options(concurrency_group="watch")
+            question = self.handle.steps_done.options(concurrency_group="watch")
             self._asked = question.remote()
         return self._told
 
@@ -198,9 +201,9 @@ class RayWorker:
     @property
     def where(self) -> str:
         """`worker 1 (pid 4711 on host)`, for messages."""
-        if self._description is None:
-            return f"worker {self.index}"
-        return f"worker {self.index} (pid {self.pid} on {self._description['host']})"
+        if self.description is None:
+            return f"{self.kind} {self.index}"
+        return f"{self.kind} {self.index} (pid {self.pid} on {self.description['host']})"
 
     @property
     def pid(self) -> int:
@@ -215,7 +218,7 @@ class RayWorker:
         return self.fallen
 
     def _fall(self, message: str) -> None:
-        pid = None if self._description is None else int(self._description["pid"])
+        pid = None if self.description is None else int(self.description["pid"])
         self.fallen = WorkerDied(
             message, worker=self.index, pid=pid, last_command=self._last_command
         )
@@ -223,10 +226,10 @@ class RayWorker:
     def hung(self, seconds: float | None, doing: str = "") -> WorkerTimeout:
         """Return the error for a worker that has not answered in time; ends it."""
         ray, where = ray_module(), self.where
-        if self._description is None:
+        if self.description is None:
             free = ray.available_resources().get("CPU", 0)
             doing = f"{doing}; of the cluster's processors {free:g} are free"
-        ray.kill(self._handle, no_restart=True)
+        ray.kill(self.handle, no_restart=True)
         self._fall(f"{where} was stopped, for it did not answer {self._last_command!r} in time.")
         return WorkerTimeout(
             f"{where} did not answer {self._last_command!r} within {seconds} s{doing} and was "
@@ -236,21 +239,25 @@ class RayWorker:
 
     def begin_close(self) -> None:
         """Ask the worker to leave, without waiting for it."""
-        if self._handle is None or self._closing is not None or not ray_module().is_initialized():
+        if self.handle is None or self._closing is not None or not ray_module().is_initialized():
             return  # there is none, or it has ended with the connection
-        self._closing = self._handle.close.remote()
+        self._closing = self.handle.close.remote()
 
-    def close(self) -> None:
-        """Close the service and end the worker; safe to call twice."""
+    def close(self, grace: float = ACTOR_CLOSE_GRACE) -> None:
+        """Close the service and end the worker; safe to call twice.
+
+        Args:
+            grace: seconds that the service may take before the worker is killed.
+        """
         self.begin_close()
         ray = ray_module()
-        if self._handle is None or not ray.is_initialized():
+        if self.handle is None or not ray.is_initialized():
             return
         # One that is still being built, or at a call, has nothing to put in order.
-        if self._description is not None and self.fallen is None:
-            ray.wait([self._closing], timeout=_CLOSE_GRACE)
-        ray.kill(self._handle, no_restart=True)
-        self._handle = None
+        if self.description is not None and self.fallen is None:
+            ray.wait([self._closing], timeout=grace)
+        ray.kill(self.handle, no_restart=True)
+        self.handle = None
 
 
 def _first_line(error: BaseException) -> str:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 import pickle
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.errors import PoisonState, StorageError, WorkerDied, WorkerTimeout
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.workers.ray.cluster import Driver, node_here
+from plangym_ext.workers.ray.cluster import node_here
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 
 _ROW = re.compile(r"\brow (\d+)")
@@ -34,86 +33,69 @@ _ROW = re.compile(r"\brow (\d+)")
 _MAX_VIEWS = 16
 
 
-class ActorStart(NamedTuple):
-    """The driver's data for an actor.
+class RowActor:
+    """Service of an actor: runs shares of batches on one backend.
 
-    Attributes:
-        driver: what there is to load things with.
-        constructor: cloudpickle of what makes the backend.
+    Args:
+        make: makes the backend.
         node: of the cluster, that the driver is on.
         block: pickle of a `SharedBlock` of the driver, to see whether it can be reached.
     """
 
-    driver: Driver
-    constructor: bytes
-    node: str
-    block: bytes
-
-
-class RowActor:
-    """Runs shares of batches on one backend.
-
-    Args:
-        start: what it has to know of the driver.
-    """
-
-    def __init__(self, start: ActorStart) -> None:
-        self._start = start
-        self._env: Any = None
+    def __init__(self, make: Callable[[], Any], node: str, block: bytes) -> None:
+        self._env = make()
+        # Blocks are found by the driver's process id, which is another's on other nodes.
+        self._shares_memory = node == node_here() and _reaches(block)
         self._views: OrderedDict[tuple[Any, ...], tuple[SharedBlock, RowBatch]] = OrderedDict()
 
-    def build(self) -> dict[str, Any] | ErrorReport:
-        """Make the backend; return its description, or its error."""
-        start = self._start
-        try:
-            start.driver.meet()
-            self._env = pickle.loads(start.constructor)()
-            return {
-                "pid": os.getpid(),
-                "host": os.uname().nodename,
-                "identity": self._env.envelope.identity,
-                "backend": self._env.backend,
-                # Blocks are found by the driver's process id, which is another's on other nodes.
-                "shares_memory": start.node == node_here() and _reaches(start.block),
-            }
-        except (Exception, SystemExit) as error:  # whatever the caller's constructor raises
-            return ErrorReport.of(error)
+    def description(self) -> dict[str, Any]:
+        """Return what the driver has to know of the backend."""
+        return {
+            "identity": self._env.envelope.identity,
+            "backend": self._env.backend,
+            "shares_memory": self._shares_memory,
+        }
 
-    def is_there(self) -> bool:
-        """Return True: the actor's process responds, even if its backend is busy."""
-        return True
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method: `run`."""
+        return getattr(self, name)(*args, **kwargs)
 
     def close(self) -> None:
         """End the backend's workers."""
         self._views.clear()
-        if self._env is not None:
-            self._env.close()
+        self._env.close()
 
     def run(self, share: Share) -> Answer:
         """Run the rows of a share; exceptions are part of the answer."""
         began = time.perf_counter()
         try:
             fields, own = self._run(share)
+        except StateTooWide as error:
+            return Answer(time.perf_counter() - began, {}, excess=error.excess)
         except (Exception, SystemExit) as error:  # any error of the env belongs to the caller
             problem = ErrorReport.of(_of_batch(error, share.first))
             return Answer(time.perf_counter() - began, {}, problem=problem)
         return Answer(time.perf_counter() - began, fields, pickled(own) if own else b"")
 
     def _run(self, share: Share) -> tuple[dict[str, np.ndarray], Mapping[int, Any]]:
-        """Run rows; return the fields that are not in the place, and infos by row of the share."""
-        place = share.work
+        """Run rows; return the fields that are not in the place, and infos by row of the share.
+
+        Raises:
+            StateTooWide: states have outgrown the rows of the batch.
+        """
+        place, width = share.work, share.state_width
         if isinstance(place, RowRequest):
             request = arrived(place)
-            found = self._played(request)
+            found = self._played(request, width)
             return self._fields(found, request.infos), found.infos.own
         batch, rows = self._batch(place), slice(share.first, share.stop)
         out = {name: batch.field(name)[rows] for name in result_names(batch.layout, place.infos)}
-        found = self._played(_placed(batch, place, rows, out))
+        found = self._played(_placed(batch, place, rows, out), width)
         left = {}
         for name, value in self._fields(found, place.infos).items():
             view = out[name]
             if value.dtype.hasobject or (name == "states_out" and value.shape != view.shape):
-                left[name] = value
+                left[name] = value  # narrower than the batch's
             elif not np.may_share_memory(value, view):
                 view[...] = value.reshape(view.shape)
         return left, found.infos.own
@@ -144,20 +126,24 @@ class RowActor:
 
     # Rows -----------------------------------------------------------------------
 
-    def _played(self, request: RowRequest) -> RowResults:
+    def _played(self, request: RowRequest, width: int) -> RowResults:
         """Run a request on the backend; rows whose `dt` is 0 are reset, and not stepped."""
         if request.unchecked:
             states, unchecked = self._env._batch_states(request.states, request.unchecked)
             request = dataclasses.replace(request, states=states, unchecked=unchecked)
-        if request.dt.ndim and not request.dt.all():
-            return self._with_resets(request)
+        if self._env.state_width < width:
+            self._env.widen(width)
         try:
-            return self._env._run(request)
-        except (ValueError, StateTooWide):
-            if not request.out or self._env.state_width <= request.out["states_out"].shape[1]:
+            resets = request.dt.ndim and not request.dt.all()
+            found = self._with_resets(request) if resets else self._env._run(request)
+        except (ValueError, StateTooWide) as error:
+            excess = self._env.state_width - width + getattr(error, "excess", 0)
+            if excess <= 0:
                 raise
-            # States have outgrown the rows of the place: they go back apart from it.
-            return self._env._run(dataclasses.replace(request, out={}))
+            raise StateTooWide(excess) from None
+        if self._env.state_width > width:
+            raise StateTooWide(self._env.state_width - width)
+        return found
 
     def _with_resets(self, request: RowRequest) -> RowResults:
         """Step rows; those whose `dt` is 0 are reset instead, and their info is their own."""
@@ -268,11 +254,13 @@ class Share:
     """Rows `first` to `stop - 1` of a batch.
 
     Attributes:
+        state_width: of the batch's rows.
         work: what to do with them, or the place where that lies.
     """
 
     first: int
     stop: int
+    state_width: int
     work: RowRequest | Place
 
 
@@ -284,12 +272,14 @@ class Answer(NamedTuple):
         fields: results that are not in the place, by `RowLayout`'s names, `[n, ...]` each.
         own: pickle of what rows have of their own: infos by row of the share.
         problem: what was raised instead.
+        excess: bytes that states need more than the batch's rows have; then nothing is kept.
     """
 
     seconds: float
     fields: dict[str, np.ndarray]
     own: bytes = b""
     problem: ErrorReport | None = None
+    excess: int = 0
 
 
 def part_of(request: RowRequest, first: int, stop: int) -> RowRequest:

@@ -35,7 +35,7 @@ def test_planners_are_made_of_names_and_options():
         NamedPlayer("mcts:c-pct=1", "--planners")
     with pytest.raises(ValueError, match=r"keep_tree must be true or false; got 'yes'"):
         NamedPlayer("mcts:keep-tree=yes", "--planners")
-    with pytest.raises(ValueError, match=r"mcts: wave_size: expected an int; got 'x'"):
+    with pytest.raises(ValueError, match=r"mcts: wave_size must be an int; got 'x'"):
         NamedPlayer("mcts:wave-size=x", "--planners")
 
 

@@ -19,10 +19,11 @@ from plangym_ext.run.commands import sweep
 from plangym_ext.run.experiments import queue as queues
 from plangym_ext.run.experiments.outcome import write_outcome
 from plangym_ext.run.experiments.plan import Sweep, jobs_of, read_sweep
-from plangym_ext.run.experiments.queue import RETRIES, JobQueue
+from plangym_ext.run.experiments.queue import JobQueue
 from plangym_ext.run.experiments.summary import final_return, scores, share_done
 from plangym_ext.run.experiments.variants import Range, grid, read_over, sampled
 from plangym_ext.run.logs.logger import Logger
+from plangym_ext.workers.limits import RUN_RETRIES
 
 pytest.importorskip("torch")
 PRESET = "ppo_cartpole"
@@ -261,7 +262,7 @@ def test_a_killed_run_is_started_again_and_a_failed_one_is_told(tmp_path, preten
         name: len((tmp_path / name / "seed-0" / "starts").read_text().splitlines())
         for name in found
     }
-    assert starts == {"works": 1, "fails": 1, "dies": 1 + RETRIES, "dies_once": 2}
+    assert starts == {"works": 1, "fails": 1, "dies": 1 + RUN_RETRIES, "dies_once": 2}
 
 
 def test_slots_have_processors_and_accelerators_of_their_own(tmp_path, pretended):

@@ -1,0 +1,1 @@
+"""Faces with the names of other libraries over this library's envs."""

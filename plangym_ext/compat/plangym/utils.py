@@ -1,0 +1,69 @@
+"""Wrappers, time limits and pictures, under plangym's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.errors import MissingExtra
+
+#: What plangym has in the place of a limit.
+_ENDLESS = int(1e100)
+
+
+def remove_time_limit(gym_env: Any) -> Any:
+    """Return the env without its `TimeLimit` wrappers, wherever they are among the others."""
+    spec = getattr(gym_env, "spec", None)
+    if spec is not None:
+        spec.max_episode_steps = _ENDLESS
+    while isinstance(gym_env, gym.wrappers.TimeLimit):
+        gym_env = gym_env.env
+    layer = gym_env
+    while isinstance(layer, gym.Wrapper):
+        while isinstance(layer.env, gym.wrappers.TimeLimit):
+            layer.env = layer.env.env
+        layer = layer.env
+    return gym_env
+
+
+def wrapped(gym_env: Any, item: Any) -> Any:
+    """Return the env in a wrapper: `class`, `(class, dict)`, `(class, list)` or `(class, arg)`."""
+    if not isinstance(item, tuple):
+        return item(gym_env)
+    wrapper, arguments = item
+    if isinstance(arguments, dict):
+        return wrapper(gym_env, **arguments)
+    if isinstance(arguments, list | tuple):
+        return wrapper(gym_env, *arguments)
+    return wrapper(gym_env, arguments)
+
+
+def process_frame(
+    frame: np.ndarray, width: int | None = None, height: int | None = None, mode: str = "RGB"
+) -> np.ndarray:
+    """Return a picture in another size or in grey.
+
+    Args:
+        frame: `[H, W, 3]` uint8.
+        width: of the result; needs Pillow if it is another one.
+        height: of the result; needs Pillow if it is another one.
+        mode: "RGB", or "L" or "GRAY" for `[H, W]`: the luma of ITU-R 601, as Pillow has it.
+
+    Raises:
+        MissingExtra: Pillow is not installed.
+    """
+    if mode in ("L", "GRAY"):
+        weights = np.array([19595, 38470, 7471], np.uint32)
+        frame = ((frame[..., :3].astype(np.uint32) @ weights + 0x8000) >> 16).astype(np.uint8)
+    size = (height or frame.shape[0], width or frame.shape[1])
+    if size == frame.shape[:2]:
+        return frame
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtra(
+            "process_frame: another size needs Pillow: pip install pillow"
+        ) from error
+    return np.array(Image.fromarray(frame).resize(size[::-1]))

@@ -1,0 +1,1 @@
+"""plangym's vectorized envs: workers that hold faces."""

@@ -1,0 +1,267 @@
+"""Emulators under plangym's class names: Atari, Montezuma's Revenge, consoles, Super Mario."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from plangym_ext.compat.plangym.core import PlangymEnv
+from plangym_ext.errors import InvalidOption
+
+#: Montezuma's Revenge: room, level, position, whether the player is dying, and what is carried.
+_ROOM, _LEVEL, _X, _Y, _DYING, _CARRIED = 3, 57, 42, 43, 55, 65
+_KEYS = 0b1110
+
+
+def ale_to_ram(ale: Any) -> np.ndarray:
+    """Return the RAM of an Atari emulator, `[128]` uint8, fresh."""
+    return np.array(ale.getRAM())
+
+
+class VideogameEnv(PlangymEnv):
+    """A game on an emulator: its infos have `lifes` and `lost_life`, within the whole step."""
+
+    AVAILABLE_OBS_TYPES = frozenset({"rgb", "grayscale", "ram"})
+    DEFAULT_OBS_TYPE = "rgb"
+
+    def __init__(self, name: str, frameskip: int = 5, **kwargs: Any) -> None:
+        super().__init__(name, frameskip, **kwargs)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions."""
+        return int(self.action_space.n)
+
+    def get_ram(self) -> np.ndarray:
+        """Return the emulator's memory, uint8."""
+        raise NotImplementedError
+
+    def get_ram_obs(self, obs: Any, **kwargs: Any) -> np.ndarray:  # noqa: ARG002
+        """Return the observation for obs_type "ram"."""
+        return self.get_ram()
+
+    def get_lifes(self) -> int:
+        """Return the lives that are left; -1 if unknown."""
+        return -1
+
+    def begin_step(self, *args: Any, **kwargs: Any) -> None:
+        """Forget the lives lost in the step before."""
+        self._lost_life = False
+        super().begin_step(*args, **kwargs)
+
+    def apply_action(self, action: Any) -> tuple[Any, ...]:
+        """Step the game, and watch its lives."""
+        before = self.get_lifes()
+        obs, reward, terminal, truncated, info = super().apply_action(action)
+        info["lifes"] = self.get_lifes()
+        self._lost_life = info["lost_life"] = self._lost_life or info["lifes"] < before
+        return obs, reward, terminal or (self.episodic_life and self._lost_life), truncated, info
+
+
+class AtariEnv(VideogameEnv):
+    """An Atari game; the emulator itself repeats an action for `frameskip` frames.
+
+    Args:
+        name: an id such as "ALE/MsPacman-v5".
+        frameskip: frames of one `dt`.
+        obs_type: "rgb", "grayscale" or "ram".
+        mode: of the game.
+        difficulty: of the game.
+        repeat_action_probability: with which a frame takes the last action again.
+        full_action_space: all 18 actions.
+        possible_to_win: accepted, and without effect in plangym too.
+        array_state: states are arrays; there is no other kind here.
+        kwargs: as of `PlangymEnv`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        frameskip: int = 5,
+        obs_type: str | None = "rgb",
+        mode: int | None = None,
+        difficulty: int | None = None,
+        repeat_action_probability: float = 0.0,
+        full_action_space: bool = False,
+        possible_to_win: bool = False,  # noqa: ARG002
+        array_state: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if not array_state:
+            raise InvalidOption("AtariEnv: states are [S] uint8 arrays; got array_state=False")
+        self.mode, self.difficulty = mode, difficulty
+        self.repeat_action_probability = repeat_action_probability
+        self.full_action_space = full_action_space
+        if obs_type in ("ram", "grayscale"):
+            self.DEFAULT_OBS_TYPE = obs_type
+        super().__init__(name, frameskip, obs_type=obs_type, **kwargs)
+
+    def init_gym_env(self) -> Any:
+        """Return a new game."""
+        chosen = {"mode": self.mode, "difficulty": self.difficulty}
+        return self._made(
+            self._id(),
+            obs_type=self.DEFAULT_OBS_TYPE,
+            frameskip=self.frameskip,
+            repeat_action_probability=self.repeat_action_probability,
+            full_action_space=self.full_action_space,
+            **{name: value for name, value in chosen.items() if value is not None},
+        )
+
+    def _id(self) -> str:
+        return self.name
+
+    def _repeats(self, dt: int) -> int:
+        return dt  # each of `frameskip` frames, within the emulator
+
+    @property
+    def ale(self) -> Any:
+        """The emulator."""
+        return self.gym_env.unwrapped.ale
+
+    def get_image(self) -> np.ndarray:
+        """Return the screen, `[210, 160, 3]` uint8, whatever the render mode and the wrappers."""
+        return np.array(self.ale.getScreenRGB())
+
+    def get_ram(self) -> np.ndarray:
+        """Return the console's RAM, `[128]` uint8."""
+        return ale_to_ram(self.ale)
+
+    def get_lifes(self) -> int:
+        """Return the lives that are left."""
+        return int(self.ale.lives())
+
+
+class MontezumaEnv(AtariEnv):
+    """Montezuma's Revenge, which ends with a death, and tells where its player is.
+
+    With obs_type "coords" an observation is `[4]` float32: x, y and room from the RAM, and the
+    score, or with `score_objects` the bits of what is carried. Infos name all of them.
+
+    Args:
+        name: ignored.
+        frameskip: frames of one `dt`.
+        obs_type: "coords", "rgb", "grayscale" or "ram".
+        check_death: end the episode with a lost life.
+        death_room_8: end it in room 8, from which there is no way back.
+        score_objects: see above.
+        only_keys: of what is carried, tell keys alone.
+        objects_from_pixels: accepted; the RAM holds what the pixels show.
+        kwargs: as of `AtariEnv`.
+    """
+
+    AVAILABLE_OBS_TYPES = frozenset({"coords", "rgb", "grayscale", "ram"})
+
+    def __init__(
+        self,
+        name: str = "PlanMontezuma-v0",
+        frameskip: int = 1,
+        *,
+        check_death: bool = True,
+        death_room_8: bool = True,
+        score_objects: bool = False,
+        only_keys: bool = False,
+        objects_from_pixels: bool = False,  # noqa: ARG002
+        **kwargs: Any,
+    ) -> None:
+        self._ends_by_death, self._ends_in_room_8 = check_death, death_room_8
+        self._objects, self._mask = score_objects, _KEYS if only_keys else 0xFF
+        super().__init__(name or "PlanMontezuma-v0", frameskip, **kwargs)
+
+    def _id(self) -> str:
+        return "ALE/MontezumaRevenge-v5"
+
+    def apply_action(self, action: Any) -> tuple[Any, ...]:
+        """Step the game, which ends as the options say."""
+        obs, reward, terminal, truncated, info = super().apply_action(action)
+        ram = self.get_ram()
+        died = self._ends_by_death and (info["lost_life"] or ram[_DYING] != 0)
+        left = self._ends_in_room_8 and ram[_ROOM] == 8
+        return obs, reward, bool(terminal or died or left), truncated, info
+
+    def get_coords_obs(self, obs: Any, **kwargs: Any) -> np.ndarray:  # noqa: ARG002
+        """Return x, y, room, and the score or what is carried."""
+        ram = self.get_ram()
+        last = ram[_CARRIED] & self._mask if self._objects else _score(ram)
+        return np.array([ram[_X], ram[_Y], ram[_ROOM], last], np.float32)
+
+
+def _score(ram: np.ndarray) -> int:
+    """Return the score: binary-coded decimals, highest first."""
+    return int("".join(f"{value:02x}" for value in ram[19:22]))
+
+
+class RetroEnv(VideogameEnv):
+    """A console game of stable-retro, one in each process.
+
+    Args:
+        name: such as "Airstriker-Genesis".
+        frameskip: frames of one `dt`.
+        state: where the game starts, as of `stable_retro.make`.
+        kwargs: as of `PlangymEnv`, and for `stable_retro.make`.
+    """
+
+    SINGLETON = True
+
+    def __init__(
+        self, name: str, frameskip: int = 5, *, state: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(name, frameskip, **({} if state is None else {"state": state}), **kwargs)
+
+    def init_gym_env(self) -> Any:
+        """Return a new game."""
+        name = self.name.removeprefix("retro/")
+        return self._made(f"retro/{name if name.endswith('-v0') else name + '-v0'}")
+
+    @property
+    def em(self) -> Any:
+        """The emulator."""
+        return self.gym_env.unwrapped.em
+
+    def get_ram(self) -> np.ndarray:
+        """Return the console's RAM, uint8."""
+        return np.array(self.gym_env.unwrapped.get_ram(), np.uint8)
+
+    def get_lifes(self) -> int:
+        """Return the lives that are left, where the game's data tell them."""
+        return int(self.gym_env.unwrapped.data.lookup_all().get("lives", -1))
+
+
+class MarioEnv(VideogameEnv):
+    """Super Mario Bros. of gym-super-mario-bros; a state is a replayed episode.
+
+    Args:
+        name: such as "SuperMarioBros-v0".
+        frameskip: frames of one `dt`.
+        kwargs: as of `PlangymEnv`.
+    """
+
+    def get_ram(self) -> np.ndarray:
+        """Return the console's RAM, `[2048]` uint8."""
+        return np.array(self.gym_env.unwrapped.ram, np.uint8)
+
+
+class ActionDiscretizer(gym.ActionWrapper[Any, Any, Any]):
+    """Gives a console game a few combinations of buttons as discrete actions.
+
+    Args:
+        env: a game of stable-retro, with actions of 12 buttons.
+        actions: names of the buttons of each; None for those of Sonic.
+    """
+
+    _BUTTONS = ("B", "A", "MODE", "START", "UP", "DOWN", "LEFT", "RIGHT", "C", "Y", "X", "Z")
+    _SONIC = ("LEFT", "RIGHT", "LEFT DOWN", "RIGHT DOWN", "DOWN", "DOWN B", "B")
+
+    def __init__(self, env: gym.Env[Any, Any], actions: Any = None) -> None:
+        super().__init__(env)
+        named = [names.split() for names in self._SONIC] if actions is None else actions
+        self._combinations = tuple(
+            tuple(button in names for button in self._BUTTONS) for names in named
+        )
+        self.action_space = gym.spaces.Discrete(len(self._combinations))
+
+    def action(self, action: Any) -> np.ndarray:
+        """Return the buttons of an action."""
+        return np.array(self._combinations[int(action)])
