@@ -346,6 +346,10 @@ def test_clones_have_all_arguments():
     assert (clone.deterministic, clone.obs_type, clone.frameskip) == (True, "rgb", 3)
     assert clone.delay_setup
     assert clone.clone().frameskip == 3
+    named = control.MujocoEnv("Ant-v5", 2, delay_setup=True, obs_type="rgb", healthy_reward=2.0)
+    clone = named.clone(frameskip=4, render_mode=None, healthy_reward=3.0).clone(name="Hopper-v5")
+    assert (clone.name, clone.frameskip, clone.obs_type) == ("Hopper-v5", 4, "rgb")
+    assert (clone.render_mode, clone._gym_env_kwargs) == (None, {"healthy_reward": 3.0})
 
 
 def test_states_are_those_of_make_and_foreign_ones_are_refused():

@@ -21,8 +21,8 @@ class Box2DEnv(PlangymEnv):
 class MujocoEnv(PlangymEnv):
     """Gymnasium's MuJoCo tasks."""
 
-    def __init__(self, name: str = "Ant-v4", *args: Any, **kwargs: Any) -> None:
-        super().__init__(name, *args, **kwargs)
+    def __init__(self, name: str = "Ant-v4", frameskip: int = 1, **kwargs: Any) -> None:
+        super().__init__(name, frameskip, **kwargs)
 
 
 class LunarLander(PlangymEnv):

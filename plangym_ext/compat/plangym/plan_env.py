@@ -316,6 +316,7 @@ class PlanEnv(Closing, ABC):
     def clone(self, **kwargs: Any) -> Self:
         """Return a new env of the same arguments, but for some; not its state."""
         args, given = self._given
-        bound = inspect.signature(type(self)).bind(*args, **given).arguments
-        bound.update(bound.pop("kwargs", {}))
-        return type(self)(**{**bound, **kwargs})
+        bound = inspect.signature(type(self).__init__).bind(self, *args, **given)
+        known = {name for name in kwargs if name in bound.signature.parameters}
+        bound.arguments.update({name: kwargs.pop(name) for name in known})
+        return type(self)(*bound.args[1:], **{**bound.kwargs, **kwargs})

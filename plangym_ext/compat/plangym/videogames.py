@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ale_py  # noqa: F401 - registers its ids with gymnasium, as plangym's module does
 import gymnasium as gym
 import numpy as np
 
