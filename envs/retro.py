@@ -108,19 +108,26 @@ def _scenario_path(env: Any) -> Path:
     return Path(retro.data.get_file_path(env.gamename, f"{scenario}.json", _integration(env)))
 
 
-def retro_env(game: str, *, render_mode: str | None = None, **kwargs: Any) -> Any:
+def retro_env(
+    game: str, *, start: str | None = None, render_mode: str | None = None, **kwargs: Any
+) -> Any:
     """Return a console game.
 
     Args:
         game: as of `stable_retro.make`.
+        start: the state that episodes begin with, such as "Level1", which `stable_retro.make`
+            calls `state`; None for the game's default, "none" for the console switched on.
         render_mode: "rgb_array", or None for no pictures; "human" opens a window.
         kwargs: for `stable_retro.make`; `obs_type` and `use_restricted_actions` may be
             given by name, such as "ram" and "discrete".
 
     Raises:
         OneEnvPerProcess: this process holds an emulator already.
+        UnknownName: the game has no such start.
     """
     retro = simulator("stable_retro", "retro", name=_PREFIX + game)
+    if start is not None:
+        kwargs["state"] = _start(retro, game, start, kwargs)
     for key, enumeration in _CHOICES.items():
         if isinstance(kwargs.get(key), str):
             kwargs[key] = getattr(retro, enumeration)[kwargs[key].upper()]
@@ -134,6 +141,16 @@ def retro_env(game: str, *, render_mode: str | None = None, **kwargs: Any) -> An
             f"{_PREFIX}{game}: this process holds an emulator already, and stable-retro allows "
             "one. Close the other env first, or let workers hold theirs: make(..., n_workers=2)."
         ) from error
+
+
+def _start(retro: Any, game: str, start: str, kwargs: dict[str, Any]) -> Any:
+    known = retro.data.list_states(game, kwargs.get("inttype", retro.data.Integrations.DEFAULT))
+    # Of states beside the game's own, a file may be named.
+    if start != "none" and start not in known and not Path(start).is_file():
+        raise UnknownName(
+            f"{_PREFIX}{game}: it has no start {start!r}; it has {', '.join(sorted(known))}, none"
+        )
+    return retro.State.NONE if start == "none" else start
 
 
 def resolve(name: str) -> gym.envs.registration.EnvSpec:

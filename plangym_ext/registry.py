@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
-import re
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.core.inherited_options import check_factory, import_module_of
+from plangym_ext.core.unknown_options import raise_if_unknown
 from plangym_ext.errors import (
     InvalidOption,
     MissingExtra,
@@ -357,10 +356,8 @@ def make_gym(
             f"{installing(family.extra)}"
         ) from error
     except TypeError as error:
-        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if unknown is None or unknown[1] not in kwargs:
-            raise
-        raise _unknown_option(called, unknown[1], spec, names) from error
+        raise_if_unknown(error, called, kwargs, spec, names)
+        raise
     assert env.unwrapped.spec is not None
     env.unwrapped.spec.entry_point = spec.entry_point  # others may be built from it
     wrap = family.load_wrap() if family is not None else None
@@ -376,33 +373,6 @@ def _preparing(spec: Any, family: Family | None, state: str) -> Any:
         spec = copy.copy(spec)
         spec.entry_point = prepared
     return spec
-
-
-def _unknown_option(called: Any, name: str, spec: Any, options: tuple[str, ...]) -> UnknownName:
-    """Return the error that names the closest argument of the call, or of the env."""
-    import gymnasium as gym
-    from gymnasium.envs.registration import load_env_creator
-
-    if name == "threads":
-        return UnknownName(
-            f"{called.__name__}: {spec.id} has no option 'threads', which is for the kernel and "
-            f"the mujoco backend. Leave it out, or choose backend='kernel' or 'mujoco'."
-        )
-    entry = spec.entry_point
-    constructor = load_env_creator(entry) if isinstance(entry, str) else entry
-    # The first argument of a call is the env's name, which was given.
-    known = [*_named(called)[1:], *options, *_named(constructor), *_named(gym.make)[1:]]
-    return UnknownName(
-        f"{called.__name__}: {spec.id} has no option {name!r}{suggestion(name, known)}"
-    )
-
-
-def _named(function: Any) -> list[str]:
-    """Return the arguments that a function can be given by name."""
-    parameters = inspect.signature(function).parameters.values()
-    return [
-        one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
-    ]
 
 
 def find_spec(name: str) -> Any:

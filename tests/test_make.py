@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
+import gymnasium as gym
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
 
 import plangym_ext
-from plangym_ext.errors import MissingExtra
+from plangym_ext.errors import InvalidOption, MissingExtra, UnknownName
 
 
 @pytest.mark.parametrize("backend", ["serial", "kernel"])
@@ -43,3 +46,87 @@ def test_the_ray_backend_names_its_extra_and_what_belongs_to_it(monkeypatch):
         plangym_ext.make("CartPole-v1", address="auto")
     with pytest.raises(ValueError, match="ray=True is for the ray backend; got backend='serial'"):
         plangym_ext.make("CartPole-v1", backend="serial", ray=True)
+
+
+#: Calls that plangym's users write, with what is to be written here.
+ELSEWHERE = {
+    "clone_seeds": (True, "states hold all random generators"),
+    "delay_setup": (True, "ParallelEnv\\(gymnasium.make, name, delay_setup=True\\)"),
+    "domain_name": ("cheetah", "dm_control/cheetah-run-v0"),
+    "obs_type": ("rgb", "AddRenderObservation"),
+    "remove_time_limit": (True, "max_episode_steps=-1"),
+    "return_image": (True, "render_mode='rgb_array'"),
+    "wrappers": ([], "make_vec takes wrappers"),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_words_of_plangym_are_refused_with_what_to_write(name):
+    value, text = ELSEWHERE[name]
+    with pytest.raises(UnknownName, match=f"make: CartPole-v1 has no option '{name}'.*{text}"):
+        plangym_ext.make("CartPole-v1", **{name: value})
+    if name != "delay_setup":
+        with pytest.raises(UnknownName, match=f"ParallelEnv: CartPole-v1 .* '{name}'.*{text}"):
+            plangym_ext.ParallelEnv(gym.make, "CartPole-v1", n_workers=1, **{name: value})
+
+
+CALLS = {
+    "gymnasium.make": lambda **rest: plangym_ext.ParallelEnv(gym.make, "CartPole-v1", **rest),
+    "by keywords": lambda **rest: plangym_ext.ParallelEnv(
+        env_class=gym.make, name="CartPole-v1", autoreset=True, blocking=False, **rest
+    ),
+    "EnvSpec": lambda **rest: plangym_ext.ParallelEnv(gym.make, gym.spec("CartPole-v1"), **rest),
+    "partial": lambda **rest: plangym_ext.ParallelEnv(
+        functools.partial(gym.make, "CartPole-v1", max_episode_steps=9), **rest
+    ),
+    "lambda": lambda **rest: plangym_ext.ParallelEnv(lambda: gym.make("CartPole-v1"), **rest),
+    "class": lambda **rest: plangym_ext.ParallelEnv(CartPoleEnv, **rest),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("delay_setup", [False, True])
+def test_all_forms_of_plangyms_parallel_env(call, delay_setup):
+    # Registered here alone: the workers' registry is another one.
+    gym.register("OnlyHere-v0", entry_point="plangym_ext:nothing")
+    env = CALLS[call](n_workers=2, delay_setup=delay_setup)
+    try:
+        env.setup()
+        state, _, _ = env.reset()
+        states = [state.copy() for _ in range(4)]
+        data = env.step_batch(states=states, actions=[0, 1, 0, 1])
+        states, *_ = data
+        assert len(data) == 6
+        env.sync_states(state)
+        assert len(env.make_transitions([0, 1], states[:2])) == 6
+        with env.clone() as other:
+            assert other.reset()[0].shape == state.shape
+    finally:
+        env.close()
+        del gym.registry["OnlyHere-v0"]
+
+
+def test_batch_envs_and_external_processes_of_plangym():
+    envs = [plangym_ext.ExternalProcess(lambda: gym.make("CartPole-v1")) for _ in range(2)]
+    batch = plangym_ext.BatchEnv(envs, False)
+    try:
+        assert len(batch) == 2
+        obs, states = batch.reset()
+        assert len(batch.reset(indices=[1], return_states=False)) == 1
+        batch.sync_states(states[0], blocking=True)
+        assert len(batch.make_transitions([0, 1], states, dt=2)) == 6
+        assert batch[0].step(0, blocking=False)()[0].shape == obs[0].shape
+        assert batch[0].call("get_state")().shape == states[0].shape
+        assert batch.action_space == envs[0].action_space
+    finally:
+        batch.close()
+
+
+def test_what_differs_in_a_worker_is_named():
+    with pytest.raises(InvalidOption, match="all envs must be equal; env 1 has"):
+        plangym_ext.BatchEnv(
+            [
+                plangym_ext.ExternalProcess(lambda name=name: gym.make(name))
+                for name in ("CartPole-v1", "Acrobot-v1")
+            ]
+        )

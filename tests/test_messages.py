@@ -72,7 +72,7 @@ def test_an_option_that_there_is_not():
 
 
 def test_threads_are_for_native_backends():
-    with pytest.raises(UnknownName, match=r"make_vec: .* no option 'threads', which is for the ke"):
+    with pytest.raises(UnknownName, match=r"make_vec: .* no option 'threads'. It is for the ke"):
         plangym_ext.make_vec("CartPole-v1", 2, backend="serial", threads=2)
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.errors import WrongKind
+from plangym_ext.errors import PlangymExtError, WrongKind
 from plangym_ext.states.trials.disturbed import DisturbedSubject
 from plangym_ext.states.trials.fork import Fork, Line
 from plangym_ext.states.trials.fresh import tried
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
+from plangym_ext.states.trials.sendable import place_of, reason_of, sendable
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
 
 
@@ -90,9 +91,12 @@ def check_env(
         progress: called from time to time with the step that is played, and of how many; not
             from a new process.
 
+    Returns:
+        The report. What the env raises in a copy is its difference.
+
     Raises:
-        Exception: what the env raises.
-        ForkFailed: a copy of this process hung or died, and so did a new one.
+        PlangymExtError: a value of the env is refused; or, as `ForkFailed`, a copy of this process
+            hung or died, and so did a new one.
     """
     local = env if isinstance(env, GymEnv) else getattr(env, "plan_env", None)
     if local is None:
@@ -122,12 +126,12 @@ def check_env(
     return report
 
 
-def _sent_report(local: GymEnv, plan: Plan, line: Line) -> EnvReport | Exception:
+def _sent_report(local: GymEnv, plan: Plan, line: Line) -> EnvReport | BaseException:
     plan.busy = lambda done, total: line.busy((done, total))
     try:
         return _report(local, plan)
     except Exception as error:
-        return error
+        return sendable(error)
 
 
 def _report(local: GymEnv, plan: Plan, *, forks: bool = True) -> EnvReport:
@@ -145,6 +149,12 @@ def _report(local: GymEnv, plan: Plan, *, forks: bool = True) -> EnvReport:
             no_second = f"{type(error).__name__}: {error}"
         else:
             others.append(("a second instance", Subject(second.gym_env, second.codec)))
-        trip = check_round_trip(subject, others, plan)
+        try:
+            trip = check_round_trip(subject, others, plan)
+        except PlangymExtError:
+            raise
+        except (Exception, SystemExit) as error:  # of the env
+            reason = reason_of(error) or f"it has raised {place_of(error)}"
+            trip = RoundTrip(exact=False, transitions=0, difference=reason)
     layers = tuple((name, part.method, part.width) for part, name in local.codec.described())
     return EnvReport(local.name, layers, local.state_width, trip, no_second, forks)

@@ -49,7 +49,8 @@ class FolderLock(Closing):
             if (folder / name).exists() and not (folder / name).is_file():
                 self.close()
                 raise InvalidOption(
-                    f"{folder / name} must be a file, or not be there; it is a folder. Move it, "
+                    f"{folder / name} must be a file, or not be there; it is a folder, a "
+                    f"pipe or a device. Move it, "
                     f"or name another folder with --out."
                 )
 

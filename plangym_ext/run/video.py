@@ -44,8 +44,9 @@ class VideoWriter:
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
         # Half-resolution colour is what every player decodes; it needs even sizes.
         coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
-        # A run that was killed may have left its partial file, and ffmpeg would ask about it.
-        quiet = ["-y", "-loglevel", "error"]
+        # Of a run that was killed: ffmpeg would ask about it.
+        self._partial.unlink(missing_ok=True)
+        quiet = ["-loglevel", "error"]
         return subprocess.Popen(
             [
                 self._program,

@@ -201,7 +201,7 @@ class _Digests:
             make: a class brings nothing, a function what it encloses.
             scalars: whether numbers and texts that a function encloses count.
         """
-        if _is_ours(make):
+        if _is_told(make):
             return []
         if isinstance(make, functools.partial):
             found = self.enclosed(make.func, scalars=scalars)
@@ -235,11 +235,14 @@ class _Digests:
         return found
 
 
-def _is_ours(make: Any) -> bool:
-    """Return whether a constructor is the library's own: what it brings, an env's spec tells."""
+def _is_told(make: Any) -> bool:
+    """Return whether an env's spec tells what a constructor brings: of this library, gymnasium's.
+
+    The registry that `gymnasium.make` looks into differs between processes; the spec does not.
+    """
     inner = make.func if isinstance(make, functools.partial) else make
-    module = getattr(inner, "__module__", None) or ""
-    return isinstance(inner, types.FunctionType) and module.partition(".")[0] == "plangym_ext"
+    package = (getattr(inner, "__module__", None) or "").partition(".")[0]
+    return isinstance(inner, types.FunctionType) and package in ("plangym_ext", "gymnasium")
 
 
 def _is_factory(value: Any) -> bool:

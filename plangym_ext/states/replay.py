@@ -249,9 +249,10 @@ class Recorder(ResetRecorder):
         # `origin` is still empty: if this raises, the next restore begins with the reset.
         if shown and shown != self.shown:
             raise NotExact(
-                f"replay: after {depth} steps {type(self.env).__qualname__} shows something "
-                "else than it did when the state was captured: its episodes are not decided by "
-                "seed and actions alone. Draw random numbers from self.np_random only."
+                f"replay: after {depth} step{'s' * (depth != 1)} {type(self.env).__qualname__} "
+                "shows something else than it did when the state was captured: its episodes are "
+                "not decided by seed and actions alone. Resets have to undo what steps change, and "
+                "random numbers have to come from self.np_random."
             )
         self.origin = origin
         self.playback.show()

@@ -24,6 +24,12 @@ from plangym_ext.errors import (
     suggestion,
 )
 
+#: Names that `call` refuses: the vector env has to know of these calls.
+OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
+
+#: Names that begin so are those of attributes of the env under all wrappers.
+UNWRAPPED = "unwrapped."
+
 
 def checked_autoreset(mode: str | AutoresetMode) -> AutoresetMode:
     """Return the mode by gymnasium's enum, its value ("NextStep") or its name ("next_step").
@@ -186,24 +192,36 @@ def _unusual_actions(
     return actions
 
 
-def check_call(name: Any, own: Sequence[str]) -> None:
+def check_call(name: Any) -> None:
     """Refuse what cannot be called of sub-envs.
 
     Args:
         name: of a method or attribute, or a function.
-        own: names of methods that the vector env itself has to know of.
 
     Raises:
         WrongKind: it is neither.
-        InvalidOption: it is one of `own`.
+        InvalidOption: it is one of `OWN_CALLS`.
     """
     if not isinstance(name, str) and not callable(name):
         raise WrongKind(f"call: name must be a str or a function of a sub-env; got {name!r:.80}")
-    if name in own:
+    if name in OWN_CALLS:
         raise InvalidOption(
             f"call: {name!r} of single sub-envs would be hidden from the vector env. Use its own "
             "method of that name."
         )
+
+
+def checked_name(name: Any) -> str:
+    """Return the name of an attribute of sub-envs, or of the envs under their wrappers.
+
+    Raises:
+        WrongKind: it is none.
+    """
+    if not isinstance(name, str) or not name.removeprefix(UNWRAPPED).isidentifier():
+        raise WrongKind(
+            f"set_attr: name must be that of an attribute, or {UNWRAPPED}NAME; got {name!r:.80}"
+        )
+    return name
 
 
 def per_row(values: Any, num_rows: int) -> Sequence[Any]:

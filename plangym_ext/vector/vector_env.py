@@ -19,6 +19,7 @@ from plangym_ext.vector.arguments import (
     checked_actions,
     checked_autoreset,
     checked_mask,
+    checked_name,
     checked_options,
     checked_rows,
     checked_seeds,
@@ -39,7 +40,6 @@ from plangym_ext.vector.pending import Begun, PendingCalls
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.shown import infos_of, layout_of, listed_infos, some_infos
 from plangym_ext.vector.spaces import ObservationMode, observation_spaces
-from plangym_ext.vector.sub_envs.env_rows import OWN_CALLS
 from plangym_ext.workers.limits import CLOSE_GRACE
 
 _SAME_STEP = AutoresetMode.SAME_STEP
@@ -549,7 +549,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         self._pending.check_idle("call")
-        check_call(name, OWN_CALLS)
+        check_call(name)
         return self._backend.begin_call(rows, name, args, kwargs)
 
     def _called(self, call: Any, timeout: float | None) -> tuple[tuple[Any, ...], Episodes]:
@@ -592,7 +592,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         def moving() -> tuple[None, Episodes]:
             self._pending.check_idle("set_attr")
             rows = checked_rows(env_ids, self.num_envs, "set_attr")
-            self._backend.set_attr(rows, name, per_row(values, len(rows)))
+            self._backend.set_attr(rows, checked_name(name), per_row(values, len(rows)))
             return None, self._backend.note
 
         self._as_one(moving)

@@ -11,6 +11,7 @@ import numpy as np
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least, check_flags, seconds_or_none
+from plangym_ext.core.unknown_options import raise_if_unknown
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.states.binding import Binding
 from plangym_ext.states.envelope import fingerprint
@@ -150,7 +151,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         try:
             # First, as what it proves of its states holds for the workers' envs, too.
             if self._plan_env is None:
-                self._plan_env = self._constructor()
+                self._plan_env = self._built()
             constructor = functools.partial(self._constructor, binding=self._plan_env.binding)
             # All workers start before any is waited for.
             for index in range(self.n_workers):
@@ -174,6 +175,19 @@ class ParallelEnv(WorkerStepper, BackendEnv):
                 worker.end()
             if self._plan_env is not None:
                 self._plan_env.close()
+            raise
+
+    def _built(self) -> GymEnv:
+        """Return the local env."""
+        import gymnasium as gym
+
+        try:
+            return self._constructor()
+        except TypeError as error:
+            called, name = self._constructor.args[0].func, self._given_name
+            if called is gym.make and name in gym.registry:
+                given = self._constructor.args[0].keywords
+                raise_if_unknown(error, type(self), given, gym.spec(name))
             raise
 
     @property

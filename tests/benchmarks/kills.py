@@ -1,6 +1,6 @@
 """Batches while workers are killed: is every row what it is without, and how fast is that?
 
-    python tests/benchmarks/kills.py --kills 1000 --out runs/kills.json
+    python tests/benchmarks/kills.py --kills 1000 --out runs/kills.json --page docs/architecture.md
 
 A thread kills random workers at random moments, those that are starting among them,
 while batches, rollouts and steps in slots run on two workers. Every result is compared
@@ -22,6 +22,7 @@ import json
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from table.sections import measured, write_section
 
 import plangym_ext
 from plangym_ext.core.plan_env import PlanEnv
@@ -56,6 +61,9 @@ _STARTING = 0.2  # most of the kills that workers get while they start
 class Tally:
     """What was found for one env; times in seconds."""
 
+    env: str = ""
+    package: str = ""
+    size: int = 0
     batches: int = 0
     rows: int = 0
     given_up: int = 0
@@ -228,8 +236,9 @@ def judge(tally: Tally, got: list[bytes], wanted: list[list[bytes]], k: int) -> 
 def run_case(name: str, kills: int, gap: float, seed: int, progress: ProgressLine) -> Tally:
     """Run one env until its workers have been killed often enough."""
     env_id, arguments, size = CASES.get(name, (name, {}, _ROWS))
-    tally = Tally()
     with plangym_ext.make(env_id, backend="serial", **arguments) as reference:
+        package = type(reference.gym_env.unwrapped).__module__.partition(".")[0]
+        tally = Tally(reference.name, package, size)
         calls = plan(reference, size, seed)
         wanted = [rows_of(call(reference)) for call in calls]
     env = plangym_ext.make(env_id, n_workers=2, backend="process", **arguments)
@@ -276,12 +285,13 @@ def summary(tally: Tally) -> dict[str, Any]:
     row: dict[str, Any] = {
         key: getattr(tally, key)
         for key in (
-            *("kills", "kills_of_starting", "batches", "rows"),
+            *("env", "package", "size", "kills", "kills_of_starting", "batches", "rows"),
             *("given_up", "wrong", "stale", "misplaced"),
         )
     }
     for key in ("seen", "recovered", "undisturbed"):
         row[key] = percentiles(getattr(tally, key))
+    row["measured"] = measured()
     return row
 
 
@@ -291,20 +301,24 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
     return {f"p{q}": round(float(np.percentile(times, q)), 2) for q in (50, 90, 99, 100)}
 
 
-def print_table(results: dict[str, Any]) -> None:
-    """All envs."""
-    print(
-        f"{'env':34} {'kills':>6} {'(start)':>7} {'batches':>8} {'rows':>9} {'given up':>8} "
-        f"{'wrong':>6} {'stale':>6} | seen ms p50 p99 max | recovered ms p50 p99 max | batch ms p50"
-    )
-    for name, row in results.items():
-        seen, back = row["seen"], row["recovered"]
-        print(
-            f"{name:34} {row['kills']:6} {row['kills_of_starting']:7} {row['batches']:8} "
-            f"{row['rows']:9} {row['given_up']:8} {row['wrong']:6} {row['stale']:6} | "
-            f"{seen['p50']:.1f} {seen['p99']:.1f} {seen['p100']:.1f} | {back['p50']:.0f} "
-            f"{back['p99']:.0f} {back['p100']:.0f} | {row['undisturbed']['p50']:.1f}"
-        )
+def page(results: dict[str, Any]) -> str:
+    """Return the table of all envs, in Markdown."""
+    lines = [
+        "| env (package), rows of a batch | kills (of starting workers) | batches | rows | "
+        "wrong rows | given up | seen, p50 / p99 / most | measured |",
+        "|---|---:|---:|---:|---:|---:|---|---|",
+    ]
+    for row in results.values():
+        seen = " / ".join(f"{row['seen'][q]:.0f}" for q in ("p50", "p99", "p100"))
+        cells = [
+            f"`{row['env']}` ({row['package']}), {row['size']}",
+            f"{row['kills']} ({row['kills_of_starting']})",
+            *(f"{row[key]:,}" for key in ("batches", "rows", "wrong", "given_up")),
+            f"{seen} ms",
+            row["measured"],
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def run_program(
@@ -315,6 +329,7 @@ def run_program(
     run: Callable[[str, int, float, int, ProgressLine], dict[str, Any]],
     *,
     others: bool = False,
+    section: str = "",
 ) -> dict[str, Any]:
     """Run the envs of a program that kills workers; what its file has is not run again.
 
@@ -325,6 +340,7 @@ def run_program(
         cases: names of the envs, which share the kills evenly.
         run: plays an env, given its name, kills, gap and seed; returns its row.
         others: whether ids of other envs may be named too.
+        section: the part of a page that `--page` writes; "" if there is none.
 
     Returns:
         The row of every env, by name.
@@ -339,6 +355,8 @@ def run_program(
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--again", action="store_true", help="run envs that are in it already")
+    if section:
+        parser.add_argument("--page", type=Path, help="docs/architecture.md, to write its part")
     options = parser.parse_args(argv)
     results: dict[str, Any] = {}
     if options.out and options.out.exists() and not options.again:
@@ -353,15 +371,19 @@ def run_program(
             options.out.parent.mkdir(parents=True, exist_ok=True)
             write_json(options.out, {"gap": options.gap, "results": results})
     progress.end("done")
+    if section and options.page:
+        write_section(options.page, section, page(results))
     return results
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the program; returns how many envs had a wrong row."""
     results = run_program(
-        argv, __doc__, 0.25, list(CASES), lambda *to: summary(run_case(*to)), others=True
+        *(argv, __doc__, 0.25, list(CASES), lambda *to: summary(run_case(*to))),
+        others=True,
+        section="kills",
     )
-    print_table(results)
+    print(page(results))
     return sum(row["wrong"] > 0 for row in results.values())
 
 

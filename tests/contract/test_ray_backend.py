@@ -13,12 +13,14 @@ import nested_env
 import numpy as np
 import pytest
 from contract.backend_contract import BackendContract, assert_equal, pick
+from growing_env import Growing
 
 pytest.importorskip("ray", reason="the ray backend")
 
 import ray_cluster
 
 import plangym_ext
+from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.planners import MCTS
 from plangym_ext.workers.ray import ray_rows
 
@@ -128,3 +130,16 @@ class TestOwnEnv(RayContract):
     @classmethod
     def constructor(cls):
         return nested_env.limited_nested
+
+
+def test_states_that_outgrow_their_rows_run_again_in_wider_ones(monkeypatch):
+    monkeypatch.setattr(ray_rows, "_LEAST_SECONDS", 1e-9)
+    with made(Growing) as env, GymEnv(Growing) as serial:
+        ray_cluster.await_actors(env, 3)
+        state, *_ = serial.reset(seed=0)
+        narrow, long = env.state_width, np.ones((12, 40), int)
+        found, expected = (one.rollout_batch(long, [state] * 12) for one in (env, serial))
+        assert np.array_equal(found.obs, expected.obs)
+        assert env.state_width > narrow
+        ends = env.step_batch([1] * 12, found.states)
+        assert np.array_equal(ends.obs, serial.step_batch([1] * 12, expected.states).obs)

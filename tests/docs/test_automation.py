@@ -115,6 +115,40 @@ def test_tables_of_other_pages_say_which_code_was_measured_and_when(root):
     assert len(seen) >= 6
 
 
+#: A figure of time or of a score in running text.
+_FIGURE = re.compile(r"\d (ms|us|points)\b|\b(averages|a return of) -?\d")
+
+
+def test_figures_in_running_text_say_when_they_were_measured(root):
+    seen = set()
+    for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+        text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.S | re.M)
+        text = re.sub(r"^\|.*$", "", text, flags=re.M)
+        for section in re.split(r"^(?=#+ )", text, flags=re.M):
+            if found := _FIGURE.search(section):
+                seen.add(page.name)
+                where = f"{page.name}: {section.splitlines()[0]}: {found[0]}"
+                assert re.search(r"\b20\d\d-\d\d-\d\d\b", section), f"{where}: measured when?"
+    assert len(seen) > 9
+
+
+def test_commits_that_pages_name_are_in_the_history(root):
+    """A figure whose commit was joined with others is told with the version and the date."""
+
+    def git(*words):
+        return subprocess.run(["git", "-C", root, *words], capture_output=True, text=True)
+
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("no history is here, or a part of it")
+    whole = git("rev-list", "HEAD").stdout
+    if not whole.splitlines()[-1].startswith("d9a09f9c"):
+        pytest.skip("the history does not begin where the project's does")
+    known = {line[:8] for line in whole.splitlines()}
+    for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+        named = set(re.findall(r"\b(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{8}\b", page.read_text()))
+        assert named <= known, f"{page.name}: {named - known}"
+
+
 def test_the_picture_of_ratios_is_that_of_the_table(root):
     """If not: `python tests/benchmarks/ratios.py`."""
     page, picture = (

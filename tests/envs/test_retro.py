@@ -37,6 +37,22 @@ class TestContract(EnvContract):
     )
 
 
+@pytest.mark.slow
+def test_episodes_begin_with_the_start_that_is_named():
+    pictures = {}
+    for start in (None, "Level1", "none"):
+        with plangym_ext.make(NAME, start=start, obs_type="ram", backend="serial") as env:
+            state, obs, _ = env.reset(seed=0)
+            pictures[start] = obs
+            env.step(env.sample_action())
+            env.set_state(state)
+            assert (env.reset()[1] == obs).all()
+    assert (pictures[None] == pictures["Level1"]).all()
+    assert (pictures[None] != pictures["none"]).any()
+    with pytest.raises(UnknownName, match="no start 'Level9'; it has Level1, none"):
+        plangym_ext.make(NAME, start="Level9")
+
+
 class TestRetro:
     @pytest.fixture
     def env(self):

@@ -11,7 +11,7 @@ MOST = 25
 MOST_LINES = 400
 LONGER = {
     "plangym_ext/core/row_stepper.py": 409,
-    "plangym_ext/registry.py": 435,
+    "plangym_ext/registry.py": 404,
     "plangym_ext/run/training/runner.py": 444,
     "plangym_ext/states/graph/reader.py": 533,
     "plangym_ext/states/graph/writer.py": 664,

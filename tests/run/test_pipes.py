@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
+import re
+import socket
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import plangym_ext
+from plangym_ext.core.files.whole_file import opened
 from plangym_ext.errors import DamagedState, InvalidOption, UnreadableFile
 from plangym_ext.planners import read_tree
 from plangym_ext.run.cli import main
-from plangym_ext.run.files import read_json
+from plangym_ext.run.experiments.queue import started_run
+from plangym_ext.run.files import read_json, write_json
+from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.appended import AppendedFile
 from plangym_ext.run.logs.csv_file import CsvFile
 from plangym_ext.run.logs.logger import JsonlFile
@@ -46,6 +53,59 @@ def test_pipes_are_refused_at_once(tmp_path):
     tensor_file = pytest.importorskip("plangym_ext.learn.tensor_file")
     with pytest.raises(Exception, match="pipe or a device, no file"):
         tensor_file.load(pipe)
+
+
+def assert_refused(act, path):
+    """Check that an action refuses a pipe, a device and a socket in a file's place by name."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listening:
+        made = os.mkfifo, lambda _: path.symlink_to("/dev/full"), listening.bind
+        for make in made:
+            make(str(path))
+            with pytest.raises((UnreadableFile, InvalidOption), match=re.escape(path.name)):
+                act()
+            path.unlink()
+
+
+def test_what_is_appended_to_or_written_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # addresses of sockets must be short
+    path = Path("train.log")
+    assert_refused(lambda: AppendedFile(path).append("x\n"), path)
+    assert_refused(lambda: started_run(Path(), []), path)
+    assert_refused(lambda: write_json(path, {}), path)
+    assert_refused(lambda: write_json(path, {}), Path(".train.log.partial"))
+    assert_refused(lambda: FolderLock(Path(), ["train.log"]), path)
+    for mode in ("ab", "wb", "rb"):
+        assert_refused(lambda mode=mode: opened(path, mode), path)
+        with pytest.raises(IsADirectoryError):
+            opened(tmp_path, mode)
+
+
+PARTS = ("run", "learn", "core")
+#: What opens files, and parts of the calls whose file no user can choose or have made.
+OPENS = ("open", "fdopen", "read_text", "read_bytes", "write_text", "write_bytes")
+OWN = (
+    "/proc",
+    "os.devnull",
+    "importlib.resources",
+    "FILE.read",
+    "archive.open",
+    "'xb'",
+    "audit.",
+    "_exchange.",
+)
+
+
+def test_files_are_opened_in_one_place():
+    root, found = Path(plangym_ext.__file__).parent, []
+    for module in [path for part in PARTS for path in (root / part).rglob("*.py")]:
+        tree = ast.parse(module.read_text())
+        for call in [one for one in ast.walk(tree) if isinstance(one, ast.Call)]:
+            text = ast.unparse(call)
+            name = ast.unparse(call.func).rpartition(".")[2]
+            if name in OPENS and call.args + call.keywords and not any(own in text for own in OWN):
+                found.append(f"{module.relative_to(root)}: {text}")
+    whole = "core/files/whole_file.py: "
+    assert all(one.startswith(whole) for one in found), "\n".join(found)
 
 
 @pytest.mark.parametrize("ending", ["toml", "yaml", "json"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import DamagedState, IncompleteState
+from plangym_ext.states.randomness.random_bytes import generator_of, random_bytes, set_all
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 
@@ -86,3 +87,38 @@ def test_a_copy_looks_at_the_generator_of_its_own_env():
     view.capture(first, memoryview(rows[0]), 0)
     copy.deepcopy(view).capture(second, memoryview(rows[1]), 0)
     assert rows[0] != rows[1]
+
+
+def restored(data):
+    """Return a generator in that state, as a restore makes it."""
+    generator, state = generator_of(lambda *_: None, -1, "", data)
+    set_all([(generator, state)])
+    return generator
+
+
+def test_a_restore_takes_only_generators_that_nothing_else_holds():
+    source = drawn(np.random.default_rng(5), 7)
+    data, expected = random_bytes(source), source.random(3).tolist()
+    held = [restored(data) for _ in range(4)]
+    draw = held.pop().random  # a bound method holds it
+    bits = held.pop().bit_generator
+    before = bits.state
+    assert len({*map(id, held)}) == 2
+    for _ in range(8):
+        other = restored(data)
+        assert other not in held
+        assert other.bit_generator is not bits
+        assert other.random(3).tolist() == expected
+    assert bits.state == before
+    assert draw(3).tolist() == expected
+    assert all(one.random(3).tolist() == expected for one in held)
+
+
+def test_a_restore_takes_a_free_generator_again():
+    data = random_bytes(np.random.default_rng(5))
+    kept = restored(data)
+    numbers = set()
+    for _ in range(20):
+        kept = restored(data)
+        numbers.add(id(kept))
+    assert len(numbers) < 10

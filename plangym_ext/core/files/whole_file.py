@@ -12,7 +12,6 @@ import stat
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,22 +22,48 @@ from plangym_ext.errors import FolderBusy, InvalidOption, UnreadableFile
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
-def opened(path: Path) -> BufferedReader:
-    """Open a file to read; refuse what would keep its reader waiting.
+#: Flags of `os.open` for the modes of `opened`.
+_FLAGS = {
+    "r": os.O_RDONLY,
+    "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+    "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+}
+
+
+def opened(path: Path, mode: str = "rb", **how: Any) -> IO[Any]:
+    """Open a file; refuse what would keep its reader or writer waiting.
+
+    Args:
+        path: of the file.
+        mode: "r", "w" or "a", and "b" for bytes, as of the built-in `open`.
+        how: `newline` and `encoding`, likewise.
 
     Raises:
         OSError: it cannot be opened, or is a folder.
         UnreadableFile: it is a pipe or a device.
     """
-    # Not waiting: a pipe without a writer would not even open.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
+    descriptor = _descriptor(path, _FLAGS[mode[0]])
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        raise UnreadableFile(f"{path}: it is a pipe or a device, no file.")
-    return os.fdopen(descriptor, "rb")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    return os.fdopen(descriptor, mode, **how)
+
+
+def _descriptor(path: Path, flags: int) -> int:
+    """Return a descriptor of a file, or of a folder that is only read."""
+    no_file = f"{path}: it is a pipe or a device, no file."
+    try:
+        # Not waiting: a pipe without one at the other end would not even open.
+        descriptor = os.open(path, flags | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0), 0o666)
+    except OSError as error:
+        if error.errno in (errno.ENXIO, errno.ENODEV):  # a pipe without a reader, or a socket
+            raise UnreadableFile(no_file) from None
+        raise
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        os.close(descriptor)
+        raise UnreadableFile(no_file)
+    return descriptor
 
 
 def contents(path: Path, most: int = 64 << 20) -> bytes:
@@ -73,6 +98,7 @@ class PathLock(Closing):
     Raises:
         FolderBusy: another process, or another part of this one, holds it.
         OSError: it cannot be opened.
+        UnreadableFile: it is a pipe or a device.
     """
 
     def __init__(self, path: Path, flags: int, busy: str) -> None:
@@ -84,7 +110,7 @@ class PathLock(Closing):
             self._open(path, flags, busy)
 
     def _open(self, path: Path, flags: int, busy: str) -> None:
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = _descriptor(path, flags)
         self._descriptor = descriptor
         # Before the lock, so that the descriptor is closed in any case. Of this process: `flock`
         # holds for the open file, so forks share it and must not let it go.

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.core.files.whole_file import PathLock
+from plangym_ext.core.files.whole_file import PathLock, contents, opened
 from plangym_ext.errors import UnknownName, suggestion
 from plangym_ext.run.certificates.venvs import (
     NotInstalled,
@@ -142,7 +142,7 @@ class Collection:
         file, log = self._out / "certificate.json", self._out / "log.txt"
         file.unlink(missing_ok=True)
         module = "plangym_ext.run.certificates.certificate"
-        with log.open("wb") as said:
+        with opened(log, "wb") as said:
             child = None
             try:
                 # An interrupt in the middle would leave a process behind.
@@ -183,5 +183,5 @@ def _packages(group: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
+    lines = contents(log).decode(errors="replace").strip().splitlines()
     return lines[-1][:200] if lines else "it printed nothing"

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from plangym_ext.core.files.whole_file import contents, replacing
+from plangym_ext.states.codec import METHODS
 
 _BEGIN = "<!-- begin certificates: written by plangym-ext doctor --all -->\n"
 _END = "<!-- end certificates -->\n"
 _MEANINGS = """
-"Way" is how a state is captured. Bytes are those of a row, envelope included. The proof is how far
-an env was played with states saved on the way, whose futures came out the same. An env that does
-not run fails in the same way without this library. `plangym-ext doctor ENV_ID` measures costs.
+"Way" is how a state is captured. Bytes are those of a row, envelope included. "Cost" is the time
+to capture and restore a state 20 steps after a reset, in steps of the env; by replay, these 20
+steps are played again. The proof is how far an env was played with states saved on the way, whose
+futures came out the same. An env that does not run fails in the same way without this library.
+Rows of exact envs without a cost are of an older version of it. `plangym-ext doctor ENV_ID` prints
+the times.
 """
+#: Folders of a path, which are those of one machine.
+_FOLDERS = re.compile(r"(?<!\w)/(?:[\w.@+-]+/)+")
+#: Where the reason of a way begins: its name, and an error's class with the name again.
+_A_WAY = re.compile(rf"(?:^| )({'|'.join(METHODS)}): (?:\w+: \1: )?")
 _WHERE = {
     "fork": "in a copy of the process",
     "worker": "in another process, where it was constructed again",
@@ -53,22 +62,30 @@ def text(results: dict[str, Any]) -> str:
         + "".join(f", {number} {outcome}" for outcome, number in sorted(count.items()))
         + ".",
         _MEANINGS,
-        "| package | env | way | bytes | proof, or the reason |",
-        "|---|---|---|---:|---|",
+        "| package | env | way | bytes | cost | proof, or the reason |",
+        "|---|---|---|---:|---:|---|",
     ]
     for (package, env), one in sorted(envs.items(), key=lambda item: item[0][0].lower()):
         version = results["groups"][one["group"]]["versions"].get(package, "")
         name = f"{package} {version}".strip()
         if one["outcome"] == "exact":
-            cells = [one["way"], f"{one['width']:,}", _proof(one)]
+            cells = [one["way"], f"{one['width']:,}", _cost(one), _proof(one)]
         else:
-            cells = [f"**{one['outcome']}**", "", _escaped(_reason(one["reason"]))]
+            cells = [f"**{one['outcome']}**", "", "", _reason(one["reason"])]
         lines.append(f"| {' | '.join((name, f'`{_escaped(env)}`', *cells))} |")
     missing = {g: one["refused"] for g, one in results["groups"].items() if one.get("refused")}
     if missing:
         lines += ["", "Not installed:", ""]
         lines += [f"- {group}: {_escaped(reason)}" for group, reason in sorted(missing.items())]
     return "\n".join(lines) + "\n"
+
+
+def _cost(one: dict[str, Any]) -> str:
+    # A folder of results from before costs were measured has none.
+    if "microseconds" not in one:
+        return ""
+    step, *others = one["microseconds"].values()
+    return f"{sum(others) / step:.2g}"
 
 
 def _proof(one: dict[str, Any]) -> str:
@@ -80,9 +97,10 @@ def _proof(one: dict[str, Any]) -> str:
 
 
 def _reason(text: str) -> str:
-    """Return a reason without what the cells before it say, and what an error advises."""
-    return text.partition("cannot be captured exactly. ")[2].partition(" Give the env ")[0] or text
+    """Return a reason, a line for each way, without what errors of all envs say."""
+    told = text.partition("cannot be captured exactly. ")[2].partition(" Give the env ")[0] or text
+    return _A_WAY.sub(r"<br>\1: ", _escaped(told)).removeprefix("<br>")
 
 
 def _escaped(words: str) -> str:
-    return words.replace("|", "\\|").replace("<", "&lt;")
+    return _FOLDERS.sub("…/", words).replace("|", "\\|").replace("<", "&lt;")

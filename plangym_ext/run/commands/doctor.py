@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,13 +16,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from plangym_ext.core.options import Count, Whole
+from plangym_ext.errors import PlangymExtError
 from plangym_ext.run.arguments import Argument, Option, add_options
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.termination import closing_when_terminated
 
-#: How often an operation is timed, unless that takes too long.
-_REPEATS, _LEAST_REPEATS, _MOST_SECONDS = 200, 5, 2.0
 # Few, as each plays the episode again from its reset.
 _REPLAYS = 5
 #: Attributes that are shown, those first that take most time.
@@ -69,7 +69,18 @@ def run(options: argparse.Namespace) -> int:
     if len(options.env) != 1:
         options.parser.error(f"expected one ENV_ID, or --all; got {len(options.env)} ids")
     (options.env,) = options.env
-    return _run_one(options)
+    try:
+        return _run_one(options)
+    except PlangymExtError:
+        raise
+    except (Exception, SystemExit) as error:
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        if frame.f_globals["__name__"].startswith("plangym_ext.run."):
+            raise  # of the output
+        from plangym_ext.states.trials.sendable import place_of
+
+        print(f"  {'the env':12} has raised {place_of(error)}")
+        return 1
 
 
 def _run_all(options: argparse.Namespace) -> int:
@@ -96,6 +107,7 @@ def _run_one(options: argparse.Namespace) -> int:
     from plangym_ext.core.check_env import check_env
     from plangym_ext.core.gym_env import GymEnv
     from plangym_ext.registry import find_spec
+    from plangym_ext.run.certificates.certificate import operation_costs
     from plangym_ext.states.trials.choice import check_way
 
     import_modules(options, [options.env])
@@ -127,7 +139,7 @@ def _run_one(options: argparse.Namespace) -> int:
         line.update("measuring costs", force=True)
         if env.exact is False:
             print("  approximate  this way is not exact by its nature; it is used only if named")
-        costs = _costs(env, options.seed)
+        costs = operation_costs(env, options.seed)
         replayed = _replay_cost(env, options.seed, options.steps)
         line.leave()
         for name, micros in costs.items():
@@ -209,25 +221,6 @@ def _equal_in(seconds: float) -> str:
     return f"compiled or loaded in {seconds:.2f} s and equal to the env byte for byte"
 
 
-def _costs(env: Any, seed: int) -> dict[str, float]:
-    """Return the microseconds of each operation, the median of many calls."""
-    state, *_ = env.reset(seed=seed)
-    action = env.sample_action()
-
-    def step() -> None:
-        # Of gymnasium's env: `env.step` captures the state too, which is measured by itself. The
-        # resets are few, and do not move a median.
-        *_, terminated, truncated, _ = env.gym_env.step(action)
-        if terminated or truncated:
-            env.gym_env.reset()
-
-    return {
-        "get state": _median(env.get_state),
-        "set state": _median(lambda: env.set_state(state)),
-        "step": _median(step),
-    }
-
-
 def _replay_cost(env: Any, seed: int, num_steps: int) -> str:
     """Return the cost of restoring a replayed state by depth; "" for others."""
     from plangym_ext.states.replay import MAX_DEPTH, ReplayPart
@@ -261,12 +254,3 @@ def _timed(function: Callable[[], Any]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
-
-
-def _median(function: Callable[[], Any]) -> float:
-    times: list[float] = []
-    # However slow an env is, more than once; a fast one often, as anything disturbs calls that are
-    # so short.
-    while len(times) < _LEAST_REPEATS or (len(times) < _REPEATS and sum(times) < _MOST_SECONDS):
-        times.append(_timed(function))
-    return float(np.median(times)) * 1e6

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from plangym_ext.core.files.whole_file import replacing
+from plangym_ext.core.files.whole_file import contents, replacing
 from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.output_files import OutputFiles
 from plangym_ext.run.termination import closing_when_terminated
@@ -61,5 +61,5 @@ def run(options: argparse.Namespace) -> int:
 def _inlined(path: Path) -> str:
     """Return the file as an address that holds it."""
     # A third larger than the file, which is what a page costs that can be moved on its own.
-    content = base64.b64encode(path.read_bytes()).decode("ascii")
+    content = base64.b64encode(contents(path)).decode("ascii")
     return f"data:{_KINDS[path.suffix]};base64,{content}"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from plangym_ext.core.files.whole_file import opened
 from plangym_ext.run.experiments.plan import Job
 from plangym_ext.run.files import write_json
 from plangym_ext.run.training.interrupts import interrupts_held
@@ -222,7 +223,7 @@ def started_run(
     for module in imports:
         train += ["--import", module]
     # Appended: a run that is started again leaves what the first try said before it was killed.
-    with (folder / LOG).open("ab") as log:
+    with opened(folder / LOG, "ab") as log:
         return subprocess.Popen(
             [*_PROGRAM, str(os.getpid()), cores, *train],
             stdin=subprocess.DEVNULL,

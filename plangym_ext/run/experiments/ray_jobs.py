@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.files.whole_file import opened
 from plangym_ext.errors import FolderBusy
 from plangym_ext.run.experiments.queue import LOG, started_run
 from plangym_ext.run.folder_lock import FolderLock
@@ -109,7 +110,7 @@ class RayJob:
 
     def _note(self, text: str) -> None:
         """Write to the run's log what it could not write itself."""
-        with contextlib.suppress(OSError), (self._folder / LOG).open("a") as log:
+        with contextlib.suppress(OSError), opened(self._folder / LOG, "a") as log:
             log.write(f"{text}\n")
 
     def send_signal(self, number: int, /) -> None:

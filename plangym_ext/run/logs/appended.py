@@ -7,7 +7,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from plangym_ext.core.files.whole_file import contents, replacing
+from plangym_ext.core.files.whole_file import contents, opened, replacing
 from plangym_ext.errors import UnreadableFile
 from plangym_ext.run.logs.late_file import LateFile
 
@@ -23,7 +23,7 @@ class AppendedFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = LateFile(lambda: path.open("a", newline="", encoding="utf-8"))
+        self._file = LateFile(lambda: opened(path, "a", newline="", encoding="utf-8"))
 
     def append(self, text: str) -> None:
         """Append lines; they are in the file when this returns."""

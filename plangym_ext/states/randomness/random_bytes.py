@@ -137,6 +137,10 @@ def generator(state: dict[str, Any]) -> Any:
     return RANDOM_TYPES[_is_legacy(state)](bits)
 
 
+def _usual() -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(_SEED))
+
+
 def set_state(live: Any, state: dict[str, Any]) -> None:
     """Set a generator of that kind to the state."""
     if _is_legacy(state):
@@ -154,8 +158,8 @@ def generator_of(
         one of `plain.MALFORMED`: it is no state.
     """
     live = named(layer, name) if name else None
-    if is_usual(live) and is_short(data):
-        return live, data
+    if is_short(data):
+        return live if is_usual(live) else rng.unheld(_usual), data
     state = state_of(data)
     return live if holds(live, state) else generator(state), state
 

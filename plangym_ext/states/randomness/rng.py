@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import struct
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,8 +22,13 @@ _LOW_FIRST = 16
 
 
 #: Generators that were met last, by `id`. That they are held here keeps the `id` theirs.
-_bound: dict[int, GeneratorBytes | None] = {}
+_bound: dict[int, GeneratorBytes] = {}
 _MOST_BOUND = 256
+#: Those of them that `unheld` has made, with how often such a one is referred to if nothing else
+#: holds it; oldest first.
+_made: collections.deque[tuple[GeneratorBytes, int]] = collections.deque(maxlen=_MOST_BOUND)
+#: How many of them are looked at: states are mostly restored in turn.
+_LOOKED_AT = 2
 
 
 def bound(generator: np.random.Generator) -> GeneratorBytes | None:
@@ -29,6 +37,7 @@ def bound(generator: np.random.Generator) -> GeneratorBytes | None:
     if found is None or found._generator is not generator:
         if len(_bound) >= _MOST_BOUND:
             _bound.clear()
+            _made.clear()
         found = GeneratorBytes()
         with contextlib.suppress(IncompleteState):  # numpy has changed
             found._bind(generator)
@@ -36,6 +45,41 @@ def bound(generator: np.random.Generator) -> GeneratorBytes | None:
             return None
         _bound[id(generator)] = found
     return found
+
+
+def unheld(make: Callable[[], np.random.Generator]) -> np.random.Generator:
+    """Return a generator over PCG64, in any state, that nothing else refers to.
+
+    A restore needs one for each that an env holds beside `np_random`. To make one, and to find its
+    memory, takes as long as some hundred attributes; the one of the restore before last is free.
+
+    Args:
+        make: returns a new one.
+    """
+    for _ in range(_LOOKED_AT):
+        try:
+            one, alone = found = _made.popleft()  # out of reach for other threads meanwhile
+        except IndexError:
+            break
+        is_free = _references(one) == alone
+        generator: np.random.Generator = one._generator
+        _made.append(found)
+        if is_free:
+            return generator
+    generator = make()
+    memory = bound(generator)
+    if memory is None:
+        return generator
+    del generator  # which would be counted
+    found = memory, _references(memory)
+    generator = memory._generator
+    _made.append(found)
+    return generator
+
+
+def _references(one: GeneratorBytes) -> int:
+    """Return how often a generator and what it draws from are referred to."""
+    return sys.getrefcount(one._generator) + sys.getrefcount(one._generator.bit_generator)
 
 
 class GeneratorBytes:

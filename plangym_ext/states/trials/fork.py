@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from plangym_ext.errors import PlangymExtError
 from plangym_ext.states.trials.sandbox import LIMITS
 
 _LENGTH = struct.Struct("<q")
@@ -30,7 +31,7 @@ _DEVICES = ("/dev/nvidia", "/dev/dri", "/dev/kfd")
 SILENCE = 30.0
 
 
-class ForkFailed(Exception):
+class ForkFailed(PlangymExtError):
     """A fork hung, died, or could not be made: it proves nothing."""
 
 

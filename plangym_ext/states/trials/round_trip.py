@@ -299,7 +299,7 @@ class _Trip:
                 if not name:
                     return ""
         except Exception as error:  # the env had not raised it
-            name = f"{type(error).__name__}: {error}; this"
+            name = f"{type(error).__name__}: {str(error).rstrip('.')}; the env's future"
         why = _LEAVES_OUT_RANDOM
         if not moved:
             why = instance.reason()

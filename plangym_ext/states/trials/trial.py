@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import functools
 import time
 import traceback
@@ -13,7 +12,6 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.errors import IncompleteState
 from plangym_ext.states.binding import Binding, Cost, Exactness
 from plangym_ext.states.codec import StateCodec, layers, with_recorder
 from plangym_ext.states.constants import made_by_constructor
@@ -25,16 +23,13 @@ from plangym_ext.states.trials.disturbed import DisturbedSubject, depends_on_tex
 from plangym_ext.states.trials.fork import Fork, Line
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
 from plangym_ext.states.trials.sampling import step_info
-from plangym_ext.states.trials.sandbox import LIMITS, OutsideReached
+from plangym_ext.states.trials.sandbox import LIMITS
 from plangym_ext.states.trials.second import second_differs
-from plangym_ext.states.trials.sendable import sendable
+from plangym_ext.states.trials.sendable import reason_of, sendable
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
 
 #: Seconds and steps of a play in which a row's cost is measured.
 _COSTS_SECONDS, _COSTS_STEPS = 0.06, 200
-#: What calls on descriptors raise that a fork has closed or replaced; the last is of `epoll`.
-_OF_DESCRIPTORS = (errno.EBADF, errno.ENOTSOCK, errno.EPIPE, errno.EINVAL)
-
 #: Modules that read and write states: an error that they raise is theirs, not the env's.
 _OURS = "plangym_ext.states."
 _OF_TEXTS = (
@@ -115,22 +110,10 @@ class Trial:
         """
         try:
             return self._tried(env, line)
-        except IncompleteState as error:
-            return Failed(str(error))
-        except MemoryError as error:
-            return Failed(f"there is no memory for it{f': {error}' if str(error) else ''}")
-        except OutsideReached as error:
-            return Failed(f"it reaches another process or machine, which no state holds: {error}")
         # An env that was restored wrongly may not be able to step on.
-        except OSError as error:
-            if error.errno not in _OF_DESCRIPTORS:
-                return raised_by(error)
-            return Failed(
-                "it reads a pipe, a socket or an event loop, which no state holds, or talks to "
-                f"another process through it ({error})"
-            )
         except (Exception, SystemExit) as error:
-            return raised_by(error)
+            reason = reason_of(error)
+            return Failed(reason) if reason else raised_by(error)
 
     def _tried(self, env: gym.Env[Any, Any], line: Line | None) -> Binding | Failed:
         begun = time.monotonic()

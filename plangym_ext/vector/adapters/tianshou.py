@@ -17,7 +17,7 @@ from tianshou.env.worker import DummyEnvWorker
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.adapters.in_workers import Missing, base_attribute, given, seed_as_tianshou
-from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
+from plangym_ext.vector.arguments import UNWRAPPED
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 

@@ -13,7 +13,7 @@ from tianshou.env.worker import EnvWorker
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.vector.adapters.in_workers import own_attribute, seed_as_tianshou
-from plangym_ext.vector.sub_envs.env_rows import UNWRAPPED
+from plangym_ext.vector.arguments import UNWRAPPED
 from plangym_ext.vector.vector_env import PlanVectorEnv
 from plangym_ext.workers.channel import wait_readable
 

@@ -247,12 +247,13 @@ class EnvBackend(VectorBackend):
 
     def finish_call(self, call: SharedCall, timeout: float | None) -> list[Any]:
         """See `VectorBackend`."""
-        replies: list[Reply] = self._finish(call, timeout)
+        try:
+            replies: list[Reply] = self._finish(call, timeout)
+        finally:
+            for share, log in call.unmoved():
+                log.at = self._kept[0][share.host]
         if any(reply.moved for reply in replies):
             self._reach(call, replies)
-        else:
-            for share, log in zip(call.shares, call.logs, strict=False):
-                log.at = self._kept[0][share.host]
         return call.in_order([reply.values for reply in replies])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
@@ -380,8 +381,7 @@ class EnvBackend(VectorBackend):
         """See `VectorBackend`."""
         errors = self._hosts.close()  # observations that callers hold stay valid
         if self._memory is not None:
-            # The memory under these is a descriptor, too.
-            self._memory = None
+            self._memory = None  # a descriptor, as is the memory under these
             del self._values
         warn_of(errors)
 

@@ -8,28 +8,29 @@ from __future__ import annotations
 import copy
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.rewards import reward_of
 from plangym_ext.arrays.spaces import own_copy
 from plangym_ext.errors import IncompleteState, add_note
 from plangym_ext.states.trials.subject import FOUR_VALUES, wrong_step
+from plangym_ext.vector.arguments import UNWRAPPED
 from plangym_ext.vector.memory.step_out import OutRows
 from plangym_ext.vector.own_infos import own_info
 from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.sub_envs.captured_rows import CapturedRows, Rows
-from plangym_ext.vector.sub_envs.plain_attributes import PlainChanges
+from plangym_ext.vector.sub_envs.plain_attributes import (
+    PlainChanges,
+    attribute_or_missing,
+    note_if_not_begun,
+    nothing_moves,
+    set_or_remove,
+    wrapper_attribute,
+)
 from plangym_ext.workers.batch_layout import NO_ROW
-
-#: Names that `call` refuses: the vector env has to know of these calls.
-OWN_CALLS = ("reset", "step", "close", "_setattr", "_check_spaces")
-
-#: Names that begin so are those of attributes of the env under all wrappers.
-UNWRAPPED = "unwrapped."
 
 
 class EnvRows(CapturedRows):
@@ -189,14 +190,20 @@ class EnvRows(CapturedRows):
         """
         begun, self._undo = time.perf_counter(), None
         self._forget_audit()  # whatever the call does is no action
+        # Looked up of all rows before a method of one is called: a name that one of them does
+        # not know leaves all of them where they are.
+        with nothing_moves():
+            found = [wrapper_attribute(self.envs[row], name) for row in self._moved(rows)]
         changes = PlainChanges(self.envs)
         undo = functools.partial(self._set_back, changes)
-        found: list[Any] = []
         try:
-            for row in self._moved(rows):
-                found.append(self._called(row, name, args, kwargs, changes))
-        except BaseException:
+            for at, row in enumerate(self._moved(rows)):
+                if callable(found[at]):
+                    found[at] = self._called(row, found[at], args, kwargs, changes)
+        except BaseException as error:
             undo()
+            if len(changes.rows) == 1:
+                note_if_not_begun(error)
             raise
         self._undo, moved = undo, bool(changes.rows)
         # At once where something was set: states may not hold it, so that it has to be set again
@@ -215,18 +222,14 @@ class EnvRows(CapturedRows):
     def _called(
         self,
         row: int,
-        name: Any,
+        method: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         changes: PlainChanges,
     ) -> Any:
-        """Read an attribute of a row's env, or call its method."""
-        env = self.envs[row]
-        value = functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
-        if not callable(value):
-            return value
+        """Call a method of a row's env, and note what it has set."""
         changes.watch(row)
-        value = value(*args, **kwargs)
+        value = method(*args, **kwargs)
         if changes.note(row):
             # States tell what the env that they are of is made with.
             self._identify(row)
@@ -236,18 +239,17 @@ class EnvRows(CapturedRows):
         self, rows: Rows, name: str, values: Sequence[Any], capture: bool | None = True
     ) -> Reply:
         """Set an attribute of rows' envs, of all or of none. `capture` is as for `reset`."""
-        missing = object()
         self._forget_audit()
         owners = [self.envs[row] for row in rows]
         if name.startswith(UNWRAPPED):
             owners, name = [env.unwrapped for env in owners], name.removeprefix(UNWRAPPED)
         # Looked up before anything is set: the attribute is set for all rows or for none.
-        before = [(env, _attribute(env, name, missing)) for env in owners]
+        with nothing_moves():
+            before = [attribute_or_missing(env, name) for env in owners]
 
         def undo() -> None:
-            for env, value in before:
-                if value is not missing:
-                    env.set_wrapper_attr(name, value)
+            for env, value in zip(owners, before, strict=True):
+                set_or_remove(env, name, value)
             # Of all: which of them the new value had reached is not known.
             for row in rows:
                 self._identify(row)
@@ -257,8 +259,9 @@ class EnvRows(CapturedRows):
             for row, env, value in zip(rows, owners, values, strict=True):
                 env.set_wrapper_attr(name, value)
                 self._identify(row)
-        except BaseException:
+        except BaseException as error:
             undo()
+            note_if_not_begun(error)
             raise
         self._undo = undo
         return Reply(states=self._captured(capture))
@@ -275,10 +278,3 @@ def _own_actions(actions: Any) -> Any:
         return [own_copy(action) for action in actions]
     # Rows of a vector are numbers, which do not change.
     return actions if actions.ndim == 1 else actions.copy()
-
-
-def _attribute(env: gym.Env[Any, Any], name: str, missing: object) -> Any:
-    try:
-        return env.get_wrapper_attr(name)
-    except AttributeError:
-        return missing

@@ -1,11 +1,18 @@
-"""Tracking and undoing of changes to an env's plain attributes in method calls."""
+"""Access to sub-envs' attributes, and the tracking and undoing of what a call has set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 _KINDS = (bool, int, float, str)
+#: Set on errors of calls that have not begun: an attribute, as it travels with the error.
+_NOT_BEGUN = "_no_row_has_moved"
+#: Modules of the frames in which a look-up, a call or an assignment fails that runs nothing.
+_LOOKING_UP = ("gymnasium.core", __name__.rpartition(".")[0] + ".env_rows")
+_MISSING = object()
 
 
 def plain_attributes(env: Any) -> dict[str, Any]:
@@ -70,3 +77,55 @@ class PlainChanges:
         """Set all of it back."""
         for row, held in self._before.items():
             set_back(self._envs[row], held)
+
+
+@contextlib.contextmanager
+def nothing_moves() -> Iterator[None]:
+    """Mark errors of a block that moves no row; see `has_not_begun`."""
+    try:
+        yield
+    except Exception as error:
+        _mark(error)
+        raise
+
+
+def note_if_not_begun(error: BaseException) -> None:
+    """Mark the error of an assignment or of a call with arguments that do not fit."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    # No frame of the env: it has not run. Compiled functions have none and may have.
+    if last is not None and last.tb_frame.f_globals.get("__name__") in _LOOKING_UP:
+        _mark(error)
+
+
+def _mark(error: BaseException) -> None:
+    with contextlib.suppress(Exception):  # frozen ones stay as they are
+        setattr(error, _NOT_BEGUN, True)
+
+
+def has_not_begun(error: BaseException) -> bool:
+    """Return, once, whether a call failed before any row could move."""
+    return error.__dict__.pop(_NOT_BEGUN, False) is True
+
+
+def wrapper_attribute(env: Any, name: Any) -> Any:
+    """Return an attribute of an env or its wrappers; a function of an env bound to it."""
+    return functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
+
+
+def attribute_or_missing(env: Any, name: str) -> Any:
+    """Return an attribute for `set_or_remove`."""
+    try:
+        return env.get_wrapper_attr(name)
+    except AttributeError:
+        return _MISSING
+
+
+def set_or_remove(env: Any, name: str, value: Any) -> None:
+    """Set an attribute back to what `attribute_or_missing` returned."""
+    if value is _MISSING:
+        vars(env).pop(name, None)  # where gymnasium puts a new one
+    else:
+        with contextlib.suppress(AttributeError):  # what cannot be set was not set before
+            env.set_wrapper_attr(name, value)

@@ -23,6 +23,7 @@ from plangym_ext.vector.errors import VectorTimeout
 from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall
 from plangym_ext.vector.sub_envs.checksum import not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
+from plangym_ext.vector.sub_envs.plain_attributes import has_not_begun
 from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.limits import row_limit, start_limit
@@ -76,8 +77,7 @@ class ReplayLog:
         self._target = Checkpoint((), captures=False)
         self._call: RowCall | None = None
         self._request: int | None = None
-        #: Calls that the host has, or may have, been asked for though their turn has not come,
-        #: and the requests.
+        #: Calls that the host may have been asked for before their turn, and the requests.
         self._ahead: list[tuple[RowCall, int | None]] = []
         #: Whether the host may still be at an abandoned call; whether its process was started
         #: for this call; and whether it knows the memory.
@@ -85,10 +85,8 @@ class ReplayLog:
         #: When the phase began, and when the worker was last seen to make progress in it.
         self._asked_at = self._since = 0.0
         self._deaths_noted: RowDeaths | None = None
-        #: Whether a step was answered, and the seconds of the longest call.
-        self._has_stepped, self._slowest = False, 0.0
-        self.phase = SETTLED
-        self.renewed = True
+        self._has_stepped, self._slowest = False, 0.0  # a step; seconds of the longest call
+        self.phase, self.renewed = SETTLED, True
         self.error: Exception | None = None
         self.reply: Any = None
 
@@ -330,6 +328,8 @@ class ReplayLog:
     def _refused(self, error: Exception) -> None:
         """Take in that an env has raised, or that a state was refused."""
         if self.phase is Phase.ASKED:
+            if has_not_begun(error):
+                self.at = self._target
             self._fail(error)
         elif self._remote is not None and not self._is_new:
             self._start()  # what the call before has left may be the reason

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,6 +94,15 @@ class SharedCall(NamedTuple):
     out: OutLayout | None
     ahead: bool
     logs: list[ReplayLog]
+
+    def unmoved(self) -> Iterator[tuple[Share, ReplayLog]]:
+        """Yield shares and logs of processes that have answered, and whose rows did not move.
+
+        The call may have failed in another process.
+        """
+        for share, log in zip(self.shares, self.logs, strict=False):
+            if not getattr(log.reply, "moved", True):
+                yield share, log
 
     def in_order(self, results: Iterable[Sequence[Any]]) -> list[Any]:
         """Return each row's result in the order of the call; `results`: of each share."""

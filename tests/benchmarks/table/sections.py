@@ -70,7 +70,7 @@ def write_section(page: Path, name: str, text: str) -> None:
     page = page_of(page, name)
     heading, line, rest = text.strip().partition("\n")
     if heading.startswith("## "):
-        text = f"{heading}\n\n{_measured()}{line}{rest}"
+        text = f"{heading}\n\nNewest figures: {measured()}.{line}{rest}"
     begin, end = _marks(name)
     old = page.read_text() if page.exists() else ""
     before, found, rest = old.partition(begin)
@@ -83,14 +83,14 @@ def write_section(page: Path, name: str, text: str) -> None:
         file.write(f"{before}{begin}{text.strip()}\n{end}{after}")
 
 
-def _measured() -> str:
-    """Return the line that says which code was measured, and when."""
+def measured() -> str:
+    """Return which code is measured, and when."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=8", "--exclude", "*"]
     done = subprocess.run(
         command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
     )
     commit = done.stdout.strip() or "unknown"
-    return f"Newest figures: commit `{commit}`, {datetime.datetime.now(datetime.UTC).date()}."
+    return f"commit `{commit}`, {datetime.datetime.now(datetime.UTC).date()}"
 
 
 def section_text(page: Path, name: str) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -47,6 +51,52 @@ class Counting(gym.Env):
         return np.full(1, self.steps, np.float64), 1.0, False, False, info
 
 
+class Raising(Counting):
+    """Raises where `when` says: in its constructor, a reset after 20 steps, or its 40th step."""
+
+    when = "step"
+
+    def __init__(self, when="step"):
+        self.when, self.steps = when, 0
+        self._raise("init", SystemExit(3))
+
+    def _raise(self, when, error):
+        if when == self.when:
+            raise error
+
+    def reset(self, *, seed=None, options=None):
+        if self.steps >= 20:
+            self._raise("reset", FileNotFoundError(2, "no such file", "level.txt"))
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 40:
+            self._raise("step", ValueError("out of order"))
+        return np.full(1, self.steps, np.float64), 1.0, False, False, {}
+
+
+class BehindPipe(Counting):
+    """Asks a child over a pipe, which copies of the process do not have."""
+
+    def __init__(self):
+        program = "for line in open(0): print(line, end='', flush=True)"
+        self.child = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def step(self, action):
+        self.child.stdin.write(f"{action}\n")
+        self.child.stdin.flush()
+        return np.full(1, int(self.child.stdout.readline()), np.float64), 1.0, False, False, {}
+
+    def close(self):
+        self.child.communicate()
+
+
 class Short(Counting):
     """Ends with the fifth step, and minds one that is taken after that."""
 
@@ -68,7 +118,7 @@ def test_it_tells_the_backend_and_what_compiling_took(name, backend, capsys):
 
 @pytest.fixture
 def ids():
-    found = {f"{cls.__name__}-v0": cls for cls in (Forgetful, Counting, Short)}
+    found = {f"{cls.__name__}-v0": cls for cls in (Forgetful, Counting, Short, Raising)}
     for name, cls in found.items():
         gym.register(name, cls)
     yield
@@ -100,3 +150,28 @@ def test_difference_that_shows_late_is_found_with_its_step(capsys):
 def test_what_a_replay_costs_is_measured_within_an_episode(capsys):
     assert main(["doctor", "Short-v0", "--state", "replay", "--steps", "20"]) == 0
     assert "at depth 4: the reset and 4 steps are played again" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("ids")
+@pytest.mark.parametrize(
+    ("when", "text"),
+    [("init", "SystemExit: 3"), ("reset", "no such file"), ("step", "ValueError: out of order")],
+)
+def test_what_an_env_raises_is_a_line_with_its_place(when, text, capsys):
+    assert main(["doctor", "Raising-v0", f"--env.when={when}", "--steps", "50"]) == 1
+    *_, line = capsys.readouterr().out.splitlines()
+    assert re.search(rf"the env +has raised .*{text}.* \({re.escape(__file__)}:\d+\)", line)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (BehindPipe, "it reads a pipe"),
+        (lambda: Raising("reset"), r"it has raised FileNotFoundError.*test_doctor.py:\d+"),
+    ],
+)
+def test_what_an_env_raises_in_a_copy_is_the_difference(make, text):
+    with plangym_ext.make(make, backend="serial", check=False, state="snapshot") as env:
+        report = plangym_ext.check_env(env, num_steps=20)
+    assert not report.exact
+    assert re.search(text, str(report))
