@@ -44,19 +44,19 @@ from plangym_ext.learn.algorithms.plan_config import SupervisedConfig as Supervi
 from plangym_ext.learn.algorithms.plan_config import TDConfig as TDConfig
 from plangym_ext.learn.algorithms.plan_config import ValueConfig as ValueConfig
 from plangym_ext.learn.algorithms.plan_learning import PlanLearning as PlanLearning
-from plangym_ext.learn.algorithms.rollouts.a2c import A2C as A2C
-from plangym_ext.learn.algorithms.rollouts.advantage_config import (
+from plangym_ext.learn.algorithms.rollouts.config import A2CConfig as A2CConfig
+from plangym_ext.learn.algorithms.rollouts.config import (
     AdvantageConfig as AdvantageConfig,
 )
-from plangym_ext.learn.algorithms.rollouts.config import A2CConfig as A2CConfig
 from plangym_ext.learn.algorithms.rollouts.config import PPOConfig as PPOConfig
 from plangym_ext.learn.algorithms.rollouts.config import PQNConfig as PQNConfig
 from plangym_ext.learn.algorithms.rollouts.config import ReinforceConfig as ReinforceConfig
 from plangym_ext.learn.algorithms.rollouts.config import VTraceConfig as VTraceConfig
+from plangym_ext.learn.algorithms.rollouts.policy_gradient import A2C as A2C
+from plangym_ext.learn.algorithms.rollouts.policy_gradient import REINFORCE as REINFORCE
+from plangym_ext.learn.algorithms.rollouts.policy_gradient import VTrace as VTrace
 from plangym_ext.learn.algorithms.rollouts.ppo import PPO as PPO
 from plangym_ext.learn.algorithms.rollouts.pqn import PQN as PQN
-from plangym_ext.learn.algorithms.rollouts.reinforce import REINFORCE as REINFORCE
-from plangym_ext.learn.algorithms.rollouts.vtrace import VTrace as VTrace
 from plangym_ext.learn.algorithms.supervised import SupervisedLearning as SupervisedLearning
 from plangym_ext.learn.algorithms.temporal_differences import TDLearning as TDLearning
 from plangym_ext.learn.distributions.make import distribution_of as distribution_of
@@ -80,7 +80,7 @@ from plangym_ext.learn.records import EpisodeRecord as EpisodeRecord
 from plangym_ext.learn.records import EpisodeRecorder as EpisodeRecorder
 from plangym_ext.learn.replay.balanced import BalancedReplay as BalancedReplay
 from plangym_ext.learn.replay.base import Replay as Replay
-from plangym_ext.learn.replay.prioritized import PrioritizedReplay as PrioritizedReplay
+from plangym_ext.learn.replay.priorities import PrioritizedReplay as PrioritizedReplay
 from plangym_ext.learn.replay.sequences import SequenceReplay as SequenceReplay
 from plangym_ext.learn.replay.steps import StepReplay as StepReplay
 from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import mapped, num_rows
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, suggestion
-from plangym_ext.learn.distributions.masking import masked
-from plangym_ext.learn.networks.checked_network import refuse_unsized
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.quick_forward import QuickNetwork, is_plain
-from plangym_ext.learn.networks.state import load_network_state
+from plangym_ext.learn.networks.state import load_network_state, refuse_unsized
 from plangym_ext.learn.torch_extra import check_device, nn, torch
 
 OUTPUTS = ("auto", "policy-value", "value", "policy", "q")

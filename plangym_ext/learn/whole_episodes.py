@@ -123,13 +123,12 @@ class WholeEpisodes:
 
 def _columns(tree: ArrayDict) -> dict[str, Any]:
     """Return the stored columns of steps, views `[T, B, ...]` by name."""
-    num_steps = tree["reward"].shape[0]
     names = ("obs", "action", "reward", "terminated", "truncated", "final_obs")
-    found = {name: steps_of(tree[name], num_steps) for name in names}
+    found = {name: steps_of(tree[name]) for name in names}
     if "action_mask" in tree:
-        found["legal"] = steps_of(tree["action_mask"], num_steps)
+        found["legal"] = steps_of(tree["action_mask"])
     info: Any = tree.get("agent_info", {})
-    return found | {name: steps_of(info[name], num_steps) for name in _KNOWN if name in info}
+    return found | {name: steps_of(info[name]) for name in _KNOWN if name in info}
 
 
 def _part(steps: dict[str, Any], first: int, end: int, row: int, valid: Any) -> dict[str, Any]:

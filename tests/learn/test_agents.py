@@ -109,8 +109,8 @@ def test_an_agent_of_ones_own_passes():
     [
         ({"rows": 2}, r"initial_carry\(3\): a carry must be .* \(3, ...\); got an array \(2,\)"),
         ({"action": np.zeros(4, int)}, r"actions must be \(3,\) int64.*got \(4,\) int64"),
-        ({"action": np.zeros(3)}, r"actions must be \(3,\) int64.*got \(3,\) float64"),
-        ({"action": np.array([0, 2, 0])}, r"must lie in Discrete\(2\); row 1 is 2"),
+        ({"action": np.zeros(3)}, r"actions must be whole.* int64.*got \(3,\) float64"),
+        ({"action": np.array([0, 2, 0])}, r"must lie in Discrete\(2\); got .*2.* at index \(1,\)"),
         ({"info": None}, r"info must be a dict of arrays by name; got None"),
         ({"info": {"a": np.zeros(2)}}, r"info\['a'\] must be an array .*\(3, ...\); got an array"),
         ({"carry": None}, r"laid out as initial_carry's, {'steps': '\(3,\) int64'}; got None"),
@@ -130,5 +130,5 @@ def test_what_is_no_agent_is_named():
     with pytest.raises(InvalidOption, match=r"num_rows must be an integer >= 1; got 0"):
         check_agent(Own(), venv(Discrete(2)), 0)
     tree = venv(Dict({"a": Discrete(2)}))
-    with pytest.raises(InvalidAnswer, match=r"nested as Dict.* got an array \(3,\)"):
+    with pytest.raises(InvalidAnswer, match=r"nested as Dict.* got ndarray"):
         check_agent(Own(), tree, 3)

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from plangym_ext.learn.networks.batch_renorm import BatchRenorm  # noqa: E402
+from plangym_ext.learn.networks.critics import BatchRenorm  # noqa: E402
 
 
 def test_batches_are_corrected_to_running_means_after_the_warm_up():

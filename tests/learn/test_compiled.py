@@ -22,14 +22,11 @@ from plangym_ext.learn import (  # noqa: E402
     SerialSampler,
     make_agent_network,
 )
-from plangym_ext.learn.algorithms.rollouts.gradients import (  # noqa: E402
-    ActorCriticLosses,
-    LossTerms,
-)
-from plangym_ext.learn.algorithms.rollouts.rollout import Rows  # noqa: E402
-from plangym_ext.learn.engines.compiled import dense, policy_losses  # noqa: E402
+from plangym_ext.learn.engines.compiled import actor_critic, dense_network  # noqa: E402
 from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses, can_compile  # noqa: E402
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer  # noqa: E402
+from plangym_ext.learn.engines.policy_value import ActorCriticLosses, LossTerms  # noqa: E402
+from plangym_ext.learn.engines.rows import Rows  # noqa: E402
 from plangym_ext.learn.returns import normalized  # noqa: E402
 
 VECTOR = spaces.Box(-3, 3, (5,), np.float32)
@@ -63,14 +60,14 @@ def test_layers_are_products(shape, compiled):
     rng = np.random.default_rng(0)
     x, weight, bias = rounded(rng, rows, inner), rounded(rng, width, inner), rounded(rng, width)
     turned, out = np.empty((inner, width), np.float32), np.empty((rows, width), np.float32)
-    run(dense.affine, x, weight, bias, turned, out)
+    run(dense_network.affine, x, weight, bias, turned, out)
     np.testing.assert_allclose(out, x @ weight.T + bias, rtol=1e-4, atol=1e-5)
     d_out, d_weight, d_bias = rounded(rng, rows, width), np.empty_like(weight), np.empty_like(bias)
-    run(dense.affine_gradient, x, d_out, turned, d_weight, d_bias)
+    run(dense_network.affine_gradient, x, d_out, turned, d_weight, d_bias)
     np.testing.assert_allclose(d_weight, d_out.T @ x, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(d_bias, d_out.sum(0), rtol=1e-4, atol=1e-5)
     d_x = np.zeros_like(x)
-    run(dense.input_gradient, d_out, weight, d_x)
+    run(dense_network.input_gradient, d_out, weight, d_x)
     np.testing.assert_allclose(d_x, d_out @ weight, rtol=1e-4, atol=1e-5)
 
 
@@ -78,17 +75,17 @@ def test_a_row_is_the_same_among_any_number_of_rows():
     rng = np.random.default_rng(1)
     x, weight, bias = rounded(rng, 9, 19), rounded(rng, 12, 19), rounded(rng, 12)
     turned, whole = np.empty((19, 12), np.float32), np.empty((9, 12), np.float32)
-    dense.affine(x, weight, bias, turned, whole)
+    dense_network.affine(x, weight, bias, turned, whole)
     for count in range(1, 9):
         some = np.empty((count, 12), np.float32)
-        dense.affine(x[:count], weight, bias, turned, some)
+        dense_network.affine(x[:count], weight, bias, turned, some)
         assert np.array_equal(some, whole[:count])
 
 
 def test_advantages_are_normalised_as_elsewhere():
     rows = rounded(np.random.default_rng(2), 11) * 5 + 2
     wanted = normalized(rows[None].T)[:, 0]
-    policy_losses.standardize(rows, 1e-6)
+    actor_critic.standardize(rows, 1e-6)
     np.testing.assert_allclose(rows, wanted, rtol=1e-5)
 
 

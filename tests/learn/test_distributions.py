@@ -8,9 +8,9 @@ import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.distributions.box_units import BoxUnits
 from plangym_ext.learn.distributions.make import distribution_of
-from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 
 

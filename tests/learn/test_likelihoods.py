@@ -10,8 +10,8 @@ from torch import distributions as td
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.distributions.make import distribution_of
-from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
 

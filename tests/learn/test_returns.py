@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption, InvalidSamples
-from plangym_ext.learn.engines.compiled.policy_losses import standardize
+from plangym_ext.learn.engines.compiled.actor_critic import standardize
 from plangym_ext.learn.returns import (
     deltas,
     gae,

@@ -12,7 +12,6 @@ MOST_LINES = 400
 LONGER = {
     "plangym_ext/core/row_stepper.py": 409,
     "plangym_ext/registry.py": 404,
-    "plangym_ext/run/training/runner.py": 444,
     "plangym_ext/states/graph/reader.py": 533,
     "plangym_ext/states/graph/writer.py": 664,
     "plangym_ext/vector/state_rows/state_backend.py": 508,

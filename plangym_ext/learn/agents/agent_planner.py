@@ -12,7 +12,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import num_rows, rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs, Mode, checked_mode, zeros_of
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.kept import Kept

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
+from plangym_ext.arrays.actions import check_actions
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.numbers import at_least
-from plangym_ext.errors import InvalidAnswer, WrongKind
+from plangym_ext.errors import InvalidAction, InvalidAnswer, WrongKind
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import StepNoise, example_inputs
 
@@ -55,7 +55,11 @@ def check_agent(agent: Any, venv: Any, num_rows: int, noise: StepNoise | None = 
         )
     # A plain tuple will do, too.
     acted = Acted(*answer)
-    check_actions(acted.action, action_space, num_rows, name)
+    try:
+        check_actions(SpaceLayout(action_space), acted.action, (num_rows,), f"{name}.step")
+    except InvalidAction as error:
+        said = str(error).rstrip(".")
+        raise InvalidAnswer(f"{said}. Make the agent with the env's action space.") from error
     _check_info(name, acted.info, num_rows)
     _check_carry(name, before, carry, acted.carry)
     return acted
@@ -77,46 +81,6 @@ def _checked_name(agent: Any) -> str:
             f"play a planner by PlannerAgent."
         )
     return name
-
-
-def check_actions(action: Any, space: spaces.Space[Any], num_rows: int, agent: str) -> None:
-    """Refuse actions that are not one element of the space per row.
-
-    Args:
-        action: `[B, *act]`, nested as the space.
-        space: of one row.
-        num_rows: B.
-        agent: as messages call it.
-
-    Raises:
-        InvalidAnswer: nesting, shape, dtype or range are wrong.
-    """
-    layout = SpaceLayout(space)
-    try:
-        parts = layout.split(action)
-    except (KeyError, IndexError, TypeError) as error:
-        raise InvalidAnswer(
-            f"{agent}.step: actions must be nested as {space}; got {_kind(action)}."
-        ) from error
-    for leaf, part in zip(layout.leaves, parts, strict=True):
-        rows = np.asarray(part)
-        wanted = (num_rows, *leaf.shape)
-        # float64 serves a space of float32; numbers with a fraction do not serve one of integers.
-        if rows.shape != wanted or not np.can_cast(rows.dtype, leaf.dtype, "same_kind"):
-            raise InvalidAnswer(
-                f"{agent}.step: actions{leaf.name} must be {wanted} {leaf.dtype}, one row per "
-                f"env, for {leaf.space}; got {rows.shape} {rows.dtype}. Make the agent with the "
-                f"env's single_action_space."
-            )
-        low, high = leaf.bounds
-        # Written so that NaN is out of range.
-        wrong = ~((rows >= low) & (rows <= high)).reshape(num_rows, -1).all(axis=1)
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            raise InvalidAnswer(
-                f"{agent}.step: actions{leaf.name} must lie in {leaf.space}; row {i} is "
-                f"{rows[i].tolist()}. Make the agent with the env's single_action_space."
-            )
 
 
 def _check_rows(where: str, value: Any, num_rows: int) -> None:

@@ -16,9 +16,8 @@ from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.network_agent import refuse_infinite
-from plangym_ext.learn.distributions.base import Distribution
+from plangym_ext.learn.distributions.base import Distribution, masked
 from plangym_ext.learn.distributions.categorical import Categorical
-from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.noise import GeneratorNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.networks.network import NetworkOutput
@@ -159,15 +158,7 @@ def _replaced(actions: Any, others: Any, where: npt.NDArray[np.bool_]) -> Any:
 
 @dataclass(eq=False)
 class NetworkPolicy(AgentPlanner):
-    """A planner that plays an evaluator's network: `AgentPlanner` of an `EvaluatorAgent`.
-
-    Args:
-        evaluator: asks the network, and counts the calls.
-        temperature: 0 plays the most likely action, 1 draws from the policy; others draw
-            in proportion to probability**(1 / temperature). Q values are taken for logits.
-        epsilon: share of moves that are random among the legal ones.
-        head: "policy", "q", or "auto": the policy if there is one.
-    """
+    """`AgentPlanner` of an `EvaluatorAgent`, whose arguments are its options."""
 
     _: KW_ONLY
     agent: EvaluatorAgent = field(init=False)

@@ -15,10 +15,9 @@ from plangym_ext.errors import ForeignNetwork, InvalidAnswer, InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs, Mode
 from plangym_ext.learn.networks.agent_network import AgentNetwork
-from plangym_ext.learn.networks.checked_network import check_network
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.quick_forward import QuickForward, is_simple
-from plangym_ext.learn.networks.state import load_network_state
+from plangym_ext.learn.networks.state import check_network, load_network_state
 from plangym_ext.learn.torch_extra import check_device, torch
 
 #: The rows of a forward pass are filled up to a multiple of this. Products of fewer rows add

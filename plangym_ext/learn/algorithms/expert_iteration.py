@@ -11,7 +11,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.plan_config import ExpertConfig
 from plangym_ext.learn.algorithms.plan_learning import PlanLearning
 from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.expert import Again, shown_rows, valid_rows

@@ -21,8 +21,7 @@ from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.replay.balanced import BalancedReplay
 from plangym_ext.learn.replay.base import Replay
-from plangym_ext.learn.replay.priorities import of_errors
-from plangym_ext.learn.replay.prioritized import PrioritizedReplay
+from plangym_ext.learn.replay.priorities import PrioritizedReplay, of_errors
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.plan_config import SupervisedConfig
 from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
-from plangym_ext.learn.distributions.base import Distribution
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.distributions.base import Distribution, masked
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.targets import ACTION, POLICY_TARGETS, QUALITIES, VALUE_TARGETS, qualities

@@ -1,4 +1,4 @@
-"""Distribution: the interface of action distributions."""
+"""Distribution: the interface of action distributions, and action masks on their numbers."""
 
 from __future__ import annotations
 
@@ -135,3 +135,26 @@ class Distribution(ABC):
         own mean, with the deviations as they are. What `loss` is above it is never negative,
         and 0 where the policy says what it is taught.
         """
+
+
+#: Without weight after softmax, and finite: 0 * -inf is no number.
+FORBIDDEN = -1e9
+
+
+def masked(values: Any, legal: Any) -> Any:
+    """Return logits or Q values, those of forbidden actions so low that none is played.
+
+    Args:
+        values: array or tensor `[..., A]`.
+        legal: bool `[..., A]` of the same kind, which actions may be played; None: all. A row
+            that allows nothing is not played from: it is treated as one that allows all.
+
+    Returns:
+        `[..., A]` of the dtype of `values`: fresh, or `values` itself if all are legal.
+    """
+    if legal is None:
+        return values
+    if isinstance(values, np.ndarray):
+        allowed = legal | ~legal.any(axis=-1, keepdims=True)
+        return np.where(allowed, values, values.dtype.type(FORBIDDEN))
+    return values.masked_fill(~legal & legal.any(dim=-1, keepdim=True), FORBIDDEN)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from plangym_ext.learn.engines.actor_critic import ActorCriticEngine
-from plangym_ext.learn.engines.dense_stacks import DenseStacks
+from plangym_ext.learn.engines.dense_stacks import DenseStacks, StackNorms
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
-from plangym_ext.learn.engines.stack_norms import StackNorms
 from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.torch_extra import nn, torch
 

@@ -7,8 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from plangym_ext.errors import ForeignNetwork
-from plangym_ext.learn.engines.device_steps import HELD_BACK, DeviceSteps
-from plangym_ext.learn.engines.torch_steps import OptimizerConfig, TorchSteps
+from plangym_ext.learn.engines.torch_steps import (
+    HELD_BACK,
+    DeviceSteps,
+    OptimizerConfig,
+    TorchSteps,
+)
 from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch

@@ -1,7 +1,9 @@
-"""UpdateGraphs: optimiser updates recorded and replayed as CUDA graphs."""
+"""Updates recorded as CUDA graphs (UpdateGraphs), and `torch.compile` of networks."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.schedule import Number, at
-from plangym_ext.learn.torch_extra import torch
+from plangym_ext.learn.torch_extra import nn, torch
 
 #: Calls before the one that is recorded, in which libraries make what they need once.
 _WARM = 3
@@ -215,3 +217,29 @@ def _copied(part: Any) -> Any:
 
 def _tensors(steps: Any) -> list[Any]:
     return [leaf for part in steps if part is not None for leaf in leaves(part)]
+
+
+#: Programs that torch compiles C++ with.
+_COMPILERS = ("g++", "clang++", "cl")
+
+
+def torch_compiled(module: nn.Module, where: str) -> Any:
+    """Return a compiled version of a module with the module's own weights.
+
+    The first call with inputs of some shape takes a minute or so.
+
+    Args:
+        module: to be called.
+        where: begins the message.
+
+    Raises:
+        InvalidOption: there is no compiler.
+    """
+    own = os.environ.get("CXX")
+    names = (own,) if own else _COMPILERS
+    if not any(map(shutil.which, names)):
+        raise InvalidOption(
+            f"{where}: compile=True needs a C++ compiler; {' or '.join(names)} is not on the PATH. "
+            f"Install one, or leave compile at False."
+        )
+    return torch.compile(module, dynamic=False)

@@ -1,4 +1,4 @@
-"""Critics: an ensemble of Q networks evaluated in one batched pass."""
+"""Critics: an ensemble of Q networks in one batched pass; batch renormalisation (CrossQ)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any, final
 
 from gymnasium import spaces
 
+from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.networks.agent_config import AgentConfig
-from plangym_ext.learn.networks.batch_renorm import BatchRenorm
 from plangym_ext.learn.networks.dense_product import dense_layers_product
 from plangym_ext.learn.networks.inputs import ActionEncoder, ObservationParts
+from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.networks.quick_forward import OfObservations
 from plangym_ext.learn.torch_extra import functional, nn, torch
 from plangym_ext.learn.transforms.observations import ObservationNormalizer
 
@@ -223,3 +226,116 @@ def make_critics(network: Any, *, precision: str, **layers: Any) -> Critics:
         # A network of one's own does not say.
         images=getattr(network, "config", None),
     )
+
+
+#: Added to variances, and how fast running means move: those of CrossQ's authors.
+_EPSILON, _RATE = 1e-3, 0.01
+#: Most that running means correct the deviation (as a factor) and the mean (in deviations).
+_MOST_SCALE, _MOST_SHIFT = 3.0, 5.0
+
+
+@final
+class BatchRenorm(nn.Module):
+    """Normalises the inputs `[E, N, F]` of a layer of E stacks over N rows, and scales them.
+
+    In training mode the statistics are those of the rows, and running means follow them; once
+    there were `warm_up` batches they are corrected to the running means, through which no
+    gradient passes. In evaluation mode the running means are the statistics.
+
+    Args:
+        count: E.
+        width: F.
+        warm_up: batches that are not corrected.
+
+    Attributes:
+        scales: `[E, F]`, learned.
+        offsets: likewise.
+        mean: `[E, F]`, the running mean.
+        variance: likewise.
+        batches: how many there were in training mode.
+
+    Source: Ioffe 2017, "Batch renormalization: towards reducing minibatch dependence in
+    batch-normalized models"; constants as in Bhatt et al. 2024 ("CrossQ").
+    """
+
+    mean: torch.Tensor
+    variance: torch.Tensor
+    batches: torch.Tensor
+
+    def __init__(self, count: int, width: int, *, warm_up: int = 100_000) -> None:
+        super().__init__()
+        shape = count, width
+        self.warm_up = warm_up
+        self.scales = nn.Parameter(torch.ones(shape, dtype=torch.float32))
+        self.offsets = nn.Parameter(torch.zeros(shape, dtype=torch.float32))
+        self.register_buffer("mean", torch.zeros(shape, dtype=torch.float32))
+        self.register_buffer("variance", torch.ones(shape, dtype=torch.float32))
+        self.register_buffer("batches", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor, *, frozen: bool = False) -> torch.Tensor:
+        """Return `[E, N, F]`; x may be of the first stacks alone, in evaluation mode.
+
+        Args:
+            x: `[E, N, F]`.
+            frozen: whether no gradient reaches the scales and offsets.
+        """
+        here = slice(len(x))
+        scales, offsets = self.scales[here], self.offsets[here]
+        if frozen:
+            scales, offsets = scales.detach(), offsets.detach()
+        if self.training:
+            mean, variance = x.mean(dim=1), x.var(dim=1, correction=0)
+            factor, shift = self._corrections(mean.detach(), variance.detach())
+            scales, offsets = scales * factor, offsets + scales * shift
+        else:
+            mean, variance = self.mean[here], self.variance[here]
+        normal = (x - mean[:, None]) * (variance + _EPSILON).rsqrt()[:, None]
+        return torch.addcmul(offsets[:, None], normal, scales[:, None])
+
+    @torch.no_grad()
+    def _corrections(self, mean: torch.Tensor, variance: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return factor and shift `[E, F]` of what is normalised, and count the batch."""
+        deviation = (self.variance + _EPSILON).sqrt()
+        factor = (variance + _EPSILON).sqrt() / deviation
+        shift = (mean - self.mean) / deviation
+        # On the device, so that an update can be recorded.
+        late = self.batches > self.warm_up
+        factor = torch.where(late, factor.clamp(1 / _MOST_SCALE, _MOST_SCALE), 1.0)
+        shift = torch.where(late, shift.clamp(-_MOST_SHIFT, _MOST_SHIFT), 0.0)
+        self.mean.lerp_(mean, _RATE)
+        self.variance.lerp_(variance, _RATE)
+        self.batches += 1
+        return factor, shift
+
+
+@final
+class OfCritics(nn.Module):
+    """Evaluates observations by the lowest critic's value of the policy's action.
+
+    Of Discrete actions it is the mean over the policy. The lowest, as that is what they learned
+    from: each alone is too high where little was played.
+
+    Args:
+        network: of the policy; it looks at observations alone, see `OfObservations`.
+        critics: of its actions.
+
+    Attributes:
+        distribution: what the policy's numbers are of.
+    """
+
+    def __init__(self, network: nn.Module, critics: Critics) -> None:
+        super().__init__()
+        self.policy, self.critics = OfObservations(network), critics
+        self.distribution: Distribution = self.policy.distribution
+
+    def forward(self, obs: Any) -> NetworkOutput:
+        """Evaluate tensors `[N, *obs]`, nested as the space."""
+        params = self.policy(obs).policy_logits
+        if self.critics.by_action:
+            value = (torch.softmax(params, dim=1) * self.critics(obs).amin(dim=0)).sum(dim=1)
+            return NetworkOutput(params, value, None)
+        played = self.distribution.greedy(params.detach().cpu().numpy())
+        action = mapped(lambda part: torch.from_numpy(part).to(params.device), played)
+        q = self.critics(obs, action)
+        # Of quantiles the mean is what an action is worth.
+        return NetworkOutput(params, (q if q.ndim == 2 else q.mean(dim=2)).amin(dim=0), None)

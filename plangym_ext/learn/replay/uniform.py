@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import nested
-from plangym_ext.arrays.tree import ArrayDict
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
 from plangym_ext.learn.replay.base import Batch, Replay, Samples
@@ -27,7 +26,7 @@ class Ring:
 
     def __init__(self, capacity: int, where: str) -> None:
         self.capacity, self._where = capacity, where
-        self._rows: ArrayDict | None = None
+        self._rows: dict[str, Any] | None = None
         self._cursor = 0  # position of the next row
         self._size = 0
 
@@ -63,7 +62,7 @@ class Ring:
 
     def _compare(self, given: dict[str, tuple[tuple[int, ...], str]]) -> None:
         assert self._rows is not None
-        kept = {name: _form(array) for name, array in leaves(self._rows.to_ndarray())}
+        kept = {name: _form(array) for name, array in leaves(self._rows)}
         if given != kept:
             names = sorted({*given, *kept})
             odd = [name for name in names if given.get(name) != kept.get(name)]
@@ -81,18 +80,20 @@ class Ring:
         # As many as fit, at the places where they would be had they come one by one.
         kept = min(count, self.capacity)
         places = (self._cursor + np.arange(count - kept, count)) % self.capacity
-        self._rows[places] = mapped(samples, lambda array: array[count - kept :])
+        for (_, target), (_, array) in zip(leaves(self._rows), leaves(samples), strict=True):
+            target[places] = array[count - kept :]
         self._cursor = (self._cursor + count) % self.capacity
         self._size = min(self._size + count, self.capacity)
         return places
 
-    def _room_for(self, samples: Mapping[str, Any]) -> ArrayDict:
-        one = mapped(samples, lambda array: np.zeros(array.shape[1:], array.dtype))
-        try:
-            # Dtypes as they came: numbers of 64 bits are not cut to 32.
-            return ArrayDict.from_example(one, (self.capacity,), force_32bit=False)
-        except (TypeError, ValueError) as error:
-            raise InvalidSamples(f"{self._where}: {error}") from error
+    def _room_for(self, samples: Mapping[str, Any]) -> dict[str, Any]:
+        odd = [f"{name} {array.dtype}" for name, array in leaves(samples) if not _is_number(array)]
+        if odd:
+            raise InvalidSamples(
+                f"{self._where}: samples must be arrays of numbers; got {', '.join(odd)}."
+            )
+        # As zeros, of which the system gives memory when they are first written.
+        return mapped(samples, lambda a: np.zeros((self.capacity, *a.shape[1:]), a.dtype))
 
     def check_filled(self) -> None:
         """Refuse to draw from nothing."""
@@ -105,13 +106,13 @@ class Ring:
         """Return copies of some rows `[N, ...]` by name."""
         self.check_filled()
         assert self._rows is not None
-        return self._rows.apply(lambda leaf: leaf.to_ndarray()[places])
+        return mapped(self._rows, lambda leaf: leaf[places])
 
     def replace(self, places: Positions, samples: Mapping[str, Any]) -> None:
         """Overwrite some arrays of some rows, `[N, ...]` by name, not nested."""
         assert self._rows is not None
         for name, array in samples.items():
-            self._rows[name].to_ndarray(copy=False)[places] = array
+            self._rows[name][places] = array
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the rows by position, and where the next one goes."""
@@ -191,6 +192,10 @@ class ReplayBuffer(Replay):
 def _form(array: npt.NDArray[Any]) -> tuple[tuple[int, ...], str]:
     """Return the shape of one row and dtype."""
     return array.shape[1:], str(array.dtype)
+
+
+def _is_number(array: npt.NDArray[Any]) -> bool:
+    return array.dtype.kind in "biufc"
 
 
 Ndarray = npt.NDArray[Any]

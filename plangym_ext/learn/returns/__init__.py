@@ -1,7 +1,14 @@
 """Returns and advantages: pure functions over `[T, B]` numpy arrays and torch tensors."""
 
-from plangym_ext.learn.returns.advantages import deltas, gae, normalized, td_lambda, vtrace
-from plangym_ext.learn.returns.branches import branch_returns, forked_advantages
+from plangym_ext.learn.returns.advantages import (
+    branch_returns,
+    deltas,
+    forked_advantages,
+    gae,
+    normalized,
+    td_lambda,
+    vtrace,
+)
 from plangym_ext.learn.returns.discounted import (
     NStep,
     multistep,

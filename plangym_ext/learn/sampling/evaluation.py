@@ -16,8 +16,12 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.check import check_agent
 from plangym_ext.learn.agents.inputs import Inputs, example_inputs
 from plangym_ext.learn.sampling.actors.endings import games_going_on
-from plangym_ext.learn.sampling.actors.infos import check_numbers, info_column, missing_info
-from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
+from plangym_ext.learn.sampling.actors.infos import (
+    check_numbers,
+    info_column,
+    legal_actions,
+    missing_info,
+)
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.fitting import RowSpaces, check_vector_env
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds

@@ -168,10 +168,9 @@ class ExpertSampler(LocalSampler):
 
 def shown_rows(tree: ArrayDict) -> dict[str, Any]:
     """Return the inputs of a fragment's steps, views `[T, B, ...]`: "obs", "legal"."""
-    steps = len(tree["valid"].to_ndarray(copy=False))
-    found = {"obs": steps_of(tree["obs"], steps)}
+    found = {"obs": steps_of(tree["obs"])}
     if "action_mask" in tree:
-        found["legal"] = steps_of(tree["action_mask"], steps)
+        found["legal"] = steps_of(tree["action_mask"])
     return found
 
 

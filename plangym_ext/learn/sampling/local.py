@@ -17,8 +17,14 @@ from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.past import Past, PastSampler, collected, whole_fragment
-from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
+from plangym_ext.learn.sampling.past import (
+    Past,
+    PastSampler,
+    collected,
+    joined_states,
+    split_state,
+    whole_fragment,
+)
 from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array, tree_memory
 from plangym_ext.vector.vector_env import PlanVectorEnv
 

@@ -1,22 +1,23 @@
-"""Past: a sampler's recent episodes and start distribution; assembly of a sampler's result."""
+"""Past: a sampler's recent episodes and starts; assembly of its result and of its state."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import ForeignCheckpoint, InvalidOption
 from plangym_ext.learn.agents.planner_agent import COST
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.episode_statistics import Window
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.planners.plans import Budget
+from plangym_ext.states.envelope import stacked_rows
 
 
 class Past(NamedTuple):
@@ -138,3 +139,48 @@ def _searched(tree: ArrayDict, valid: Any) -> Budget | None:
     # A student was asked in every row as well.
     counts["evaluator_rows"] += valid.size * ("expert_played" in told)
     return Budget(**counts)
+
+
+def joined_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the state of all rows, given those of the actors in order."""
+    found: dict[str, Any] = {}
+    for name, first in states[0].items():
+        parts = [state[name] for state in states]
+        # One actor without a state of its envs: the whole cannot be gone on from.
+        if any(part is None for part in parts):
+            found[name] = None
+        elif name == "envs":  # widths may differ
+            found[name] = stacked_rows([row for part in parts for row in part])
+        # Leaves of something nested, each `[b, ...]`.
+        elif isinstance(first, list):
+            found[name] = [np.concatenate(leaf) for leaf in zip(*parts, strict=True)]
+        else:
+            found[name] = np.concatenate(parts)
+    return found
+
+
+def split_state(state: Mapping[str, Any], ranges: Sequence[range]) -> list[dict[str, Any]]:
+    """Return the state of each range of rows.
+
+    Raises:
+        ForeignCheckpoint: it is of another number of rows.
+    """
+    # Of all that is saved this is an array for every kind of agent and env.
+    saved = len(state["first"])
+    if saved != ranges[-1].stop:
+        raise ForeignCheckpoint(
+            f"sampler: the state is of {saved} envs, and this sampler has {ranges[-1].stop}. "
+            "Make the sampler as the one that was saved."
+        )
+    return [
+        {name: _cut(value, part.start, part.stop) for name, value in state.items()}
+        for part in ranges
+    ]
+
+
+def _cut(value: Any, start: int, stop: int) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [_cut(leaf, start, stop) for leaf in value]
+    return np.asarray(value)[start:stop]

@@ -151,11 +151,11 @@ def _kind(kind: Any) -> tuple[Any, tuple[int, ...]]:
     return kind if isinstance(kind, tuple) else (kind, ())
 
 
-def steps_of(part: Any, num_steps: int) -> Any:
+def steps_of(part: Any) -> Any:
     """Return views `[T, ...]` of an array, or of those of a tree by name, without their padding."""
     if isinstance(part, ArrayDict):
-        return {name: steps_of(part[name], num_steps) for name in part}
-    return part[0:num_steps].to_ndarray(copy=False)
+        return {name: steps_of(part[name]) for name in part}
+    return part.to_ndarray(copy=False)
 
 
 def copy_tree(source: ArrayDict, target: ArrayDict) -> None:

@@ -13,16 +13,22 @@ from plangym_ext.core.numbers import at_least, finite_between, seconds_or_none
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import IncompleteState, InvalidOption, WorkerDied
 from plangym_ext.learn.agents.agent import Agent
-from plangym_ext.learn.sampling.actors.legal_actions import tells_masks
+from plangym_ext.learn.sampling.actors.infos import tells_masks
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.options import SamplerOptions
-from plangym_ext.learn.sampling.past import Past, PastSampler, collected, whole_fragment
+from plangym_ext.learn.sampling.past import (
+    Past,
+    PastSampler,
+    collected,
+    joined_states,
+    split_state,
+    whole_fragment,
+)
 from plangym_ext.learn.sampling.remote.exchange import Exchange, SentExchange, SharedExchange
 from plangym_ext.learn.sampling.remote.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.remote.sent_agent import SentAgent
-from plangym_ext.learn.sampling.sampler_state import joined_states, split_state
 from plangym_ext.learn.sampling.tree import array_bytes, build_sample_tree, copy_tree, tree_memory
 from plangym_ext.workers.limits import SLOW_LOOK
 from plangym_ext.workers.protocol import Service

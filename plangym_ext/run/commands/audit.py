@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 def run(options: argparse.Namespace) -> int:
     """Play, print the numbers, write `audit.html` and `audit.json`."""
     from plangym_ext.learn.agents.agent_planner import AgentPlanner
-    from plangym_ext.learn.algorithms.value_units import in_rewards
+    from plangym_ext.learn.transforms.rewards import in_rewards
     from plangym_ext.planners import visited_states
     from plangym_ext.run.evaluating.value_audit import audit_values
     from plangym_ext.run.training.solutions import AgentValue

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from plangym_ext.run.files import CONFIG, check_kind, read_json
 from plangym_ext.run.logs.logger import PROGRESS
 from plangym_ext.run.logs.runs import read_columns
 from plangym_ext.run.settings.config import RunConfig
-from plangym_ext.run.settings.settings import build, differences
+from plangym_ext.run.settings.settings import build, differences, plain
 from plangym_ext.run.training.block_files import BlockFiles, files_of
 
 #: Format of a checkpoint; raised when an older program could not read it.
@@ -122,6 +123,23 @@ class Checkpoints:
             f"{why} {others[-1]} is older: move {path.name} out of the folder, and resume again. "
             "The rounds since then are played again."
         )
+
+    def read(self, path: Path, config: RunConfig) -> dict[str, Any]:
+        """Return the content of one of these that a run with these settings goes on from.
+
+        Raises:
+            DamagedCheckpoint: it cannot be read.
+            ForeignCheckpoint: it is of other settings.
+        """
+        try:
+            saved = read_checkpoint(path)
+        except DamagedCheckpoint as error:
+            raise DamagedCheckpoint(self.without(path, str(error))) from error
+        check_not_former(str(path), saved["config"])
+        # A setting that was not known then has its default.
+        saved["config"] = plain(build(RunConfig, saved["config"]))
+        check_same_run(str(path), saved["config"], plain(config))
+        return saved
 
     def drop_after(self, round_number: int) -> None:
         """Remove checkpoints of later rounds, which a resumed run plays again."""
@@ -304,30 +322,6 @@ def check_not_former(where: str, config: Any) -> None:
         )
 
 
-def check_own_parts(where: str, saved: Mapping[str, Any], given: Container[str]) -> None:
-    """Refuse to replace parts from the caller's functions by parts from the settings.
-
-    Args:
-        where: the checkpoint, for the message.
-        saved: what is in it.
-        given: those arguments of `Parts.own` that are given now.
-
-    Raises:
-        ForeignCheckpoint: one is not given; the settings name another env, or another network.
-    """
-    for argument, name in saved.get("own", {}).items():
-        if argument in given:
-            continue
-        part, means = argument.removeprefix("make_"), "settings"
-        if part == "env":
-            means = f"settings, which name {saved['config']['env']['id']},"
-        raise ForeignCheckpoint(
-            f"{where}: its {part} was made by a function of your own, {name}; the {means} make "
-            f"another one. Pass {argument}={name.rpartition('.')[2]} in Python; for the command "
-            f"line, register the {part} and train by its name."
-        )
-
-
 def check_same_spaces(where: str, saved: Mapping[str, Any], env: Any) -> None:
     """Refuse an env whose observations or actions are not those that were learned from.
 
@@ -384,3 +378,10 @@ def _values(space: Any) -> Any:
     # Boxes have bounds, MultiDiscrete counts, Discrete both of them as numbers.
     named = {key: getattr(space, key, None) for key in ("low", "high", "n", "nvec", "start")}
     return name, str(space.dtype), space.shape, named
+
+
+def asks_for_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Return whether settings extend a run beyond its earlier ones."""
+    goals = [config["evaluation"]["stop_at"] for config in (before, now)]
+    first, second = (math.inf if goal is None else goal for goal in goals)
+    return bool(now["rounds"] > before["rounds"] or second > first)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import DamagedCheckpoint, WrongKind, text_of
+from plangym_ext.errors import DamagedCheckpoint, ForeignCheckpoint, WrongKind, text_of
 from plangym_ext.learn.held_numbers import is_own
 from plangym_ext.run.training.parts import Parts
 
@@ -147,3 +147,27 @@ def _nothing_drawn() -> Iterator[None]:
     finally:
         random.setstate(before)
         np.random.set_state(numpys)  # noqa: NPY002 - the global one
+
+
+def check_own_parts(where: str, saved: Mapping[str, Any], given: Container[str]) -> None:
+    """Refuse to replace parts from the caller's functions by parts from the settings.
+
+    Args:
+        where: the checkpoint, for the message.
+        saved: what is in it.
+        given: those arguments of `Parts.own` that are given now.
+
+    Raises:
+        ForeignCheckpoint: one is not given; the settings name another env, or another network.
+    """
+    for argument, name in saved.get("own", {}).items():
+        if argument in given:
+            continue
+        part, means = argument.removeprefix("make_"), "settings"
+        if part == "env":
+            means = f"settings, which name {saved['config']['env']['id']},"
+        raise ForeignCheckpoint(
+            f"{where}: its {part} was made by a function of your own, {name}; the {means} make "
+            f"another one. Pass {argument}={name.rpartition('.')[2]} in Python; for the command "
+            f"line, register the {part} and train by its name."
+        )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -88,3 +90,11 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return found
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Write the wall time of a block into `seconds`, as the log names it."""
+    started = time.perf_counter()
+    yield
+    seconds[f"seconds/{name}"] = time.perf_counter() - started

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -17,27 +15,29 @@ from plangym_ext.run.folder_lock import FolderLock
 from plangym_ext.run.logs.logger import FILES, Logger
 from plangym_ext.run.logs.table import STEP_RATE
 from plangym_ext.run.settings.config import RunConfig
-from plangym_ext.run.settings.settings import build, plain
+from plangym_ext.run.settings.settings import plain
 from plangym_ext.run.training.actors import Actors
-from plangym_ext.run.training.callbacks import Callback, StopAt, load_callbacks, saved_callbacks
+from plangym_ext.run.training.callbacks import (
+    Callback,
+    Recording,
+    load_callbacks,
+    own_callbacks,
+    saved_callbacks,
+)
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
+    asks_for_more,
     check_counts,
-    check_not_former,
-    check_own_parts,
-    check_same_run,
     check_same_spaces,
     checked_count,
-    read_checkpoint,
     spaces_of,
 )
 from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learners import Learners
-from plangym_ext.run.training.own_parts import OWN_STATE, OwnParts
+from plangym_ext.run.training.own_parts import OWN_STATE, OwnParts, check_own_parts
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
-from plangym_ext.run.training.recent import RecentEpisodes, played_row, versions
-from plangym_ext.run.training.recording import Recording
+from plangym_ext.run.training.recent import RecentEpisodes, played_row, timed, versions
 from plangym_ext.run.training.solutions import make_sampler
 from plangym_ext.run.training.trained import load_weights, to_play
 
@@ -125,9 +125,11 @@ class Runner(Closing):
             # First of all that is made: it is released last.
             self._closed_later(FolderLock(self.folder, FILES))
             path = self._checkpoints.latest() if resume else None
-            saved = None if path is None else self._read(path)
+            saved = None if path is None else self._checkpoints.read(path, config)
             if saved is None:
                 self._checkpoints.check_unused()
+            else:
+                check_own_parts(str(path), saved, self._parts.own)
             self._goes_on = saved is not None
             # Before the network is made: sums over another number of threads round otherwise.
             THREADS.hold(config.threads)
@@ -149,8 +151,9 @@ class Runner(Closing):
                     Learners(self._parts, self.folder, self.sampler, self.algorithm)
                 )
             self.evaluation = self._closed_later(Evaluation(self._parts, self._env, self.agent))
-            self._recording = self._recording_of(config.evaluation.record)
-            self._callbacks: list[Callback] = [*self._own_callbacks(), *callbacks]
+            own = own_callbacks(self._parts, self.agent)
+            self._closers += [callback for callback in own if isinstance(callback, Recording)]
+            self._callbacks: list[Callback] = [*own, *callbacks]
             # When all parts are there, so that a checkpoint that does not fit is refused before the
             # folder is written to.
             if saved is not None:
@@ -161,19 +164,6 @@ class Runner(Closing):
         except BaseException:
             self.close()
             raise
-
-    def _recording_of(self, every: int) -> Recording | None:
-        """Return the `Recording` of evaluations, or None."""
-        if not (every and self.config.evaluation.every):
-            return None
-        found: Recording = self._closed_later(Recording(self._parts, self.agent, every))
-        return found
-
-    def _own_callbacks(self) -> list[Callback]:
-        """Return those that the settings ask for."""
-        stop_at = self.config.evaluation.stop_at
-        stops = [] if stop_at is None else [StopAt(stop_at)]
-        return [*stops, *([self._recording] if self._recording else [])]
 
     def _closed_later(self, part: Any) -> Any:
         self._closers.append(part)
@@ -188,11 +178,6 @@ class Runner(Closing):
             f"{self._env.name}: its states are not exact, so a run that is resumed begins new "
             f"episodes; plangym-ext doctor {self.config.env.id} says why"
         )
-
-    @property
-    def replay(self) -> Any:
-        """The replay buffer of the algorithm, if it has one."""
-        return self.algorithm.replay  # type: ignore[attr-defined]
 
     def _make_log(self, resume: bool, show: bool, init_from: Path | str | None) -> Logger:
         params = {**plain(self.config), "versions": versions()}
@@ -240,8 +225,9 @@ class Runner(Closing):
                 # of one would have to hold half-made batches.
                 if interrupts.seen and not self.stopped:
                     self.stop(_INTERRUPTED)
+                is_last = self.stopped or self.round >= self.config.rounds
                 every = self.config.checkpoint_every
-                if self._is_last or (every and self.round % every == 0):
+                if is_last or (every and self.round % every == 0):
                     self.checkpoint()
                 if self.config.weights_every and self.round % self.config.weights_every == 0:
                     self._keep_weights()
@@ -263,14 +249,10 @@ class Runner(Closing):
         """The newest checkpoint in the folder; None if there is none."""
         return self._checkpoints.latest()
 
-    @property
-    def _is_last(self) -> bool:
-        return bool(self.stopped) or self.round >= self.config.rounds
-
     def _run_round(self) -> None:
         """Run one round and log it."""
         seconds: dict[str, float] = {}
-        with _timed(seconds, "collect"):
+        with timed(seconds, "collect"):
             self._show("playing")
             # Each round: how much an agent explores depends on the updates that were made.
             self.algorithm.prepare(self.agent)
@@ -283,7 +265,7 @@ class Runner(Closing):
             # Before `take`: callbacks see what was played as it was played.
             self._call("on_episodes", collected.data)
             self.algorithm.take(collected)
-        with _timed(seconds, "train"):
+        with timed(seconds, "train"):
             metrics = self.algorithm.train(lambda _: self._show("training", collected.steps))
         # After the updates and before anything that reads it: a callback, the log and a checkpoint
         # speak of rounds that are done.
@@ -304,7 +286,7 @@ class Runner(Closing):
 
     def _evaluate(self, seconds: dict[str, float]) -> dict[str, float]:
         """Evaluate, and return what is logged of it."""
-        with _timed(seconds, "evaluate"):
+        with timed(seconds, "evaluate"):
             episodes = self.evaluation.episodes(callback=lambda _: self._show("evaluating"))
         self._call("on_evaluation", episodes)
         return summary(episodes)
@@ -374,18 +356,6 @@ class Runner(Closing):
                 f"(resume=True)."
             ) from error
 
-    def _read(self, path: Path) -> dict[str, Any]:
-        try:
-            saved = read_checkpoint(path)
-        except DamagedCheckpoint as error:
-            raise DamagedCheckpoint(self._checkpoints.without(path, str(error))) from error
-        check_not_former(str(path), saved["config"])
-        # A setting that was not known then has its default.
-        saved["config"] = plain(build(RunConfig, saved["config"]))
-        check_same_run(str(path), saved["config"], plain(self.config))
-        check_own_parts(str(path), saved, self._parts.own)
-        return saved
-
     def _load(self, path: Path | None, saved: Mapping[str, Any]) -> None:
         # Before anything is loaded: what does not fit would fail in the middle of a network.
         try:
@@ -424,17 +394,3 @@ class Runner(Closing):
         if self._threads_held:
             self._threads_held = False
             THREADS.release(self.config.threads)
-
-
-def asks_for_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether settings extend a run beyond its earlier ones."""
-    goals = [config["evaluation"]["stop_at"] for config in (before, now)]
-    first, second = (math.inf if goal is None else goal for goal in goals)
-    return bool(now["rounds"] > before["rounds"] or second > first)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    started = time.perf_counter()
-    yield
-    seconds[f"seconds/{name}"] = time.perf_counter() - started

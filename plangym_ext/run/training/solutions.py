@@ -14,10 +14,10 @@ from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import IncompleteState, InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import first_inputs
-from plangym_ext.learn.algorithms.value_units import in_rewards
 from plangym_ext.learn.records import EpisodeRecord, EpisodeRecorder
 from plangym_ext.learn.sampling.collected import Collected, Progress, Sampler, episode_rows
 from plangym_ext.learn.sampling.starts import BackwardStarts, Starts, StoredStarts, UnsureStarts
+from plangym_ext.learn.transforms.rewards import in_rewards
 from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import Game, plan_games, step_games
 from plangym_ext.planners.plans import Budget, Plan, one_hot

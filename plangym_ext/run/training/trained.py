@@ -9,7 +9,7 @@ from typing import Any
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint
-from plangym_ext.learn.algorithms.value_units import reward_deviation
+from plangym_ext.learn.transforms.rewards import reward_deviation
 from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.planners.options import options_of
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
@@ -17,12 +17,11 @@ from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
     check_not_former,
-    check_own_parts,
     check_same_spaces,
     read_checkpoint,
 )
 from plangym_ext.run.training.evaluation import played
-from plangym_ext.run.training.own_parts import load_agent
+from plangym_ext.run.training.own_parts import check_own_parts, load_agent
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 
 #: What an algorithm saves, besides networks, that is read of it here.
@@ -235,8 +234,7 @@ def _of_observations(
         where: that is from, as messages call it.
     """
     from plangym_ext.learn import load_network_state
-    from plangym_ext.learn.networks.critics import make_critics
-    from plangym_ext.learn.networks.of_critics import OfCritics
+    from plangym_ext.learn.networks.critics import OfCritics, make_critics
     from plangym_ext.learn.networks.quick_forward import OfObservations
 
     assert config.algorithm is not None

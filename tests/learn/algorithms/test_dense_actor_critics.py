@@ -23,8 +23,7 @@ from plangym_ext.learn import (  # noqa: E402
     SoftPolicyConfig,
     make_agent_network,
 )
-from plangym_ext.learn.engines.dense_stacks import DenseStacks  # noqa: E402
-from plangym_ext.learn.engines.stack_norms import StackNorms  # noqa: E402
+from plangym_ext.learn.engines.dense_stacks import DenseStacks, StackNorms  # noqa: E402
 from plangym_ext.learn.networks.dense_product import product  # noqa: E402
 
 STEPS, ENVS = 40, 2

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from plangym_ext.errors import ForeignNetwork  # noqa: E402
 from plangym_ext.learn import A2CConfig  # noqa: E402
 from plangym_ext.learn.engines import flat_optimizer as module  # noqa: E402
-from plangym_ext.learn.engines.compiled import optimizers  # noqa: E402
+from plangym_ext.learn.engines.compiled import vector_steps  # noqa: E402
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer, flat_optimizer  # noqa: E402
 from plangym_ext.learn.engines.torch_steps import optimizer_of  # noqa: E402
 
@@ -124,8 +124,8 @@ def test_the_compiled_part_is_the_same_as_python(name, monkeypatch):
     found = []
     for plain in (False, True):
         if plain:
-            kernel = getattr(optimizers, name)
-            monkeypatch.setattr(optimizers, name, getattr(kernel, "py_func", kernel))
+            kernel = getattr(vector_steps, name)
+            monkeypatch.setattr(vector_steps, name, getattr(kernel, "py_func", kernel))
         net = network()
         optimizer = flat_optimizer(net, A2CConfig(optimizer=name, l2=0.1))
         for step in range(3):

@@ -32,9 +32,9 @@ from plangym_ext.learn import (  # noqa: E402
     make_agent_network,
 )
 from plangym_ext.learn.agents.inputs import Inputs  # noqa: E402
-from plangym_ext.learn.algorithms.rollouts.minibatches import minibatches  # noqa: E402
-from plangym_ext.learn.algorithms.rollouts.rollout import Rows, rollout_of  # noqa: E402
+from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
+from plangym_ext.learn.engines.rows import Rows, minibatches  # noqa: E402
 from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
 from plangym_ext.learn.sampling.collected import Collected, episode_rows  # noqa: E402
 from plangym_ext.planners.plans import Budget  # noqa: E402

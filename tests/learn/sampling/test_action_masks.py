@@ -236,8 +236,8 @@ def test_algorithms_learn_under_the_mask(name, compiled):
 def test_losses_and_gradients_are_those_of_a_policy_over_legal_actions_alone(compiled, clip):
     torch = pytest.importorskip("torch")
     from plangym_ext import learn
-    from plangym_ext.learn.algorithms.rollouts.gradients import LossTerms
     from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of
+    from plangym_ext.learn.engines.policy_value import LossTerms
 
     network = policy()
     player = learn.ActorCriticAgent(network)

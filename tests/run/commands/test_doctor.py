@@ -52,7 +52,7 @@ class Counting(gym.Env):
 
 
 class Raising(Counting):
-    """Raises where `when` says: in its constructor, a reset after 20 steps, or its 40th step."""
+    """Raises where `when` says: in its constructor, a reset after two steps, or its fifth step."""
 
     when = "step"
 
@@ -65,13 +65,13 @@ class Raising(Counting):
             raise error
 
     def reset(self, *, seed=None, options=None):
-        if self.steps >= 20:
+        if self.steps >= 2:
             self._raise("reset", FileNotFoundError(2, "no such file", "level.txt"))
         return super().reset(seed=seed)
 
     def step(self, action):
         self.steps += 1
-        if self.steps == 40:
+        if self.steps == 5:
             self._raise("step", ValueError("out of order"))
         return np.full(1, self.steps, np.float64), 1.0, False, False, {}
 

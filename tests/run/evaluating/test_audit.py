@@ -213,9 +213,8 @@ def test_one_rollout_does_not_say_how_far_others_would_lie(tmp_path):
 @pytest.mark.slow
 def test_critics_speak_of_the_rewards_of_the_env():
     torch = pytest.importorskip("torch")
-    from plangym_ext.learn.algorithms.value_units import in_rewards
     from plangym_ext.learn.losses.q_values import rescaled
-    from plangym_ext.learn.transforms.rewards import RewardNormalizer
+    from plangym_ext.learn.transforms.rewards import RewardNormalizer, in_rewards
     from plangym_ext.run.settings.compose import compose
 
     r2d1 = compose(["r2d1_cartpole_no_velocity"]).algorithm.config

@@ -137,7 +137,8 @@ def test_a_run_is_made_of_parts_of_one_s_own(tmp_path):
         runner.run()
         assert type(runner.algorithm).__name__ == "Learning"
         assert runner.algorithm.config.shrink == 0.25
-        assert (type(runner.replay).__name__, runner.replay.draws) == ("Last", 2)
+        replay = runner.algorithm.replay
+        assert (type(replay).__name__, replay.draws) == ("Last", 2)
         assert runner.algorithm.updates > 0
     with Runner(small(OWN, {"rounds": 5}), tmp_path / "run", resume=True) as runner:
         runner.run()
@@ -152,12 +153,12 @@ def test_a_replay_that_keeps_a_deque_and_a_generator_is_resumed(tmp_path):
     own = {"algorithm": {"replay": "own_parts:Recent", "learning_starts": 4}, "checkpoint_every": 1}
     with Runner(small(own, {"rounds": 4}), tmp_path / "whole") as runner:
         runner.run()
-        wanted = runner.replay.state_dict()
+        wanted = runner.algorithm.replay.state_dict()
     with Runner(small(own, {"rounds": 2}), tmp_path / "run") as runner:
         runner.run()
     with Runner(small(own, {"rounds": 4}), tmp_path / "run", resume=True) as runner:
         runner.run()
-        found = runner.replay.state_dict()
+        found = runner.algorithm.replay.state_dict()
         assert str(found["last"]) == str(wanted["last"])
         assert found["own"].random() == wanted["own"].random()
 

@@ -377,7 +377,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_keeps_the_checkpoint(finishe
     class Poison(Callback):
         def on_episodes(self, runner, records):
             # Once something is learned from: the next search would refuse such values itself.
-            if len(runner.replay) >= runner.config.learner.learning_starts:
+            if len(runner.algorithm.replay) >= runner.config.learner.learning_starts:
                 runner.network.heads.bias.data[:] = float("inf")
 
     with (

@@ -16,8 +16,7 @@ from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, StepTensors, parts
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer, flat_optimizer
-from plangym_ext.learn.engines.torch_compiled import torch_compiled
-from plangym_ext.learn.engines.update_graphs import UpdateGraphs, Work
+from plangym_ext.learn.engines.update_graphs import UpdateGraphs, Work, torch_compiled
 from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.replay.base import Batch, steps_within

@@ -13,7 +13,7 @@ from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Upd
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.q_values import Learned
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.noisy import has_noise, reset_noise, use_noise

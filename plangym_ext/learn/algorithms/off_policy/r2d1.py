@@ -9,7 +9,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.algorithms.off_policy.config import R2D1Config
 from plangym_ext.learn.algorithms.off_policy.q_learning import QLearning
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.q_values import Learned
 from plangym_ext.learn.losses.q_values import (
     error_loss,

@@ -9,8 +9,8 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import SACConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.distributions.categorical import Categorical
-from plangym_ext.learn.distributions.masking import masked
 from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
 from plangym_ext.learn.losses.critics import (

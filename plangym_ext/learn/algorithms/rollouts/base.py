@@ -11,8 +11,9 @@ import numpy as np
 from plangym_ext.errors import ForeignNetwork
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.algorithms.rollouts.config import RolloutConfig
-from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows, rollout_of
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, rollout_of
 from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
+from plangym_ext.learn.engines.rows import Rows
 from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.parallel.group import LearnerGroup

@@ -8,12 +8,14 @@ from typing import Any
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.algorithms.rollouts.advantage_config import AdvantageConfig
 from plangym_ext.learn.algorithms.rollouts.base import RolloutAlgorithm
-from plangym_ext.learn.algorithms.rollouts.config import PolicyConfig
-from plangym_ext.learn.algorithms.rollouts.gradients import ActorCriticLosses, Gradients
-from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
-from plangym_ext.learn.algorithms.rollouts.standardized import standardized
+from plangym_ext.learn.algorithms.rollouts.config import AdvantageConfig, PolicyConfig
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
+from plangym_ext.learn.engines.policy_value import (
+    ActorCriticLosses,
+    Gradients,
+)
+from plangym_ext.learn.engines.rows import Rows, standardized
 from plangym_ext.learn.returns import branch_returns, forked_advantages
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.forking import Forks
@@ -80,24 +82,20 @@ class PolicyAlgorithm(RolloutAlgorithm):
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         super().__init__(network, config, seed=seed)
-        self._own_gradients: Gradients = self._make_gradients()
         self._any_gradients = ActorCriticLosses(self.network, self.optimizer)
+        self._own_gradients: Gradients = self._any_gradients
+        if self.config.compiled and self._by_step:
+            # Here and not above: numba is of no use to other networks.
+            from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses, can_compile
+
+            if can_compile(network):
+                self._own_gradients = CompiledLosses(self.network, self.optimizer)
 
     @property
     def gradients(self) -> Gradients:
         """Gradients of the losses, in compiled code or by autograd."""
         # Compiled code knows no steps that do not count.
         return self._any_gradients if self._uneven else self._own_gradients
-
-    def _make_gradients(self) -> Gradients:
-        """Return compiled gradients where there are some of such a network."""
-        if self.config.compiled and self._by_step:
-            # Here and not above: numba is of no use to other networks.
-            from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses, can_compile
-
-            if can_compile(self.network):
-                return CompiledLosses(self.network, self.optimizer)
-        return ActorCriticLosses(self.network, self.optimizer)
 
     @property
     def _by_step(self) -> bool:

@@ -7,12 +7,16 @@ from typing import Any
 
 from plangym_ext.learn.algorithms.rollouts.base import means_of
 from plangym_ext.learn.algorithms.rollouts.config import PPOConfig
-from plangym_ext.learn.algorithms.rollouts.gradients import LossTerms
-from plangym_ext.learn.algorithms.rollouts.minibatches import check_minibatch, minibatches
 from plangym_ext.learn.algorithms.rollouts.policy_algorithm import PolicyAlgorithm
-from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
-from plangym_ext.learn.algorithms.rollouts.standardized import standardized
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
+from plangym_ext.learn.distributions.base import masked
+from plangym_ext.learn.engines.policy_value import LossTerms
+from plangym_ext.learn.engines.rows import (
+    Rows,
+    check_minibatch,
+    minibatches,
+    standardized,
+)
 from plangym_ext.learn.losses.policies import approximate_kl, clip_share, mean_of
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
@@ -109,7 +113,7 @@ class PPO(PolicyAlgorithm):
         # steps, which would take as long as a third of an epoch.
         if self._by_step:
             rows = self._steps(rows).spread(_DIAGNOSED)
-        out, _ = self.network(rows.inputs, rows.carry)
+        out, _ = (self._forward if self._by_step else self.network)(rows.inputs, rows.carry)
         distribution, valid = self.network.distribution, rows.valid
         # With the masks by which it was played: likelihoods of other distributions could not be
         # compared.

@@ -7,8 +7,8 @@ from typing import Any
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.rollouts.base import RolloutAlgorithm, means_of
 from plangym_ext.learn.algorithms.rollouts.config import PQNConfig
-from plangym_ext.learn.algorithms.rollouts.minibatches import check_minibatch, minibatches
-from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, Rows
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
+from plangym_ext.learn.engines.rows import Rows, check_minibatch, minibatches
 from plangym_ext.learn.losses.policies import value_loss
 from plangym_ext.learn.networks.noisy import has_noise
 from plangym_ext.learn.returns import td_lambda

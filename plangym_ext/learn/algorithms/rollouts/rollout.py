@@ -11,82 +11,10 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.distributions.base import masked
+from plangym_ext.learn.engines.rows import Rows, changed_inputs
 from plangym_ext.learn.returns import gae
 from plangym_ext.learn.torch_extra import device_of, torch
-
-
-class Rows(NamedTuple):
-    """The inputs of losses: T steps of B envs, `[T, B, ...]`, or N single steps `[N, ...]`."""
-
-    inputs: Inputs  # what the network was shown; fields it does not look at are None
-    action: Any  # as drawn, before it was clipped to the space
-    log_prob: Any  # when it was played; None where nothing was drawn
-    value: Any  # when it was played; None where nothing estimates it
-    advantage: Any  # None where no policy learns
-    target: Any  # of the value
-    valid: Any  # bool; None: all rows count
-    carry: Any  # [B, ...] before the first step; None where nothing is carried
-
-    @property
-    def num_valid(self) -> int:
-        """How many steps count."""
-        return self.target.numel() if self.valid is None else int(self.valid.sum())
-
-    def steps(self, *, whole: bool = False) -> Rows:
-        """Return the steps that count one by one, `[N, ...]`, fresh.
-
-        Args:
-            whole: the others too, with `valid` `[N]`.
-        """
-        if whole and self.valid is not None:
-            return self._changed(lambda leaf: leaf.flatten(0, 1), valid=self.valid.flatten())
-        index = None if self.valid is None else self.valid.flatten().nonzero()[:, 0]
-
-        def flat(leaf: Any) -> Any:
-            leaf = leaf.flatten(0, 1)
-            return leaf if index is None else leaf.index_select(0, index)
-
-        return self._changed(flat, valid=None, carry=None)
-
-    def take(self, index: Any) -> Rows:
-        """Return some of N steps; `index` is an int64 tensor `[n]`."""
-        index = index.to(self.target.device)
-        valid = None if self.valid is None else self.valid[index]
-        return self._changed(lambda leaf: _taken(leaf, index), valid=valid)
-
-    def spread(self, most: int) -> Rows:
-        """Return at most a given number of N steps, evenly spaced."""
-        count = len(self.target)
-        return self if count <= most else self.take(torch.arange(most) * count // most)
-
-    def part(self, start: int, stop: int) -> Rows:
-        """Return some of N steps, as views."""
-        valid = None if self.valid is None else self.valid[start:stop]
-        return self._changed(lambda leaf: leaf[start:stop], valid=valid)
-
-    def columns(self, index: Any) -> Rows:
-        """Return some envs, whole sequences; `index` are int64 `[b]`."""
-        carry = None
-        if self.carry is not None:
-            carry = mapped(lambda leaf: leaf.index_select(0, index), self.carry)
-        valid = None if self.valid is None else self.valid.index_select(1, index)
-        return self._changed(lambda leaf: leaf.index_select(1, index), valid=valid, carry=carry)
-
-    def _changed(self, change: Any, valid: Any = None, carry: Any = None) -> Rows:
-        """Return all but `valid` and `carry` changed leaf by leaf."""
-        inputs = _changed_inputs(change, self.inputs)
-        action, log_prob, value, advantage, target = (_or_none(change, part) for part in self[1:6])
-        return Rows(inputs, action, log_prob, value, advantage, target, valid, carry)
-
-
-def _taken(leaf: Any, index: Any) -> Any:
-    """Return rows of a leaf `[N, ...]`, fresh, whose axes lie in memory as those of the leaf."""
-    # `index_select` copies whole rows, which `leaf[index]` does number by number if axes are
-    # turned around; but it forgets how they lie. So it is shown them in that order.
-    order = sorted(range(leaf.ndim), key=lambda axis: (axis > 0, -leaf.stride(axis)))
-    back = sorted(range(leaf.ndim), key=order.__getitem__)
-    return leaf.permute(order).index_select(0, index).permute(back)
 
 
 class Rollout(NamedTuple):
@@ -184,7 +112,7 @@ def rollout_of(
     counted = None if bool(valid.all()) else valid
     ends = {"bootstrap": bootstrap, "truncated": truncated, "final_value": final, "valid": counted}
     return Rollout(
-        inputs=_changed_inputs(lambda leaf: leaf[:-1], shown),
+        inputs=changed_inputs(lambda leaf: leaf[:-1], shown),
         action=read.played(played),
         log_prob=read.tensor(info["log_prob"]) if "log_prob" in info else None,
         value=read.value(info),
@@ -215,7 +143,7 @@ def value_of(network: Any, inputs: Inputs, carry: Any, *, by_q: bool) -> Any:
 
 def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> tuple[Any, Any]:
     """Return `[B]`, values of obs[T], and `[T, B]`, those of final_obs where one is truncated."""
-    last = _changed_inputs(lambda leaf: leaf[-1], shown)
+    last = changed_inputs(lambda leaf: leaf[-1], shown)
     worth = functools.partial(value_of, network, by_q=read.by_q)
     bootstrap = worth(last, read.carry("next_carry"))
     tree = read.tree
@@ -239,7 +167,7 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
     for t in wanted.any(dim=1).nonzero()[:, 0].tolist():
         # The carry after step t: that of the final observations of step t.
         span = slice(begin, t + 1)
-        part = _changed_inputs(lambda leaf, s=span: leaf[s], shown)
+        part = changed_inputs(lambda leaf, s=span: leaf[s], shown)
         _, carry = network(part, carry)
         final[t] = torch.where(wanted[t], worth(_at(after, t), carry), 0.0)
         begin = t + 1
@@ -247,19 +175,7 @@ def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> t
 
 
 def _at(inputs: Inputs, index: Any) -> Inputs:
-    return _changed_inputs(lambda leaf: leaf[index], inputs)
-
-
-def _changed_inputs(change: Any, inputs: Inputs) -> Inputs:
-    """Return the inputs, changed leaf by leaf; without random numbers."""
-    obs, action, reward, first = (_or_none(change, part) for part in inputs[:4])
-    return Inputs(obs, action, reward, first, legal=_or_none(change, inputs.legal))
-
-
-def _or_none(change: Any, value: Any) -> Any:
-    if value is None or isinstance(value, torch.Tensor):
-        return value if value is None else change(value)
-    return mapped(change, value)
+    return changed_inputs(lambda leaf: leaf[index], inputs)
 
 
 class _Reader:

@@ -23,9 +23,8 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.sampling.actors.beginning import Waiting, begin_episodes
 from plangym_ext.learn.sampling.actors.columns import Columns, Following, Nest
-from plangym_ext.learn.sampling.actors.endings import Endings
-from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
-from plangym_ext.learn.sampling.actors.limit import Limit
+from plangym_ext.learn.sampling.actors.endings import Endings, Limit
+from plangym_ext.learn.sampling.actors.infos import legal_actions
 from plangym_ext.learn.sampling.actors.restarts import STREAM, Restarts
 from plangym_ext.learn.sampling.actors.stepping import EnvSteps, Stepped
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows

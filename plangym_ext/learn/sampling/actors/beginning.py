@@ -12,7 +12,7 @@ from plangym_ext.learn.agents.inputs import first_inputs
 from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.sampling.actors.columns import Columns
 from plangym_ext.learn.sampling.actors.endings import games_going_on
-from plangym_ext.learn.sampling.actors.legal_actions import legal_actions
+from plangym_ext.learn.sampling.actors.infos import legal_actions
 from plangym_ext.learn.sampling.actors.restarts import Restarts
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.learn.sampling.remote.sent_columns import SentColumns
-from plangym_ext.learn.sampling.remote.weights import SharedWeights
+from plangym_ext.learn.sampling.remote.sent_columns import SentColumns, SharedWeights
 from plangym_ext.workers.workplace import ServiceWorker, Workplace
 
 Weights = Mapping[str, Any]

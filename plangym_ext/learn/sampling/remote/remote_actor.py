@@ -18,8 +18,7 @@ from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.remote.sent_agent import AgentCopy
-from plangym_ext.learn.sampling.remote.sent_columns import SentColumns
-from plangym_ext.learn.sampling.remote.weights import SharedWeights
+from plangym_ext.learn.sampling.remote.sent_columns import SentColumns, SharedWeights
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.vector.vector_env import PlanVectorEnv
 

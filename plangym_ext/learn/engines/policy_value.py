@@ -1,12 +1,12 @@
-"""Policy, value and entropy losses of a minibatch, and their gradients by autograd."""
+"""Engine of a policy and value network: losses of rows, and their gradients by autograd."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from plangym_ext.learn.algorithms.rollouts.rollout import Rows
-from plangym_ext.learn.distributions.masking import masked
+from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.engines.rows import Rows
 from plangym_ext.learn.losses.policies import (
     approximate_kl,
     clipped_policy_loss,
