@@ -13,6 +13,8 @@ from plangym_ext.errors import DamagedState
 # Shapes, colours and names: large, and nothing that a task changes.
 _ASSETS = ("bvh_", "mesh_", "name_", "names", "oct_", "paths", "skin_", "tex_", "text_")
 _ALIGN = 64  # MuJoCo's alignment of arrays within a model
+_memcmp: Any = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)
 
 
 class ModelArrays:
@@ -27,7 +29,18 @@ class ModelArrays:
         self._now: list[Any] = [words_at(start, stop) for start, stop in _regions(model)]
         self._loaded = [words.copy() for words in self._now]
         #: All words as they were compared last, and what differed.
-        self._last: tuple[bytes, bytes] = b"", b""
+        self._last: tuple[list[bytes], bytes] = [], b""
+        self._look()
+
+    def _look(self) -> None:
+        self._places = [(one.__array_interface__["data"][0], one.nbytes) for one in self._now]
+
+    def _is_as_last(self) -> bool:
+        """Return whether the words are those that were compared last; nothing is copied."""
+        return bool(self._last[0]) and not any(
+            _memcmp(place, words, size)
+            for (place, size), words in zip(self._places, self._last[0], strict=True)
+        )
 
     @property
     def loaded(self) -> list[np.ndarray]:
@@ -40,24 +53,23 @@ class ModelArrays:
         if list(map(len, now)) != list(map(len, self._loaded)):
             return False
         self.model, self._now = model, now
+        self._look()
         return True
 
     def changes(self) -> bytes:
         """Return what differs from the loaded model: for each region indices and words."""
-        # Mostly as it was a step ago: to copy all and compare once is faster than to look at each.
-        words = b"".join(self._now)
-        if words == self._last[0]:
+        if self._is_as_last():  # mostly it is what it was a step ago
             return self._last[1]
         parts = []
         for now, loaded in zip(self._now, self._loaded, strict=True):
             where = np.flatnonzero(now != loaded).astype(np.uint32)
             parts += [np.uint32(len(where)).tobytes(), where.tobytes(), now[where].tobytes()]
-        self._last = words, b"".join(parts)
+        self._last = [now.tobytes() for now in self._now], b"".join(parts)
         return self._last[1]
 
     def apply(self, changes: bytes) -> None:
         """Make the model the loaded one with these changes."""
-        if changes == self._last[1] and b"".join(self._now) == self._last[0]:
+        if changes == self._last[1] and self._is_as_last():
             return
         at = 0
         for now, loaded in zip(self._now, self._loaded, strict=True):

@@ -2,7 +2,8 @@
 
 Of data a state holds MuJoCo's integration state and its whole buffer: quantities that a task
 reads before it simulates lag the positions by one substep, and no function brings them back.
-Contacts and the rows of constraints are those of the positions, by the first half of a step.
+Contacts are those of the positions. So are the rows of constraints where the quantities do not lag,
+as after `mj_step1`; where they lag there are none, until the next step makes them.
 Of a model it holds what differs from what the constructor made, its options among it. Left out
 are assets of the model, and `bvh_active` of data: it serves pictures of collisions alone.
 """
@@ -10,6 +11,7 @@ are assets of the model, and `bvh_active` of data: it serves pictures of collisi
 from __future__ import annotations
 
 import hashlib
+import operator
 from typing import Any
 
 import mujoco
@@ -27,6 +29,12 @@ _FLAGS = ("flg_energypos", "flg_energyvel", "flg_subtreevel", "flg_rnepost")
 #: Words of a data's buffer that are written together: as many as make a word of their truths.
 _BLOCK = 8
 _UNIT = np.dtype((np.void, 8 * _BLOCK))
+#: Callbacks that a step calls.
+_CALLBACKS = ("control", "passive", "sensor", "contactfilter", "act_dyn", "act_gain", "act_bias")
+#: Steps after which it is seen which blocks change, and room for more.
+_MOVES, _GROWTH = 8, 1.1
+#: Patterns of changed blocks that are remembered: rows of a batch have several.
+_MOST_KNOWN = 128
 
 
 def _fields(struct: Any) -> tuple[tuple[np.ndarray, ...], tuple[str, ...]]:
@@ -42,20 +50,25 @@ class _Options:
     """The numbers of a model's options, which lie beside its block of arrays."""
 
     def __init__(self, model: Any) -> None:
-        self._structs = [(struct, *_fields(struct)) for struct in (model.opt, model.stat)]
+        #: Each with its arrays, the names of its numbers, and what gets these.
+        self._structs = [
+            (struct, arrays, names, operator.attrgetter(*names))
+            for struct in (model.opt, model.stat)
+            for arrays, names in [_fields(struct)]
+        ]
 
     def values(self) -> list[Any]:
         """Return all numbers, arrays as their bytes, in order."""
         found: list[Any] = []
-        for struct, arrays, numbers in self._structs:
-            found += [array.tobytes() for array in arrays]
-            found += [getattr(struct, name) for name in numbers]
+        for struct, arrays, _, numbers in self._structs:
+            found += map(np.ndarray.tobytes, arrays)
+            found += numbers(struct)
         return found
 
     def set(self, wanted: list[Any]) -> None:
         """Set the numbers to what `values` returned."""
         left = iter(wanted)
-        for struct, arrays, numbers in self._structs:
+        for struct, arrays, numbers, _ in self._structs:
             for now in arrays:
                 now[...] = np.frombuffer(next(left), now.dtype).reshape(now.shape)
             for name in numbers:
@@ -169,9 +182,11 @@ class DataMemory(SimulatorMemory):
             )
         self._bind(simulator)
         self._first = self._blocks.copy()
+        self._first_units = self._first.view(_UNIT).ravel()
         self._hash = Rest(self._first)
-        #: Which blocks were changed last, a bit each; their indices, and the hash of the rest.
-        self._last: tuple[bytes, np.ndarray, int] = b"?", np.zeros(0, np.intp), 0
+        self.most = self._room()
+        #: By which blocks were changed, a bit each: their indices, and the hash of the rest.
+        self._known: dict[bytes, tuple[np.ndarray, int]] = {}
 
     def _bind(self, data: Any) -> None:
         self._data, self._model = data, self._model_of(data)
@@ -184,9 +199,8 @@ class DataMemory(SimulatorMemory):
         self._blocks, self._tail = words[:whole].reshape(-1, _BLOCK), words[whole:]
         #: The blocks as single items, which are taken and put in a third of the time.
         self._units = self._blocks.view(_UNIT).ravel()
-        self._drawn = _drawn_with(data, words)
-        kept = len(self._units) - len(self._units[self._drawn])
-        self.most = 256 + self._vector.nbytes + len(self._units) // 8 + _UNIT.itemsize * kept
+        self._drawn = _units_of(data.bvh_active, words)
+        self._positions = _units_of(data.xpos, words)
 
     def _model_of(self, data: Any) -> Any:
         """Return the model that data were made for; before MuJoCo 3 they do not say it."""
@@ -210,51 +224,89 @@ class DataMemory(SimulatorMemory):
         changed = (self._blocks != self._first).view(np.uint64).ravel() != 0
         changed[self._drawn] = False
         bits = np.packbits(changed).tobytes()
-        blocks = self._units[self._where(bits)]
+        blocks = self._units[self._where(bits)[0]]
         parts: list[Any] = [self._vector, flags, data.energy, bits, blocks, self._tail]
         return b"".join(parts)
 
-    def _where(self, bits: bytes) -> np.ndarray:
-        """Return the indices of the blocks that are changed."""
-        if bits != self._last[0]:
+    def _where(self, bits: bytes) -> tuple[np.ndarray, int]:
+        """Return the indices of the blocks that are changed, and the hash of the others."""
+        found = self._known.get(bits)
+        if found is None:
             changed = np.unpackbits(np.frombuffer(bits, np.uint8))
             where = np.flatnonzero(changed[: len(self._blocks)])
-            self._last = bits, where, self._hash.rest(where)
-        return self._last[1]
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[bits] = where, self._hash.rest(where)
+        return found
 
-    def _changed(self, data: bytes | memoryview) -> tuple[int, np.ndarray]:
-        """Return where the words begin, and of which blocks they are."""
+    def _changed(self, data: bytes | memoryview) -> tuple[int, np.ndarray, int]:
+        """Return where the words begin, of which blocks they are, and the hash of the others."""
         head = self._vector.nbytes + len(self._flags) + self._data.energy.nbytes
         stop = head + -(-len(self._blocks) // 8)
         bits = bytes(data[head:stop])
         if len(bits) != stop - head:
             raise DamagedState("mujoco: the state of the data is cut off")
-        where = self._where(bits)
+        where, rest = self._where(bits)
         if len(data) != stop + _UNIT.itemsize * len(where) + self._tail.nbytes:
             raise DamagedState("mujoco: the state of the data is cut off")
-        return stop, where
+        return stop, where, rest
 
     def write(self, data: memoryview) -> None:
         """Set the whole of it; what lies in its arena is computed from that."""
-        at, where = self._changed(data)
+        at, where, _ = self._changed(data)
         live, size = self._data, self._vector.nbytes
         self._vector[:] = np.frombuffer(data, np.float64, len(self._vector))
+        units = np.frombuffer(data, _UNIT, len(where), at)
         mujoco.mj_setState(self._model, live, self._vector, _INTEGRATION)
-        mujoco.mj_step1(self._model, live)
-        # Once more: a control callback of the user's may have run.
-        mujoco.mj_setState(self._model, live, self._vector, _INTEGRATION)
+        mujoco.mj_kinematics(self._model, live)
+        if self._lags(where, units):
+            mujoco.mj_collision(self._model, live)
+        else:
+            mujoco.mj_step1(self._model, live)
+            # Once more: a control callback of the user's may have run.
+            mujoco.mj_setState(self._model, live, self._vector, _INTEGRATION)
         np.copyto(self._blocks, self._first)
-        self._units[where] = np.frombuffer(data, _UNIT, len(where), at)
+        self._units[where] = units
         self._tail[:] = np.frombuffer(data[at + where.size * _UNIT.itemsize :], np.uint64)
         for i, name in enumerate(self._flags):
             setattr(live, name, bool(data[size + i]))
         at = size + len(self._flags)
         live.energy[:] = np.frombuffer(data[at : at + live.energy.nbytes])
 
+    def _lags(self, where: np.ndarray, units: np.ndarray) -> bool:
+        """Return whether bodies are elsewhere in a state than its positions say.
+
+        Args:
+            where: the blocks that the state has.
+            units: these.
+        """
+        place = self._positions
+        wanted = self._first_units[place].copy()
+        first, stop = np.searchsorted(where, (place.start, place.stop))
+        wanted[where[first:stop] - place.start] = units[first:stop]
+        return wanted.tobytes() != self._units[place].tobytes()
+
+    def _room(self) -> int:
+        """Return the bytes of a state when everything moves that gravity and controls move."""
+        data = self._data
+        mujoco.mj_getState(self._model, data, self._vector, _INTEGRATION)
+        changed = np.ones(len(self._units), np.bool_)
+        # A callback of the user's may count its calls.
+        if not any(map(_callback, _CALLBACKS)):
+            moved = mujoco.MjData(self._model)
+            mujoco.mj_setState(self._model, moved, self._vector, _INTEGRATION)
+            for _ in range(_MOVES):
+                mujoco.mj_step(self._model, moved)
+            mujoco.mj_rnePostConstraint(self._model, moved)
+            words = _buffer(moved, self._model)[: self._blocks.size].reshape(-1, _BLOCK)
+            changed = (words != self._first).any(axis=1) | (self._blocks != self._first).any(axis=1)
+        changed[self._drawn] = False
+        blocks = int(changed.sum()) * _UNIT.itemsize
+        return 256 + self._vector.nbytes + len(self._units) // 8 + int(_GROWTH * blocks)
+
     def rest(self, data: bytes | memoryview) -> int:
         """Return a hash of the blocks that were not changed."""
-        self._changed(data)
-        return self._last[2]
+        return self._changed(data)[2]
 
     def arrays(self) -> dict[str, Any]:
         """Return the data's arrays, contacts and constraints among them."""
@@ -271,13 +323,18 @@ class DataMemory(SimulatorMemory):
         return True
 
 
-def _drawn_with(data: Any, words: np.ndarray) -> slice:
-    """Return the blocks that are read to draw pictures of collisions, and for nothing else."""
-    flags = data.bvh_active
-    if not flags.size or not words.size:
-        return slice(0)
-    start = flags.__array_interface__["data"][0] - words.__array_interface__["data"][0]
-    return slice(-(-start // _UNIT.itemsize), (start + flags.nbytes) // _UNIT.itemsize)
+def _units_of(array: np.ndarray, words: np.ndarray) -> slice:
+    """Return the blocks that hold nothing but an array of a data's buffer."""
+    if not array.size or not words.size:
+        return slice(0, 0)
+    start = array.__array_interface__["data"][0] - words.__array_interface__["data"][0]
+    first, stop = -(-start // _UNIT.itemsize), (start + array.nbytes) // _UNIT.itemsize
+    return slice(first, max(first, stop))
+
+
+def _callback(name: str) -> Any:
+    get = getattr(mujoco, f"get_mjcb_{name}", None)
+    return get and get()
 
 
 def _buffer(data: Any, model: Any) -> np.ndarray:

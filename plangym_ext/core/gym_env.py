@@ -48,7 +48,7 @@ class GymEnv(LocalStepper, PlanEnv):
         name: shown in messages; the env's own id if None.
         frameskip: env steps for which one control step holds an action.
         autoreset: whether `step` without a state resets an env that ended.
-        state: how the state is captured: "auto" for the first way that proves itself,
+        state: how the state is captured: "auto" for a way that proves itself, or
             a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
         check: whether the way must prove itself now, on a copy of the env, or the seconds that this
             may take; `exact` is None without it.
@@ -161,8 +161,8 @@ class GymEnv(LocalStepper, PlanEnv):
         seed = None if seed is None else at_least("reset: seed", seed, 0)
         if not isinstance(options, Mapping | None):
             raise WrongKind(f"reset: options must be a dict or None; got {options!r}")
+        self._end_sample()
         obs, info = self.gym_env.reset(seed=seed, options=options)
-        self.audit.sample = None
         self.is_reset = True
         # Rows begin anew where the env is now.
         self._continued.drop()
@@ -217,6 +217,12 @@ class GymEnv(LocalStepper, PlanEnv):
         action, *result = played
         if self.audit.note(action, shown(self.layout.obs, *result)):
             self.audit.start(self.gym_env, self.codec)
+
+    def _end_sample(self) -> None:
+        """Audit what was played so far after a state, as the env goes elsewhere now."""
+        if self.audit.sample is not None and self.audit.sample.actions:
+            self.audit.start(self.gym_env, self.codec)
+        self.audit.sample = None
 
     @property
     def exact(self) -> bool | None:
@@ -282,7 +288,7 @@ class GymEnv(LocalStepper, PlanEnv):
     def _set_env_state(self, state: np.ndarray) -> None:
         self._check_open("set_state")
         assert self.codec is not None  # bound, to an env that has been reset
-        self.audit.sample = None
+        self._end_sample()
         self._live.bring(state, is_reset=self.is_reset)
         self.is_reset = True
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.graph.array_views import Ties, place_of, view_at
-from plangym_ext.states.graph.writer import Name, finaliser_of
+from plangym_ext.states.graph.classes import Name, finaliser_of
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES
 
 
-def dumps(attributes: Any, names: dict[int, Name]) -> bytes:
+def dumps(attributes: Any, names: dict[int, Name], tied: Iterable[int] = ()) -> bytes:
     """Pickle attributes.
 
     Classes of the caller's own script go by value: workers have no such module.
@@ -29,17 +29,18 @@ def dumps(attributes: Any, names: dict[int, Name]) -> bytes:
     Args:
         attributes: what to pickle.
         names: of the objects that are named, by their `id`.
+        tied: arrays, by `id`, whose views are pickled as views.
 
     Raises:
         IncompleteState: one of them would come back as something else, such as an unplayed env.
         Exception: whatever an attribute's own reduction raises.
     """
     file = io.BytesIO()
-    pickler = _Pickler(file, names)
+    pickler = _Pickler(file, names, tied)
     pickler.dump(attributes)
     if pickler.ties.found:
         file = io.BytesIO()
-        _Pickler(file, names, pickler.ties.found).dump(attributes)
+        _Pickler(file, names, (*tied, *pickler.ties.found)).dump(attributes)
     return file.getvalue()
 
 

@@ -59,6 +59,35 @@ class Exactness:
         )
 
 
+#: Seconds that a byte of a row takes where rows are sealed, checked and copied.
+_BYTE_SECONDS = 1e-9
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Measured cost of a row.
+
+    Attributes:
+        seconds: of a capture and a restore together.
+        bytes: of its payload.
+        length: steps of an episode, as far as it was played.
+        episodes: that ended.
+    """
+
+    seconds: float = 0.0
+    bytes: int = 0
+    length: float = 0.0
+    episodes: int = 0
+
+    @property
+    def row(self) -> float:
+        """Seconds in all."""
+        return self.seconds + self.bytes * _BYTE_SECONDS
+
+    def __str__(self) -> str:
+        return f"{self.seconds * 1e6:,.0f} us and {self.bytes:,} bytes"
+
+
 @dataclass(frozen=True)
 class Binding:
     """Proved capture method of an env, applicable to equal envs.
@@ -74,6 +103,7 @@ class Binding:
         note: what is dear about the states, in words; "" if nothing is.
         of_texts: whether futures depend on the hashes of texts, so that states fit processes
             with the same ones alone.
+        cost: of a row, as the proof has measured it.
     """
 
     method: str
@@ -85,3 +115,4 @@ class Binding:
     step_seconds: float | None = None
     note: str = field(default="")
     of_texts: bool = False
+    cost: Cost = field(default=Cost())

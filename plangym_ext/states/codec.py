@@ -22,6 +22,7 @@ from typing import Any
 import gymnasium as gym
 
 from plangym_ext.errors import DamagedState, IncompleteState, PlangymExtError
+from plangym_ext.states.constants import Made
 from plangym_ext.states.extra_fields import ExtraFieldsPart
 from plangym_ext.states.families import family_of, is_own_class
 from plangym_ext.states.fixed_fields import FixedFields
@@ -104,6 +105,13 @@ class StateCodec:
         self.method = method
         self.width = sum(part.width for part in self.parts)
         self.exact = all(part.exact for part in self.parts)
+
+    def leave_out(self, made: Made) -> None:
+        """Leave out of snapshots what a constructor has made, and no reset or step changes."""
+        for part in self.parts:
+            if isinstance(part, SnapshotPart):
+                part.leave_out(made)
+        self.width = sum(part.width for part in self.parts)
 
     @property
     def canonical(self) -> bool:

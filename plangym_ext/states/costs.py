@@ -10,8 +10,10 @@ from plangym_ext.states.part import StateTooWide
 
 #: Times that something is done; the least counts, as other programs only add.
 _REPEATS = 5
-#: Bytes of states that are told.
-_WIDE = 1 << 20
+#: Bytes of states that are told; seconds of a capture and a restore, of so many steps at least.
+_WIDE, _SLOW, _SLOW_STEPS = 1 << 17, 1e-3, 3
+#: Share of a state that makes an attribute the reason.
+_MUCH = 0.5
 
 
 class AttributeCost(NamedTuple):
@@ -59,10 +61,19 @@ def attribute_costs(codec: Any) -> list[AttributeCost]:
     return sorted(found, key=lambda cost: (cost.seconds, cost.bytes), reverse=True)
 
 
-def cost_note(codec: Any) -> str:
-    """Return a line about pickled or wide states; "" for others.
+def left_out(codec: Any) -> dict[str, int]:
+    """Return the bytes of each constant that states leave out, by name; see `constants`."""
+    parts = (part for part in codec.parts if hasattr(part, "constant_sizes"))
+    return {name: size for part in parts for name, size in part.constant_sizes().items()}
 
-    Nothing is captured or restored for it.
+
+def cost_note(codec: Any, row_seconds: float = 0.0, step_seconds: float = 0.0) -> str:
+    """Return a line about pickled, wide or slow states; "" for others.
+
+    Args:
+        codec: a `StateCodec`, of an env that was reset.
+        row_seconds: of a capture and a restore, if they were measured.
+        step_seconds: of a step of the env.
     """
     reasons = [getattr(part, "pickled_for", "") for part in codec.parts]
     notes = [
@@ -71,9 +82,28 @@ def cost_note(codec: Any) -> str:
         for reason in reasons
         if reason
     ]
-    if codec.width > _WIDE:
-        notes.append(f"its states are {codec.width:,} bytes wide; `plangym-ext doctor` says why")
+    wide = codec.width > _WIDE
+    if wide:
+        notes.append(f"its states are {codec.width:,} bytes wide")
+    slow = row_seconds > max(_SLOW, _SLOW_STEPS * step_seconds)
+    if slow:
+        notes.append(
+            f"a capture and a restore take {row_seconds * 1e3:.1f} ms, and a step of the env "
+            f"{step_seconds * 1e3:.2f} ms"
+        )
+    if wide or slow:
+        notes.append(_dearest(codec, row_seconds) or "`plangym-ext doctor` says why")
     return "; ".join(notes)
+
+
+def _dearest(codec: Any, row_seconds: float) -> str:
+    """Return the attribute that takes much of a state, in bytes or seconds; "" for none."""
+    costs = attribute_costs(codec)
+    total = sum(cost.bytes for cost in costs)
+    for cost in (*costs[:1], *sorted(costs, key=lambda cost: -cost.bytes)[:1]):
+        if cost.bytes > _MUCH * total or cost.seconds > _MUCH * row_seconds > 0:
+            return f"most is for {cost.name}: {cost.bytes:,} bytes, {cost.seconds * 1e6:,.0f} us"
+    return ""
 
 
 def least(function: Callable[[], object]) -> float:

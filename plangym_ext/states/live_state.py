@@ -22,7 +22,7 @@ from plangym_ext.states.content_hash import enclosed_by_constructor
 from plangym_ext.states.envelope import HEADER, OF_TEXTS, Envelope
 from plangym_ext.states.extra_fields import plain_fields
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.states.trials.choice import prepare
+from plangym_ext.states.trials.trial import prepare
 
 #: Ways whose states hold all attributes, or refuse those of other ones by themselves.
 _WHOLE = ("snapshot", "simulator")

@@ -21,7 +21,9 @@ _CLASSES = (
     ("_thread", "RLock"),
     ("_thread", "lock"),
     ("_thread", "_local"),
-    ("_weakref", "ReferenceType"),
+    # What a plain weak reference refers to is the env's own; see `graph.data_types`.
+    ("weakref", "KeyedRef"),
+    ("weakref", "WeakMethod"),
     ("mmap", "mmap"),
     ("queue", "Queue"),
     ("_queue", "SimpleQueue"),

@@ -19,6 +19,7 @@ import numpy as np
 
 from plangym_ext.errors import DamagedState, IncompleteState, UntrustedState
 from plangym_ext.states import protocols, trust
+from plangym_ext.states.constants import Constants, Made
 from plangym_ext.states.costs import AttributeCost, least
 from plangym_ext.states.graph.plans import Plans
 from plangym_ext.states.graph.reader import Finder, GraphReader
@@ -102,19 +103,30 @@ class SnapshotPart(StatePart):
         #: Whether states need this session's word, by their tables.
         self._needs_word: dict[Any, bool] = {}
         self._plans = Plans()
-        data = self._data(learns=True)
+        self._constants = Constants(stack)
+        self._set_width(self._data(learns=True))
         self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
-        self.width = min(int(len(data) * _SLACK), max_bytes) + 256
+
+    def _set_width(self, data: bytes) -> None:
+        self.width = min(int(len(data) * _SLACK), self._max_bytes) + 256
+
+    def leave_out(self, made: Made) -> None:
+        """Leave out what a constructor has made, and no reset or step changes."""
+        own = {i for i in range(len(self._stack)) if i not in self._others}
+        self._constants.take(made, own)
+        if self._constants:
+            self._set_width(self._data())
 
     def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - no simulator
         """Return the names that the first graph referred to, and whether graphs do not suffice."""
         code = [layer.code_names() for layer in self._layers]
-        return self._nameable.learned(), self._pickles, code
+        return self._nameable.learned(), self._pickles, code, self._constants.learned()
 
     def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:  # noqa: ARG002
         """Refer to the same as an equal env, whose first graph may have held other objects."""
-        names, pickles, code = learned
+        names, pickles, code, constants = learned
         self._nameable.adopt(names)
+        self._constants.adopt(constants)
         self._needs_word.clear()
         self._plans.forget()
         for layer, found in zip(self._layers, code, strict=True):
@@ -174,6 +186,10 @@ class SnapshotPart(StatePart):
             "set_state, or use state='replay'."
         )
 
+    def constant_sizes(self) -> dict[str, int]:
+        """Return the bytes of the attributes that states leave out; see `constants`."""
+        return self._constants.sizes()
+
     def attribute_costs(self) -> list[AttributeCost]:
         """Return the cost of each attribute separately."""
         return [
@@ -231,7 +247,9 @@ class SnapshotPart(StatePart):
         return tuple(plans), values
 
     def _writer(self, *, learns: bool) -> GraphWriter:
-        return GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
+        writer = GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
+        writer.tied = set(self._constants.arrays)
+        return writer
 
     def _needs(self, writer: GraphWriter) -> bool:
         """Return whether a state needs this session's word: no stranger's may hold the like."""
@@ -291,6 +309,8 @@ class SnapshotPart(StatePart):
             found = vars(layer)
             for name in _named_in(tuple(found), tuple(map(type, found.values()))):
                 named[id(found[name])] = (i, name)
+        if self._constants:
+            self._constants.add_names(named)
         return named
 
     def _named(self, layer: int, name: str) -> Any:
@@ -300,6 +320,8 @@ class SnapshotPart(StatePart):
         found = self._stack[layer]
         if not name:
             return found
+        if "=" in name:
+            return self._constants.find(layer, name)
         found = vars(found).get(name)
         kind: Any = type(found)
         return found if _is_named(kind) else None
@@ -329,7 +351,7 @@ class SnapshotPart(StatePart):
             states = [layer.state() for layer in self._layers]
             if reason:  # the first one
                 attribute_pickle.check_sets(states)
-            data = attribute_pickle.dumps(states, self._names())
+            data = attribute_pickle.dumps(states, self._names(), self._constants.arrays)
         except Exception as error:  # whatever an attribute's own reduction raises
             names = ", ".join(layer.name for layer in self._layers)
             raise IncompleteState(

@@ -14,13 +14,14 @@ import pytest
 import plangym_ext
 from plangym_ext.errors import InexactState, UnknownName
 from plangym_ext.states.trials import audit as audits
+from plangym_ext.states.trials.fork import Fork
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
 def audits_begin_soon(monkeypatch):
-    monkeypatch.setattr(audits, "_EXPECTED", 0.02)
+    monkeypatch.setattr(audits, "_EXPECTED", 0.005)
 
 
 class Walk(gym.Env):
@@ -162,14 +163,62 @@ def test_audits_warn_or_are_off_where_that_is_asked_for():
         plangym_ext.make(LateWalk, audit="loud")
 
 
-def test_audits_take_their_share_of_the_time():
+class Clocks:
+    """Clocks that a test moves; a fork's processor time does not pass in them."""
+
+    def __init__(self):
+        self.now, self.worked = 0.0, 0.0
+        self.monotonic, self.process_time = lambda: self.now, lambda: self.worked
+
+
+class Line:
+    """A fork's answer, which is there at once."""
+
+    def has_come(self):
+        return True
+
+    def receive(self, _):
+        return ""
+
+
+class Forked:
+    """A fork that takes 0.07 s of the processor, more than audits expect."""
+
+    def __init__(self, _):
+        self.line, self.seconds = Line(), 0.0
+
+    def end(self):
+        self.seconds = 0.07
+
+
+@pytest.mark.parametrize("busy", [1.0, 0.2, 3.0], ids=["one thread", "waits", "threads"])
+def test_audits_take_a_hundredth_of_the_time_and_use_it(monkeypatch, busy):
+    clocks, started = Clocks(), 0
+    monkeypatch.setattr(audits, "time", clocks)
+    monkeypatch.setattr(audits, "Fork", Forked)
     audit = audits.Audit("Walk", "raise")
-    with plangym_ext.make(Walk, backend="serial", audit="off") as env:
-        env.reset(seed=0)
-        env.audit = audit
-        begun = time.monotonic()
-        while not audit.passed and time.monotonic() < begun + 120:
-            used(env, 2)
-        assert audit.passed
-        # What one audit may take beyond it, on a machine that is busy with others.
-        assert audit._spent <= audits.SHARE * (time.monotonic() - begun) + 1.0
+    for _ in range(20_000):
+        clocks.now += 0.01
+        clocks.worked += 0.01 * busy
+        if audit.is_due():
+            # The budget has room for what it costs: the first one alone could not know.
+            worth = audits.SHARE * min(clocks.now, clocks.worked)
+            assert audit._spent + (0.07 if started else 0.0) <= worth + 1e-9
+            audit.open(b"")
+            audit.note(1, ())
+            audit.start(None, None)
+            started += 1
+    budget = audits.SHARE * min(clocks.now, clocks.worked)
+    assert budget / 2 < 0.07 * started <= budget + 0.07
+
+
+def test_forks_tell_the_processor_time_that_they_took():
+    def work(line):
+        begun = time.process_time()
+        while time.process_time() - begun < 0.2:
+            pass
+        line.send("done")
+
+    with Fork(work) as fork:
+        assert fork.line.receive(60) == "done"
+    assert fork.seconds >= 0.2

@@ -13,6 +13,7 @@ import random
 import threading
 import types
 import uuid
+import weakref
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass
 
@@ -404,3 +405,32 @@ def test_damaged_bytes_raise_one_error():
         except DamagedState:
             refused += 1
     assert refused > 150
+
+
+class Part:
+    """Knows its whole weakly."""
+
+
+def test_weak_references_refer_to_what_comes_back():
+    whole = Part()
+    whole.part = Part()
+    whole.part.whole, whole.dead = weakref.ref(whole), weakref.ref(Part())
+    again = read(written(whole))[0]
+    assert again is not whole
+    assert again.part.whole() is again
+    assert again.dead() is None
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        (lambda part: weakref.ref(part), "that no attribute holds"),
+        (lambda part: [weakref.ref(part, print), part], "calls back"),
+        (lambda part: weakref.proxy(part), "ProxyType"),
+    ],
+    ids=["held elsewhere", "callback", "proxy"],
+)
+def test_weak_references_of_which_a_graph_is_not_all_are_refused(reference, message):
+    part = Part()
+    with pytest.raises(NotPlain, match=message):
+        written(reference(part))

@@ -20,7 +20,8 @@ EXACT = """
     NeverCopied, always; ForgetfulPickle, always; Partial, always; BoundMethod, always
     Count, always; Map, always; Accumulate, always; ByteArray, always; OwnGenerator, always
     PythonGenerator, always; BoundDraw, always; PureCache, always; PureTable, always
-    WrapperRandom, always; LastHistory, always
+    WrapperRandom, always; LastHistory, always; WeakReference, always
+    DroppedReference, always; WeakParent, always
 """
 TOLD = """
     Closure, always; Generator, always; Expression, always; GetattrTrick, always
@@ -32,6 +33,8 @@ TOLD = """
     Pipe, ending; ClassIterator, always; ClassSlots, always; Metaclass, always
     OfOtherClass, always; OnEnum, always; ModuleCtypes, always; ModuleClosure, always
     ModuleCache, always; FunctionSwapped, always; CtypesArray, always
+    ModuleMade, always; ModuleHeld, always; ModuleListed, always; ModuleLooked, always
+    ModuleOfPackage, always; WeakElsewhere, always
 """
 
 #: Shows seldom: the proof needs the time that it has by default.

@@ -156,7 +156,7 @@ def _run_one(options: argparse.Namespace) -> int:
 
 def _print_attributes(env: Any) -> None:
     """Print what states cost and what most of that is for, where attributes are captured."""
-    from plangym_ext.states.costs import attribute_costs, cost_note
+    from plangym_ext.states.costs import attribute_costs, cost_note, left_out
 
     costs = attribute_costs(env.codec)
     for k, cost in enumerate(costs[:_MOST_ATTRIBUTES]):
@@ -165,6 +165,9 @@ def _print_attributes(env: Any) -> None:
         print(f"  {'attributes' if k == 0 else '':12} {what}")
     if len(costs) > _MOST_ATTRIBUTES:
         print(f"  {'':12} and {len(costs) - _MOST_ATTRIBUTES} more that take less")
+    for k, (name, size) in enumerate(left_out(env.codec).items()):
+        what = f"{name}: {size:,} bytes, unchanged so far, compared in each capture"
+        print(f"  {'left out' if k == 0 else '':12} {what}")
     if note := cost_note(env.codec):
         print(f"  {'note':12} {note}")
 

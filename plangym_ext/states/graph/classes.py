@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import copyreg
+import enum
 import functools
 import importlib
 import types
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from plangym_ext.states.outside import module_of
+from plangym_ext.states.plain import NotPlain
 
 #: A named object: the index of a layer and one of its attributes, "" for the layer.
 Name = tuple[int, str]
@@ -105,3 +110,35 @@ def imported(module: str, name: str) -> Any:
 def name_of(thing: Any) -> tuple[str, str]:
     """Return the module and qualified name of a class or function."""
     return str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))
+
+
+@functools.cache
+def finaliser_of(kind: Any) -> Any:
+    """Return the `__del__` of a class that Python code defines; None if there is none.
+
+    It would run for a copy that is dropped, and free what the original goes on with.
+    """
+    found = getattr(kind, "__del__", None)
+    return found if isinstance(found, types.FunctionType) else None
+
+
+# Sets -----------------------------------------------------------------------------
+
+_ORDERED = frozenset((int, float, bool, str, bytes, type(None)))
+
+
+def sorted_elements(value: Iterable[Any]) -> list[Any]:
+    """Return the elements of a set in an order that is the same in every process."""
+    return sorted(value, key=_place_in_set)
+
+
+def _place_in_set(element: Any) -> str:
+    """Return a text of an element of a set that is the same in every process."""
+    kind = type(element)
+    if kind is tuple:
+        return f"({','.join(map(_place_in_set, element))})"
+    if kind is frozenset:
+        return f"{{{','.join(sorted(map(_place_in_set, element)))}}}"
+    if kind in _ORDERED or isinstance(element, enum.Enum | np.generic):
+        return repr(element)
+    raise NotPlain(f"a {kind.__module__}.{kind.__qualname__} in a set, which has no order")

@@ -23,6 +23,7 @@ import sys
 import types
 import uuid
 import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -135,6 +136,21 @@ def _timezone(value: Any) -> Parts:
 
 _DATE = ("year", "month", "day")
 _TIME = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
+
+
+# Weak references --------------------------------------------------------------------
+
+
+def _reference_parts(value: weakref.ReferenceType[Any]) -> Parts:
+    if value.__callback__ is not None:
+        raise NotPlain("a weak reference that calls back")
+    target = value()
+    return () if target is None else (target,)
+
+
+def _made_reference(*targets: Any) -> weakref.ReferenceType[Any]:
+    # To a set that nothing else holds: it is dead at once, as what it stands for is.
+    return weakref.ref(*targets) if targets else weakref.ref(set())
 
 
 # Changed in place -------------------------------------------------------------------
@@ -352,6 +368,8 @@ def _standard_types() -> dict[Any, DataType]:
         found[kind] = (_iterator_parts, _made_over(kind, begun, *over), True)
     for kind, num_iterators in _OF.items():
         found[kind] = (_iterator_parts, _made_of(kind, num_iterators), True)
+    # Its address is of no memory of its own: with a rule for it no plan is made.
+    found[weakref.ReferenceType] = (_reference_parts, _made_reference, True, None, lambda _: 0)
     for kind in _SELECTIONS:
         found[kind] = (_iterator_parts, _made_selection(kind), True)
     open_types = {slice, *_ITERATORS, *(kind for kind, how in found.items() if len(how) > _EMPTY)}

@@ -15,8 +15,8 @@ import numpy as np
 from plangym_ext.states import plain
 from plangym_ext.states.graph import filling
 from plangym_ext.states.graph.array_views import owner_of, place_of, view_at
+from plangym_ext.states.graph.classes import sorted_elements
 from plangym_ext.states.graph.kinds import Kind
-from plangym_ext.states.graph.writer import sorted_elements
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, generator_of, random_bytes
 
 SIZES = struct.Struct("<5I")

@@ -18,11 +18,11 @@ from __future__ import annotations
 import array
 import contextlib
 import enum
-import functools
 import itertools
 import json
 import struct
 import types
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
@@ -36,11 +36,13 @@ from plangym_ext.states.graph.array_views import Ties, place_of
 from plangym_ext.states.graph.classes import (
     Name,
     Shape,
+    finaliser_of,
     imported,
     is_drawing,
     is_simple,
     layout_of,
     name_of,
+    sorted_elements,
 )
 from plangym_ext.states.graph.data_types import are_plain, data_type
 from plangym_ext.states.graph.kinds import Kind, writing_of
@@ -72,18 +74,12 @@ _MOST_CLASSES = 4096
 _tables: dict[Any, bytes] = {}
 
 
+#: What a graph holds by its name.
+_BY_NAME = (type, types.FunctionType, types.BuiltinFunctionType)
+
+
 class _Big(int):
     """An int that takes more than 8 bytes."""
-
-
-@functools.cache
-def finaliser_of(kind: Any) -> Any:
-    """Return the `__del__` of a class that Python code defines; None if there is none.
-
-    It would run for a copy that is dropped, and free what the original goes on with.
-    """
-    found = getattr(kind, "__del__", None)
-    return found if isinstance(found, types.FunctionType) else None
 
 
 class GraphWriter:
@@ -118,6 +114,7 @@ class GraphWriter:
         self._named, self._known, self._learns = named, known, learns
         self._all_shared = shared or {}
         self.wide = wide
+        self._strongly = False  # whether weak references are written without their targets
         self._roots: list[Any] = []
         self._names: list[list[str]] = []
         self.table = b""
@@ -137,6 +134,7 @@ class GraphWriter:
         self._seen: dict[int, int] = {}
         self._children: list[Any] = []
         self._memories: set[int] = set()
+        self._weakly: dict[int, Any] = {}  # what weak references refer to, by `id`
         #: What is met here is kept until the end, so that no other object gets its `id`.
         self._kept: list[Any] = []
 
@@ -166,6 +164,21 @@ class GraphWriter:
         Raises:
             NotPlain: it holds something that has no place in a graph.
         """
+        found = self._data()
+        if self._weakly:
+            self._check_weakly()
+        return found
+
+    def _check_weakly(self) -> None:
+        """Refuse weak references to what nothing else in the graph holds: it would be dropped."""
+        strong = GraphWriter(self._named, self._known, shared=self._all_shared, wide=self.wide)
+        strong._roots, strong.tied, strong._strongly = self._roots, self.tied, True
+        strong._data()
+        for key, target in self._weakly.items():
+            if not (key in strong._seen or key in self._named or isinstance(target, _BY_NAME)):
+                raise NotPlain(f"a weak reference to a {type(target)} that no attribute holds")
+
+    def _data(self) -> bytes:
         while True:
             self._begin()
             level = self._roots
@@ -319,6 +332,9 @@ class GraphWriter:
             if at in self._memories:
                 raise NotPlain(f"two {found.name} of one memory")
             self._memories.add(at)
+        if type(value) is weakref.ReferenceType:
+            self._weakly |= {id(target): target for target in parts}
+            parts = () if self._strongly else parts
         self._kept.append(parts)
         self._children.append(parts)
         self._ints.append(self._text(found.name))
@@ -496,6 +512,8 @@ class GraphWriter:
         return Kind.BIG
 
     def _put_bytes(self, value: bytes) -> int:
+        if id(value) in self._named:
+            return self._again(value)
         self._ints.append(len(value))
         self._blobs.append(value)
         return Kind.BYTES
@@ -604,23 +622,6 @@ class GraphWriter:
         return kind
 
 
-def sorted_elements(value: Iterable[Any]) -> list[Any]:
-    """Return the elements of a set in an order that is the same in every process."""
-    return sorted(value, key=_place_in_set)
-
-
-def _place_in_set(element: Any) -> str:
-    """Return a text of an element of a set that is the same in every process."""
-    kind = type(element)
-    if kind is tuple:
-        return f"({','.join(map(_place_in_set, element))})"
-    if kind is frozenset:
-        return f"{{{','.join(sorted(map(_place_in_set, element)))}}}"
-    if kind in _ORDERED or isinstance(element, enum.Enum | np.generic):
-        return repr(element)
-    raise NotPlain(f"a {kind.__module__}.{kind.__qualname__} in a set, which has no order")
-
-
 def _writer_of(kind: Any) -> Callable[[GraphWriter, Any], int]:
     """Return the write function of a class that is not builtin, and cache it."""
     if issubclass(kind, np.generic):
@@ -648,7 +649,6 @@ def _writer_of(kind: Any) -> Callable[[GraphWriter, Any], int]:
     return found
 
 
-_ORDERED = frozenset((int, float, bool, str, bytes, type(None)))
 _WRITERS: dict[type, Callable[[GraphWriter, Any], int]] = {
     _Big: GraphWriter._put_big,
     bytes: GraphWriter._put_bytes,

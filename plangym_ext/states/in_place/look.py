@@ -183,8 +183,16 @@ class Look:
         if changed is None:
             self._seen = None
             return False
-        for number in (*changed, *self._contents):
+        for number in changed:
             self._renew(number)
+        live = self._objects.live
+        for number, before in self._contents.items():
+            value = live[number]
+            data = value.tobytes() if type(value) is np.ndarray else None
+            if data is None or data != before[0] or (value.dtype, value.shape) != before[1:]:
+                self._renew(number)
+                if data is not None:
+                    self._contents[number] = data, value.dtype, value.shape
         return True
 
     def _renew(self, number: int) -> None:
@@ -224,7 +232,10 @@ class Look:
             self._names.forget(number)
             if id(objects.live[number]) in self._numbers:
                 objects.renew(number)
-        self._contents = [number for number in self.entries if number in objects.contents]
+        #: Of numbers of objects with content what arrays held at the last quick look.
+        self._contents: dict[int, Any] = {
+            number: (None,) for number in self.entries if number in objects.contents
+        }
         changed = [
             value
             for number, entry in self.entries.items()

@@ -28,9 +28,11 @@ from plangym_ext.states.trials.sandbox import OutsideReached
 from plangym_ext.states.trials.subject import Subject
 
 POLICIES = ("raise", "warn", "off")
-#: Of the time since the env was made, audits take this part at most.
+#: Of the time since the env was made, audits take this part at most: of that of the processor
+#: that this process has taken, and of that of the clock.
 SHARE = 0.01
-#: Seconds that the first audit is expected to take, and that one may take.
+#: Seconds of the processor that the first audit is expected to take, and that one may take by
+#: the clock.
 _EXPECTED, _LONGEST = 0.02, 2.0
 #: Calls of the env that are kept after a state, and seconds and steps for playing on from them.
 _CALLS, _SECONDS, _STEPS = 24, 0.02, 60
@@ -79,11 +81,13 @@ class Audit:
         self.passed = 0
         self.sample: Sample | None = None
         self._name, self._policy = name, policy
-        self._begun, self._spent = time.monotonic(), 0.0
+        self._begun, self._worked = time.monotonic(), time.process_time()
+        self._spent, self._expected = 0.0, _EXPECTED
+        #: By the clock; the processor's time is looked at after that, as it takes longer to ask.
         self._next = self._begun + _EXPECTED / SHARE if policy != "off" else float("inf")
         self._failed, self._since = 0, self._begun
         self._fork: Fork | None = None
-        self._started = 0.0
+        self._started = self._before = 0.0
 
     def is_due(self) -> bool:
         """Return whether there is time for an audit; raise a difference that was found.
@@ -95,7 +99,11 @@ class Audit:
             return False
         if self._fork is not None:
             self._collect()
-        return self._fork is None and time.monotonic() >= self._next
+        if self._fork is not None or time.monotonic() < self._next:
+            return False
+        # With the one that would begin: its time is told when it has been spent.
+        needed = (self._spent + self._expected) / SHARE
+        return time.process_time() - self._worked >= needed
 
     def open(self, state: Any) -> None:
         """Store the payload of a state; the env's next results are to be noted."""
@@ -112,14 +120,15 @@ class Audit:
         """Begin the audit of the sample, in a fork."""
         sample, self.sample = self.sample, None
         assert sample is not None
-        self._started = time.monotonic()
+        self._started, self._before = time.monotonic(), self._spent
+        begun = time.process_time()
         try:
             self._fork = Fork(lambda line: _audit(env, codec, sample, line))
         except (ForkFailed, OSError):
             self._settle(0.0, failed=True)
             return
         # Looked at when it is expected to have ended.
-        self._spent += time.monotonic() - self._started
+        self._spent += time.process_time() - begun
         self._next = self._started + _SECONDS
 
     def _collect(self) -> None:
@@ -127,15 +136,14 @@ class Audit:
         assert self._fork is not None
         if not self._fork.line.has_come():
             if time.monotonic() - self._started > _LONGEST:
-                self._end()
-                self._settle(_LONGEST, failed=True)
+                self._settle(self._end(), failed=True)
             return
         try:
-            difference, seconds = self._fork.line.receive(_LONGEST)
+            difference = self._fork.line.receive(_LONGEST)
         except ForkFailed:
-            difference, seconds = None, time.monotonic() - self._started
-        self._end()
-        self._settle(seconds, failed=difference is None)
+            difference = None
+        # With what it took to copy this process, and to end the copy.
+        self._settle(self._end(), failed=difference is None)
         if difference:
             self._tell(difference)
         elif difference == "":
@@ -143,8 +151,9 @@ class Audit:
 
     def _settle(self, seconds: float, *, failed: bool) -> None:
         self._spent += seconds
+        self._expected = max(_EXPECTED, self._spent - self._before)
         self._failed = self._failed + 1 if failed else 0
-        self._next = self._begun + max(self._spent, _EXPECTED) / SHARE
+        self._next = self._begun + (self._spent + self._expected) / SHARE
         if self._failed >= _MOST_FAILED:
             self._next = float("inf")
 
@@ -160,10 +169,13 @@ class Audit:
             raise InexactState(message)
         warnings.warn(message, RuntimeWarning, stacklevel=4)
 
-    def _end(self) -> None:
+    def _end(self) -> float:
+        """End the fork, if there is one; return the seconds of the processor that it took."""
         fork, self._fork = self._fork, None
-        if fork is not None:
-            fork.end()
+        if fork is None:
+            return 0.0
+        fork.end()
+        return fork.seconds or time.monotonic() - self._started
 
     def close(self) -> None:
         """End what runs."""
@@ -195,8 +207,7 @@ def shown(
 
 
 def _audit(env: gym.Env[Any, Any], codec: StateCodec, sample: Sample, line: Line) -> None:
-    """Send the first difference, "" for none, or None if nothing could be said; and the seconds."""
-    begun = time.process_time()
+    """Send the first difference, "" for none, or None if nothing could be said."""
     difference: str | None
     try:
         difference = _difference(Subject(env, codec), sample)
@@ -205,7 +216,7 @@ def _audit(env: gym.Env[Any, Any], codec: StateCodec, sample: Sample, line: Line
     except Exception as error:
         # The env raised: where the sample was taken it had not.
         difference = f"{type(error).__name__}: {error}" if sample.actions else None
-    line.send((difference, time.process_time() - begun))
+    line.send(difference)
 
 
 def _difference(subject: Subject, sample: Sample) -> str:

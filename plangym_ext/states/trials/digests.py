@@ -39,6 +39,8 @@ _LIBRARIES = {
 # fmt: on
 #: Objects that one digest covers, how deep they lie in each other, and bytes of one array.
 _MOST_NODES, _DEEPEST, _MOST_BYTES = 20_000, 200, 16 << 20
+#: Most entries of a variable that are marked.
+MOST_ITEMS = 256
 SCALARS = (bool, int, float, complex, str, bytes)
 CODE = (types.FunctionType, types.MethodType)
 #: What is no data: it is known by its name, or stands for something outside.
@@ -183,7 +185,8 @@ def _code_content(code: types.CodeType) -> Iterator[bytes]:
 
 
 def _array_content(value: Any) -> Iterator[bytes]:
-    yield f"{value.dtype.str}{value.shape}".encode()
+    # Whether it may be written to, states do not hold.
+    yield f"{value.dtype.str}{value.shape}{value.flags.writeable}".encode()
     if not value.dtype.hasobject and value.nbytes <= _MOST_BYTES:
         yield value.tobytes()
 
@@ -229,3 +232,55 @@ def attributes(value: Any) -> dict[str, Any]:
         with contextlib.suppress(AttributeError):  # not set yet
             found = {**found, name: object.__getattribute__(value, name)}
     return found
+
+
+# Marks ------------------------------------------------------------------------------------
+
+
+Marks = dict[str, Any]
+
+
+class Marking:
+    """Marks of many values, by name; objects that several of them reach are walked once."""
+
+    def __init__(self, *, deep: bool = False) -> None:
+        self.found: Marks = {}
+        self.deep = deep
+        self._digests = Digests(deep=deep)
+
+    def add(self, name: str, value: Any) -> None:
+        """Add what tells whether a value has changed, and whether it has only grown."""
+        try:
+            self.found[name] = self._telling(value)
+        except Exception:  # of a proxy whose object is gone, or whatever an object raises
+            self.found[name] = None
+
+    def _telling(self, value: Any) -> Any:
+        digest = self._digests.of
+        if self.deep:
+            return digest(value)  # whether it has only grown is not asked then
+        if isinstance(value, dict):
+            items = list(value.items())[: 4 * MOST_ITEMS]
+            return {repr(key)[:200]: digest(part) for key, part in items}
+        if isinstance(value, list):
+            return [digest(part) for part in value[: 4 * MOST_ITEMS]]
+        if isinstance(value, set | frozenset):
+            return {digest(part) for part in list(value)[: 4 * MOST_ITEMS]}
+        if isinstance(value, np.ndarray):
+            return _Buffer(digest(value))
+        return None if value is None else digest(value)
+
+
+class _Buffer(bytes):
+    """Digest of an array that each step may rewrite before reading."""
+
+
+def has_grown(before: Any, after: Any) -> bool:
+    """Return whether a variable has only gained entries since a mark of it."""
+    if before is None or type(after) is _Buffer:
+        return True
+    if isinstance(before, dict) and isinstance(after, dict):
+        return before.items() <= after.items()
+    if isinstance(before, list) and isinstance(after, list):
+        return before == after[: len(before)]
+    return isinstance(before, set) and isinstance(after, set) and before <= after

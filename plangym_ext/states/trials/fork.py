@@ -108,12 +108,14 @@ class Fork:
 
     Attributes:
         line: to the copy.
+        seconds: of the processor that it took, once it has ended.
 
     Raises:
         ForkFailed: this process holds what no fork can use.
     """
 
     def __init__(self, run: Callable[[Line], None]) -> None:
+        self.seconds = 0.0
         _check_devices()
         here, there = (_beyond_standard(end) for end in socket.socketpair())
         with warnings.catch_warnings():
@@ -142,7 +144,8 @@ class Fork:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):  # reaped by a handler of the host's
-            os.waitpid(self._pid, 0)
+            usage = os.wait4(self._pid, 0)[2]
+            self.seconds = usage.ru_utime + usage.ru_stime
         LIMITS.children.discard(self._pid)
 
 

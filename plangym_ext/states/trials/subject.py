@@ -19,9 +19,9 @@ from plangym_ext.states.codec import StateCodec, layers
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.trials.digests import Marks
 from plangym_ext.states.trials.fork import Line
 from plangym_ext.states.trials.surroundings import (
-    Marks,
     generators,
     is_by_address,
     named_as_drawing_marks,
@@ -55,7 +55,8 @@ class Subject:
 
     def __init__(self, env: gym.Env[Any, Any], codec: StateCodec) -> None:
         self.env, self.codec = env, codec
-        #: Seconds of every step that was played, and of captures and restores.
+        #: Seconds of every step that was played, by the clock; and of captures and restores, of the
+        #: processor: ways are compared by these, whatever else the machine does.
         self.step_seconds: list[float] = []
         self.capture_seconds: list[float] = []
         self.restore_seconds: list[float] = []
@@ -65,7 +66,7 @@ class Subject:
 
     def save(self) -> bytes:
         """Return state as the codec writes it."""
-        started = time.perf_counter()
+        started = time.process_time()
         while True:
             row = bytearray(self.codec.width)
             try:
@@ -74,14 +75,14 @@ class Subject:
             except StateTooWide as error:
                 self.codec.width += error.excess
                 continue
-            self.capture_seconds.append(time.perf_counter() - started)
+            self.capture_seconds.append(time.process_time() - started)
             return found
 
     def restore(self, state: bytes) -> None:
         """Restore a saved state."""
-        started = time.perf_counter()
+        started = time.process_time()
         self.codec.restore(memoryview(bytearray(state)), 0)
-        self.restore_seconds.append(time.perf_counter() - started)
+        self.restore_seconds.append(time.process_time() - started)
 
     def replayed(self, state: bytes, actions: Sequence[Any]) -> Iterator[Fields]:
         """Restore a state and yield the fields of every action that follows; None is a reset.

@@ -29,18 +29,21 @@ from plangym_ext.states.layer_attributes import CLOCKS, LayerAttributes, named_a
 from plangym_ext.states.outside import is_outside, module_of
 from plangym_ext.states.trials.digests import (
     CODE,
+    MOST_ITEMS,
     NO_DATA,
     SCALARS,
-    Digests,
+    Marking,
+    Marks,
     attributes,
     cells,
+    has_grown,
     is_own,
     is_own_module,
 )
 from plangym_ext.states.trials.settings import scalars, settings
 
-#: Most objects that are walked through, and most modules and entries that are marked.
-_MOST_OBJECTS, _MOST_MODULES, _MOST_ITEMS = 5_000, 300, 256
+#: Most objects that are walked through, and most modules that are marked.
+_MOST_OBJECTS, _MOST_MODULES = 5_000, 300
 #: Attributes of a layer that are compared by themselves, or are layers.
 _NAMED_ELSEWHERE = ("_np_random", "_np_random_seed", "env")
 
@@ -89,9 +92,6 @@ def _plain_attributes(value: Any) -> Iterator[bytes]:
             yield plain.encode((name, part))
 
 
-Marks = dict[str, Any]
-
-
 def surroundings(env: gym.Env[Any, Any], *, deep: bool = False) -> Marks:
     """Return marks of the variables outside an env, by name.
 
@@ -100,9 +100,9 @@ def surroundings(env: gym.Env[Any, Any], *, deep: bool = False) -> Marks:
         deep: also of what may change without deciding anything, and of the env's own attributes;
             see `Digests`. It takes many times as long.
     """
-    classes, functions, *_ = _reached(layers(env))
-    found = _Marks(deep=deep)
-    modules = _modules({module_of(one) for one in (*classes, *functions)})
+    classes, functions, _, _, held = _reached(layers(env))
+    found = Marking(deep=deep)
+    modules = _modules({module_of(one) for one in (*classes, *functions)}, held)
     if deep:
         found.found |= settings() | generators()
         apart = [one for module in modules.values() for one in vars(module).values()]
@@ -143,7 +143,7 @@ def changed(before: Marks, after: Marks, *, grown: bool = False) -> list[str]:
     return [
         name
         for name, mark in after.items()
-        if mark != before.get(name) and (grown or not _grown(before.get(name), mark))
+        if mark != before.get(name) and (grown or not has_grown(before.get(name), mark))
     ]
 
 
@@ -167,8 +167,8 @@ def what_no_state_holds(env: gym.Env[Any, Any]) -> list[str]:
 
 def around_code(env: gym.Env[Any, Any]) -> tuple[list[Any], list[set[Any]]]:
     """Return the functions of an env's own code, and the sets that it can reach."""
-    classes, functions, _, sets = _reached(layers(env))
-    modules = _modules({module_of(one) for one in (*classes, *functions)})
+    classes, functions, _, sets, held = _reached(layers(env))
+    modules = _modules({module_of(one) for one in (*classes, *functions)}, held)
     for namespace in map(vars, (*classes, *modules.values())):
         for value in list(namespace.values()):
             if isinstance(value, types.FunctionType) and is_own(value):
@@ -198,14 +198,15 @@ def is_by_address(value: Any) -> bool:
 
 def _reached(
     values: Iterable[Any],
-) -> tuple[list[type], list[Any], list[threading.Thread], list[set[Any]]]:
+) -> tuple[list[type], list[Any], list[threading.Thread], list[set[Any]], list[types.ModuleType]]:
     """Return what can be reached from values, such as the layers of an env.
 
     Returns:
-        Classes, Python functions, threads, and sets.
+        Classes, Python functions, threads, sets, and modules.
     """
     threads: list[threading.Thread] = []
     sets: list[set[Any]] = []
+    modules: list[types.ModuleType] = []
     classes: dict[type, None] = {}
     functions: dict[int, Any] = {}
     seen: set[int] = set()
@@ -231,10 +232,12 @@ def _reached(
         elif issubclass(kind, NO_DATA) and not issubclass(kind, gym.Env):
             if issubclass(kind, type):
                 classes.update(dict.fromkeys(filter(is_own, value.__mro__)))
+            elif kind is types.ModuleType:
+                modules.append(value)
         elif issubclass(kind, dict):
-            waiting.extend([*value.values()][:_MOST_ITEMS])
+            waiting.extend([*value.values()][:MOST_ITEMS])
         elif issubclass(kind, list | tuple | set | frozenset | deque):
-            waiting.extend([*value][:_MOST_ITEMS])
+            waiting.extend([*value][:MOST_ITEMS])
             if kind is set:
                 sets.append(value)
         else:
@@ -245,7 +248,7 @@ def _reached(
             function = getattr(value, "__func__", value)
             if isinstance(function, types.FunctionType):
                 functions[id(function)] = function
-    return list(classes), list(functions.values()), threads, sets
+    return list(classes), list(functions.values()), threads, sets, modules
 
 
 def running_threads(env: gym.Env[Any, Any]) -> list[str]:
@@ -253,30 +256,47 @@ def running_threads(env: gym.Env[Any, Any]) -> list[str]:
     return [thread.name for thread in _reached(layers(env))[2] if thread.is_alive()]
 
 
-def _modules(names: set[str]) -> dict[str, Any]:
+def _modules(names: set[str], held: Iterable[types.ModuleType]) -> dict[str, Any]:
     """Return the loaded modules of these names, and those that their code refers to.
 
     Of packages of the env's own. A module refers to another by an object that it holds, by names
-    in its code, or as it lies in that package.
+    in its code, or as it lies in that package. Modules that no import has made are among them:
+    code has, which may look for them under any name.
+
+    Args:
+        names: of modules.
+        held: modules that need not be in `sys.modules`.
     """
     found: dict[str, Any] = {}
-    waiting = list(names)
+    made = (one for one in list(sys.modules.values()) if _is_made(one))
+    waiting: list[Any] = [*names, *held, *made]
     while waiting and len(found) < _MOST_MODULES:
-        name = waiting.pop()
-        module = sys.modules.get(name)
-        if name not in found and type(module) is types.ModuleType and is_own_module(name):
+        one = waiting.pop()
+        module = sys.modules.get(one) if isinstance(one, str) else one
+        name = getattr(module, "__name__", None)
+        if type(module) is not types.ModuleType or not isinstance(name, str):
+            continue
+        if name not in found and is_own_module(name):
             found[name] = module
             waiting.append(name.rpartition(".")[0])
             waiting.extend(_referred(module))
     return found
 
 
-def _referred(module: types.ModuleType) -> Iterator[str]:
-    """Yield names of modules that a module refers to."""
+def _is_made(module: Any) -> bool:
+    """Return whether code has made a module, not an import."""
+    made = type(module) is types.ModuleType and getattr(module, "__spec__", None) is None
+    return made and module.__name__ != "__main__"
+
+
+def _referred(module: types.ModuleType) -> Iterator[Any]:
+    """Yield names of modules that a module refers to, and those that no import has made."""
     named: set[str] = set()
     places = [module.__name__ if hasattr(module, "__path__") else module.__package__ or ""]
     for value in list(vars(module).values()):
         if isinstance(value, types.ModuleType):
+            if _is_made(value):
+                yield value
             places.append(value.__name__)
             continue
         home = module_of(value if isinstance(value, type | types.FunctionType) else type(value))
@@ -301,7 +321,7 @@ def _names_in(code: Any) -> set[str]:
     return texts.union(code.co_names, *map(_names_in, code.co_consts))
 
 
-def _mark_all(found: _Marks, namespace: Any, prefix: str, functions: list[Any]) -> None:
+def _mark_all(found: Marking, namespace: Any, prefix: str, functions: list[Any]) -> None:
     for name, value in list(namespace.items()):
         if name.startswith("__") or name == "_abc_impl" or isinstance(value, NO_DATA):
             continue
@@ -312,7 +332,7 @@ def _mark_all(found: _Marks, namespace: Any, prefix: str, functions: list[Any]) 
         found.add(prefix + name, value)
 
 
-def _mark_function(found: _Marks, function: Any) -> None:
+def _mark_function(found: Marking, function: Any) -> None:
     """Mark what a function remembers from call to call."""
     name = f"{module_of(function)}.{function.__qualname__}"
     for attribute, value in vars(function).items():
@@ -327,7 +347,7 @@ def _mark_function(found: _Marks, function: Any) -> None:
             found.add(f"the variable {variable} around {name}", value)
 
 
-def _mark_left_out(found: _Marks, layer: Any) -> None:
+def _mark_left_out(found: Marking, layer: Any) -> None:
     """Mark the attributes of a layer that states do not hold, as constants."""
     state = LayerAttributes(layer, ()).state()
     for name, value in vars(layer).items():
@@ -339,51 +359,3 @@ def _mark_left_out(found: _Marks, layer: Any) -> None:
             found.add(of_space, vars(value).get("_np_random"))
         elif not isinstance(value, (*NO_DATA, *CODE)):
             found.add(f"{type(layer).__qualname__}.{name}", value)
-
-
-# Marks ------------------------------------------------------------------------------------
-
-
-class _Marks:
-    """Marks of many values, by name; objects that several of them reach are walked once."""
-
-    def __init__(self, *, deep: bool = False) -> None:
-        self.found: Marks = {}
-        self.deep = deep
-        self._digests = Digests(deep=deep)
-
-    def add(self, name: str, value: Any) -> None:
-        """Add what tells whether a value has changed, and whether it has only grown."""
-        try:
-            self.found[name] = self._telling(value)
-        except Exception:  # of a proxy whose object is gone, or whatever an object raises
-            self.found[name] = None
-
-    def _telling(self, value: Any) -> Any:
-        digest = self._digests.of
-        if self.deep:
-            return digest(value)  # whether it has only grown is not asked then
-        if isinstance(value, dict):
-            items = list(value.items())[: 4 * _MOST_ITEMS]
-            return {repr(key)[:200]: digest(part) for key, part in items}
-        if isinstance(value, list):
-            return [digest(part) for part in value[: 4 * _MOST_ITEMS]]
-        if isinstance(value, set | frozenset):
-            return {digest(part) for part in list(value)[: 4 * _MOST_ITEMS]}
-        if isinstance(value, np.ndarray):
-            return _Buffer(digest(value))
-        return None if value is None else digest(value)
-
-
-class _Buffer(bytes):
-    """Digest of an array that each step may rewrite before reading."""
-
-
-def _grown(before: Any, after: Any) -> bool:
-    if before is None or type(after) is _Buffer:
-        return True
-    if isinstance(before, dict) and isinstance(after, dict):
-        return before.items() <= after.items()
-    if isinstance(before, list) and isinstance(after, list):
-        return before == after[: len(before)]
-    return isinstance(before, set) and isinstance(after, set) and before <= after

@@ -332,6 +332,44 @@ class DroppedReference(Hidden):
         return self.weak() is None
 
 
+class Child:
+    """Knows what holds it by a weak reference, as parts of a tree do."""
+
+    def __init__(self, parent: Any) -> None:
+        self.parent, self.v = weakref.ref(parent), 1
+
+
+class WeakParent(Hidden):
+    named = r"WeakParent\.node"
+
+    def begin(self) -> None:
+        self.node: Any = Node()
+        self.node.next = Child(self.node)
+
+    def turn(self, action: int) -> Any:
+        parent = self.node.next.parent()
+        parent.v = mixed(parent.v, action)
+        return self.node.v
+
+
+class WeakElsewhere(WeakParent):
+    """What it refers to is held by a table of the module alone."""
+
+    named = r"WeakElsewhere\.(weak|v)\b|ELSEWHERE"
+
+    def begin(self) -> None:
+        ELSEWHERE[0] = Node()
+        self.weak = weakref.ref(ELSEWHERE[0])
+
+    def turn(self, action: int) -> Any:
+        kept: Any = self.weak()
+        kept.v = mixed(kept.v, action)
+        return kept.v
+
+
+ELSEWHERE: dict[int, Any] = {}
+
+
 # Functions --------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ import ctypes
 import decimal
 import enum
 import functools
+import importlib
 import itertools
 import locale
 import logging
@@ -274,6 +275,70 @@ class ModuleMade(InModule):
 
     def kept(self) -> Any:
         return OWN_MODULE
+
+
+class ModuleHeld(InModule):
+    """A module that is an attribute of the env."""
+
+    named = "hidden_held"
+
+    def begin(self) -> None:
+        self.module: Any = types.ModuleType("hidden_held")
+        self.module.v = 1
+
+    def kept(self) -> Any:
+        return self.module
+
+
+class ModuleListed(InModule):
+    """A module that the env has put into `sys.modules`, and imports in each step."""
+
+    named = "hidden_listed"
+
+    def begin(self) -> None:
+        module: Any = types.ModuleType("hidden_listed")
+        module.v = 1
+        sys.modules["hidden_listed"] = module
+
+    def kept(self) -> Any:
+        import hidden_listed  # type: ignore[import-not-found]
+
+        return hidden_listed
+
+
+class ModuleLooked(ModuleListed):
+    """The same, under a name that is put together when it is looked for."""
+
+    named = "hidden_looked"
+
+    def begin(self) -> None:
+        module: Any = types.ModuleType("hidden_looked")
+        module.v = 1
+        sys.modules["_".join(("hidden", "looked"))] = module
+
+    def kept(self) -> Any:
+        return sys.modules["_".join(("hidden", "looked"))]
+
+
+class ModuleOfPackage(ModuleListed):
+    """The same within a package of its own, which a step makes anew."""
+
+    named = r"hidden_package\.part"
+
+    def begin(self) -> None:
+        package: Any = types.ModuleType("hidden_package")
+        package.__path__ = []
+        sys.modules["hidden_package"] = package
+        self.renew(1)
+
+    def renew(self, v: int) -> None:
+        part: Any = types.ModuleType("hidden_package.part")
+        part.v = v
+        sys.modules["hidden_package.part"] = sys.modules["hidden_package"].part = part
+
+    def kept(self) -> Any:
+        self.renew(sys.modules["hidden_package"].part.v)
+        return importlib.import_module("hidden_package.part")
 
 
 class ModuleLocal(InModule):

@@ -1,0 +1,223 @@
+"""Trial of one way to capture an env's states, in a process that is thrown away."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+
+from plangym_ext.states.binding import Binding, Cost, Exactness
+from plangym_ext.states.codec import StateCodec, layers, with_recorder
+from plangym_ext.states.constants import made_by_constructor
+from plangym_ext.states.costs import cost_note
+from plangym_ext.states.extra_fields import plain_fields
+from plangym_ext.states.families import family_of
+from plangym_ext.states.in_place.part import remember
+from plangym_ext.states.trials.disturbed import DisturbedSubject, depends_on_texts
+from plangym_ext.states.trials.fork import Fork, Line
+from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
+from plangym_ext.states.trials.sampling import step_info
+from plangym_ext.states.trials.sandbox import LIMITS
+from plangym_ext.states.trials.second import second_differs
+from plangym_ext.states.trials.sendable import reason_of, sendable
+from plangym_ext.states.trials.subject import RemoteSubject, Subject
+
+#: Seconds and steps of a play in which a row's cost is measured.
+_COSTS_SECONDS, _COSTS_STEPS = 0.06, 200
+#: Modules that read and write states: an error that they raise is theirs, not the env's.
+_OURS = "plangym_ext.states."
+_OF_TEXTS = (
+    "its futures depend on the hashes of texts, or on the order of a set of texts, which differ "
+    "from process to process: its states hold in processes with this one's hashes alone. Set the "
+    "environment variable PYTHONHASHSEED before Python starts, or sort the set"
+)
+
+
+def prepare(env: gym.Env[Any, Any], state: str) -> None:
+    """Prepare a new simulator as its family's codec needs, before the first reset."""
+    simulator = layers(env)[-1]
+    if state in ("auto", "simulator"):
+        remember(layers(env))
+    family = family_of(simulator)
+    found = family.load_prepare() if family is not None else None
+    if found is not None and state in ("auto", "codec"):
+        found(simulator)
+
+
+@dataclass
+class Failed:
+    """A way failed its trial; the message says why."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass
+class Raised(Failed):
+    """An error that is not about states: of the env, or a fault of ours.
+
+    Attributes:
+        place: in the code of this library; empty if code of others has raised it.
+    """
+
+    error: BaseException
+    place: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.place})" if self.place else self.reason
+
+
+def raised_by(error: BaseException) -> Raised:
+    """Return the failure that an error is, with its place if that is in this package."""
+    *_, (frame, line) = traceback.walk_tb(error.__traceback__)
+    module = frame.f_globals.get("__name__", "")
+    place = f"{module}:{line}" if module.startswith(_OURS) else ""
+    return Raised(f"{type(error).__name__}: {error}", sendable(error), place)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The trial of one way, in another process.
+
+    Attributes:
+        state: as for `prove`.
+        plan: how far it is proved; None for not at all.
+        trusted: as for `prove`.
+        method: the way.
+        make: constructor of the env, for a second instance; None for none.
+    """
+
+    state: str
+    plan: Plan | None
+    trusted: bool
+    method: str = ""
+    make: Callable[[], Any] | None = None
+
+    def outcome(self, env: gym.Env[Any, Any], line: Line | None = None) -> Binding | Failed:
+        """Try the way on a copy of an env.
+
+        Args:
+            env: as its constructor made it; it is the trial's own.
+            line: to whom it is told that the trial goes on.
+        """
+        try:
+            return self._tried(env, line)
+        # An env that was restored wrongly may not be able to step on.
+        except (Exception, SystemExit) as error:
+            reason = reason_of(error)
+            return Failed(reason) if reason else raised_by(error)
+
+    def _tried(self, env: gym.Env[Any, Any], line: Line | None) -> Binding | Failed:
+        begun = time.monotonic()
+        env, codec, before = self._bound(env, seed=0)
+        # Before it grows in the proof: how far that goes depends on the machine.
+        width = codec.width
+        plan = self.plan if self.method != "approximate" else None
+        trip: RoundTrip | None = None
+        notes: tuple[str, ...] = ()
+        of_texts = False
+        if plan is not None:
+            trip, notes, of_texts = _proof(env, codec, plan, line)
+            difference = trip.difference
+            if not difference and plan.seconds and line is not None and self.make is not None:
+                construct = functools.partial(self._second, codec.learned(before))
+                difference = second_differs(Subject(env, codec), construct, plan.seconds)
+            if difference:
+                return Failed(difference)
+        info = step_info(env)
+        cost = Cost()
+        if trip is not None:
+            cost = Cost(trip.row_seconds, width, trip.steps / max(trip.episodes, 1), trip.episodes)
+        exactness = Exactness(
+            self.method,
+            "" if trip is None or plan is None else "fork" if plan.seconds else "library",
+            *((0, 0, 0) if trip is None else (trip.steps, trip.episodes, trip.transitions)),
+            seconds=time.monotonic() - begun,
+            notes=notes,
+        )
+        return Binding(
+            self.method,
+            width,
+            codec.learned(before),
+            codec.identity(),
+            info,
+            exactness,
+            None if trip is None else trip.step_seconds,
+            cost_note(codec, cost.seconds, trip.step_seconds if trip is not None else 0.0),
+            of_texts,
+            cost,
+        )
+
+    def cost(self, env: gym.Env[Any, Any], line: Line) -> Cost | Failed:
+        """Return what a row costs, by a short play; how far it is exact is not said."""
+        try:
+            env, codec, _ = self._bound(env, seed=0)
+            width = codec.width
+            plan = Plan(_COSTS_SECONDS, _COSTS_STEPS, around=False, busy=lambda *_: line.busy())
+            trip = check_round_trip(Subject(env, codec), [], plan)
+        except Exception as error:
+            return raised_by(error)
+        return Failed(trip.difference) if trip.difference else Cost(trip.row_seconds, width)
+
+    def _bound(
+        self, env: gym.Env[Any, Any], *, seed: int
+    ) -> tuple[gym.Env[Any, Any], StateCodec, dict[str, bytes]]:
+        """Return an env that was reset, its codec, and its plain fields from before."""
+        # Before the fields are read: what it sets is not what a reset has changed.
+        prepare(env, self.state)
+        before = plain_fields(layers(env)[-1])
+        made = made_by_constructor(layers(env)) if self.method == "snapshot" else {}
+        if self.method in ("replay", "approximate"):
+            env = with_recorder(env, self.method)
+        # Bound after a reset: a codec looks at what the simulator holds by then.
+        env.reset(seed=seed)
+        codec = StateCodec(env, self.method, trusted=self.trusted)
+        codec.leave_out(made)
+        return env, codec, before
+
+    def _second(self, learned: tuple[Any, ...]) -> Subject:
+        """Return a second instance, which writes states as the first one does."""
+        assert self.make is not None
+        # By another seed: what the first reset draws is part of the state.
+        env, codec, before = self._bound(self.make(), seed=1)
+        codec.adopt(learned, before)
+        return Subject(env, codec)
+
+
+def _proof(
+    env: gym.Env[Any, Any], codec: StateCodec, plan: Plan, line: Line | None
+) -> tuple[RoundTrip, tuple[str, ...], bool]:
+    """Return the outcome of a round trip in two processes, and what else was seen.
+
+    The last is whether futures depend on the hashes of texts.
+    """
+    subject = Subject(env, codec)
+    if line is None:
+        return check_round_trip(subject, [], plan), (), False
+    # What comes with the library is tested with it, and is not disturbed.
+    there = DisturbedSubject(env, codec) if plan.seconds else subject
+    # Forked before anything is played: whatever steps leave behind here is missing there.
+    with Fork(there.serve) as other:
+        plan = dataclasses.replace(plan, busy=lambda *_: line.busy())
+        trip = check_round_trip(subject, [("another process", RemoteSubject(other.line))], plan)
+    if LIMITS.read_back:
+        reason = (
+            f"it writes the file {min(LIMITS.read_back)} and reads it again, and no state holds "
+            "files; keep its content in an attribute of the env"
+        )
+        if trip.difference:
+            reason = f"{trip.difference}; {reason}"
+        trip = dataclasses.replace(trip, exact=False, difference=reason)
+    notes = [f"writes {path}" for path in sorted(LIMITS.files)[:3]]
+    of_texts = trip.exact and depends_on_texts(env, codec, plan)
+    if of_texts:
+        notes.insert(0, _OF_TEXTS)
+    return trip, tuple(notes), of_texts
