@@ -51,6 +51,9 @@ def process_frame(
         height: of the result; needs Pillow if it is another one.
         mode: "RGB", or "L" or "GRAY" for `[H, W]`: the luma of ITU-R 601, as Pillow has it.
 
+    Returns:
+        `[height, width, 3]` or `[height, width]` uint8, fresh; `frame` itself if it is as asked.
+
     Raises:
         MissingExtra: Pillow is not installed.
     """

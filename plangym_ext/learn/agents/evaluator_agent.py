@@ -158,7 +158,14 @@ def _replaced(actions: Any, others: Any, where: npt.NDArray[np.bool_]) -> Any:
 
 @dataclass(eq=False)
 class NetworkPolicy(AgentPlanner):
-    """`AgentPlanner` of an `EvaluatorAgent`, whose arguments are its options."""
+    """`AgentPlanner` of an `EvaluatorAgent`, whose arguments are its options.
+
+    Args:
+        evaluator: a network as an evaluator.
+        temperature: actions are drawn from the policy sharpened by it; 0 takes the best.
+        epsilon: share of actions drawn uniformly.
+        head: of the network that decides; "auto" takes the one that it has.
+    """
 
     _: KW_ONLY
     agent: EvaluatorAgent = field(init=False)

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plangym_ext.core.files.whole_file import contents
 from plangym_ext.errors import UnknownName, suggestion
 
 
@@ -21,13 +22,13 @@ class Preset(NamedTuple):
     @property
     def about(self) -> str:
         """What learns what, in one line."""
-        with self.path.open(encoding="utf-8") as file:
-            return file.readline().removeprefix("# ").rstrip()
+        first, _, _ = contents(self.path).decode().partition("\n")
+        return first.removeprefix("# ").rstrip()
 
     @property
     def settings(self) -> dict[str, Any]:
         """Nested settings, as `compose` takes them."""
-        return tomllib.loads(self.path.read_text(encoding="utf-8"))
+        return tomllib.loads(contents(self.path).decode())
 
 
 #: Name -> preset.
