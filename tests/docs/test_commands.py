@@ -30,7 +30,7 @@ REDUCED: dict[str, str] = {
     "arrays.py": "--rounds 2",
     "asynchronous.py": "--only sac_halfcheetah --rounds 2",
     "atari_games.py": "--games Freeway --calls 2 --seeds 0 --processes 1 --out games.json",
-    "audit_cost.py": "--only CartPole --seconds 1",
+    "audit_cost.py": "--only Python --seconds 1",
     "audit.py": "--quick --only CartPole",
     "boxoban.py": "--rounds 1 --problems 4 --levels 2 --few 1 --expansions 20",
     "control.py": "--tasks cheetah-run --steps 4",
