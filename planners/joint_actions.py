@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import leaves, mapped, rows_of
+from plangym_ext.arrays.nested import mapped, rows_of
 from plangym_ext.core.infos import info_values
 from plangym_ext.core.masks import MASK, mask_width
 from plangym_ext.errors import InvalidObservation, InvalidOption
@@ -22,6 +22,9 @@ from plangym_ext.planners.kept import NothingKept
 from plangym_ext.planners.masks import has_masks
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.simulator import SearchModel, States
+
+if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without
+    from plangym_ext.arrays.spaces import SpaceLayout
 
 #: So many joint actions at most are numbered: nodes of trees have an entry for each.
 MOST_JOINT_ACTIONS = 4096
@@ -46,19 +49,19 @@ class NumberedModel:
 
     Args:
         model: of which `action_space` has discrete parts.
-        counts: choices of each part, in the order of the space's leaves.
+        layout: of that space.
+        counts: choices of each part, in the order of the layout's leaves.
 
     Attributes:
         actions: `[N, *act]`, the joint actions, nested as the space.
         parts: `[N, P]`, the choice of each part in them, from 0.
     """
 
-    def __init__(self, model: SearchModel, counts: Sequence[int]) -> None:
+    def __init__(self, model: SearchModel, layout: SpaceLayout, counts: Sequence[int]) -> None:
         self._model, self._counts = model, counts
         self.action_space = Numbers(math.prod(counts))
         self.parts = np.stack([part.ravel() for part in np.indices(counts)], axis=1)
-        columns = iter(self.parts.T)
-        self.actions = _actions(model.action_space, columns, self.action_space.n)
+        self.actions = _actions(layout, self.parts)
 
     def __getattr__(self, name: str) -> Any:
         if name in _SHARED:
@@ -133,11 +136,21 @@ def numbered(model: SearchModel, planner: str) -> NumberedModel | None:
     Raises:
         InvalidOption: there are more joint actions than can be numbered.
     """
-    space = getattr(model, "action_space", None)
-    if space is None or (mask_width(space) is not None and not hasattr(space, "nvec")):
-        return None  # Discrete
-    counts = _counts(space)
-    if counts is None:
+    space: Any = getattr(model, "action_space", None)
+    # Of a Discrete and a Box nothing is numbered, and gymnasium is not imported.
+    is_plain = mask_width(space) is not None and not hasattr(space, "nvec")
+    if is_plain or not any(hasattr(space, name) for name in ("spaces", "nvec", "n")):
+        return None
+    from plangym_ext.arrays.spaces import SpaceLayout
+
+    layout = SpaceLayout(space, objects=True)
+    counts: list[int] = []
+    for leaf in layout.leaves:
+        choices = _choices(leaf.space)
+        if choices is None:
+            return None
+        counts += choices
+    if not counts:
         return None
     total = math.prod(counts)
     if total > MOST_JOINT_ACTIONS:
@@ -145,7 +158,7 @@ def numbered(model: SearchModel, planner: str) -> NumberedModel | None:
             f"{planner}: numbers joint actions, at most {MOST_JOINT_ACTIONS} of them; {space} has "
             f"{total}. Wrap the env so that an action has fewer parts or choices."
         )
-    return NumberedModel(model, counts)
+    return NumberedModel(model, layout, counts)
 
 
 class KeptModel(NothingKept):
@@ -176,15 +189,8 @@ class KeptModel(NothingKept):
         return self._found
 
 
-def _counts(space: Any) -> list[int] | None:
-    """Return the choices of every part of a space, in order; None if a part is not discrete.
-
-    Judged by attributes: naming the classes would import gymnasium here.
-    """
-    if hasattr(space, "spaces"):
-        parts = [_counts(part) for part in leaves(_children(space))]
-        found = [count for part in parts if part is not None for count in part]
-        return found if found and None not in parts else None
+def _choices(space: Any) -> list[int] | None:
+    """Return the choices of each number of a leaf, in order; None if it is not discrete."""
     if hasattr(space, "nvec"):
         return [int(count) for count in np.ravel(space.nvec)]
     if hasattr(space, "n") and hasattr(space, "start"):
@@ -194,20 +200,12 @@ def _counts(space: Any) -> list[int] | None:
     return None
 
 
-def _children(space: Any) -> tuple[Any, ...]:
-    """Return the spaces that a Dict or Tuple is made of."""
-    inner = space.spaces
-    return tuple(inner.values()) if hasattr(inner, "values") else tuple(inner)
-
-
-def _actions(space: Any, columns: Any, count: int) -> Any:
-    """Return `[N, *act]` of the next columns `[N]` of choices, nested as the space."""
-    if hasattr(space, "spaces"):
-        inner = space.spaces
-        if hasattr(inner, "items"):
-            return {key: _actions(part, columns, count) for key, part in inner.items()}
-        return tuple(_actions(part, columns, count) for part in inner)
-    shape = tuple(space.shape or ())
-    taken = [next(columns) for _ in range(math.prod(shape))]
-    rows = np.stack(taken, axis=1).reshape(count, *shape)
-    return (rows + np.asarray(getattr(space, "start", 0))).astype(space.dtype)
+def _actions(layout: SpaceLayout, parts: npt.NDArray[np.int_]) -> Any:
+    """Return `[N, *act]` of the choices `[N, P]` of all numbers, nested as the space."""
+    found, begin = [], 0
+    for leaf in layout.leaves:
+        end = begin + math.prod(leaf.shape)
+        rows = parts[:, begin:end].reshape(len(parts), *leaf.shape)
+        found.append((rows + np.asarray(getattr(leaf.space, "start", 0))).astype(leaf.dtype))
+        begin = end
+    return layout.join(tuple(found))
