@@ -12,7 +12,7 @@ copyright = "The plangym-ext authors"
 release = version = _installed_version("plangym-ext")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "changes"]
 myst_heading_anchors = 3
 
 html_theme = "furo"

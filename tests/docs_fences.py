@@ -41,6 +41,6 @@ def read_fences(page: Path) -> list[Fence]:
 
 
 def pages() -> list[Path]:
-    """Return README and every page of the documentation."""
+    """Return the pages at the root and every page of the documentation."""
     found = (page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
-    return [ROOT / "README.md", *sorted(found)]
+    return [*(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md")), *sorted(found)]
