@@ -1,8 +1,8 @@
 """Ten tasks of a new user, and the checks of their answers.
 
 A coding agent gets AGENTS.md, llms.txt, the pages and one task's text; it writes a script that
-prints one line of JSON. `python -P tests/docs/agent_tasks.py` prints the tasks, and with a folder of
-answers (`task_1.py` ... `task_10.py`) runs each once in an empty folder and prints what was right.
+prints one line of JSON. `python -P tests/docs/agent_tasks.py` prints the tasks; with a folder of
+answers (`task_1.py` ... `task_10.py`) it runs each in an empty folder and prints which are right.
 """
 
 from __future__ import annotations
@@ -76,68 +76,22 @@ def is_run(said, folder):
     return len(lines) == 5 and said["rounds"] == 4 and 1 <= said["mean_return"] <= 500
 
 
-TASKS = [
-    Task(
-        "Reset CartPole-v1 with seed 3. From that state step a batch of 16 rows: row i holds action "
-        "i % 2 for 4 steps. Print {'obs': [16 lists of 4 numbers], 'reward': sum of all rewards}.",
-        is_batch,
-    ),
-    Task(
-        "Reset CartPole-v1 with seed 5. actions = numpy.random.default_rng(7).integers(0, 2, (32, 40)) "
-        "are 32 sequences of 40 steps from that state. Print {'lengths': [the number of steps that "
-        "each sequence played until its episode ended, at most 40]}.",
-        is_best,
-    ),
-    Task(
-        "Play CartPole-v1 with MCTS, 32 simulations a move, seed 0, 120 moves. Print {'return': ..., "
-        "'model_steps': all steps of the simulator that the searches took}.",
-        lambda said, folder: said["return"] == 120 and said["model_steps"] > 1000,
-    ),
-    Task(
-        "Make a vector env of 8 Acrobot-v1, reset it with seed 1, save the states of all of them, step "
-        "10 times with action 0, restore the saved states and step again 10 times with action 0. Print "
-        "{'equal': whether the last observations of both are equal, 'obs': the last ones}.",
-        is_vector,
-    ),
-    Task(
-        "Write two envs of your own with Discrete(2) actions: A adds a number drawn from its np_random "
-        "to its position in each step; B adds time.perf_counter() % 1. Find out by the library whether "
-        "states of each can be restored exactly. Print {'A': true or false, 'B': true or false}.",
-        lambda said, folder: said == {"A": True, "B": False},
-    ),
-    Task(
-        "Train the preset ppo_cartpole with 4 envs into the folder 'run' for 2 rounds, in a second "
-        "call resume it up to round 4, then evaluate it on 3 episodes. Print {'rounds': 4, "
-        "'mean_return': mean return of the 3 episodes}.",
-        is_run,
-    ),
-    Task(
-        "Step Pendulum-v1 on two worker processes: from the state after reset(seed=0), a batch of 64 "
-        "rows whose actions are numpy.linspace(-2, 2, 64). Do the same without workers. Print "
-        "{'equal': whether observations and states are equal bit for bit, 'best': index of the row "
-        "with the highest reward}.",
-        lambda said, folder: said["equal"] is True and said["best"] in (31, 32),
-    ),
-    Task(
-        "Plan one move for Pendulum-v1 (reset with seed 0) with the cross-entropy method and with MPPI, "
-        "each with at most 600 steps of the model. Print {'cem': steps used, 'mppi': steps used}.",
-        lambda said, folder: all(100 < said[name] <= 600 for name in ("cem", "mppi")),
-    ),
-    Task(
-        "Write a planner of your own that tries each action of CartPole-v1 in a batch, continues each "
-        "10 times with random actions for 15 steps and plays the action of the best mean return. Play "
-        "60 moves with seed 0 by the library's own loop. Print {'return': ...}.",
-        lambda said, folder: said["return"] == 60,
-    ),
-    Task(
-        "By the command line, play 20 moves of FrozenLake-v1 with MCTS (32 simulations, seed 0, not "
-        "slippery) into the folder 'lake' and write the search tree of every move as a page "
-        "'lake/tree.html'. Print {'moves': number of moves that were played}.",
-        lambda said, folder: (
-            1 <= said["moves"] <= 20 and "<html" in (folder / "lake" / "tree.html").read_text()
-        ),
+CHECKS = [
+    is_batch,
+    is_best,
+    lambda said, folder: said["return"] == 120 and said["model_steps"] > 1000,
+    is_vector,
+    lambda said, folder: said == {"A": True, "B": False},
+    is_run,
+    lambda said, folder: said["equal"] is True and said["best"] in (31, 32),
+    lambda said, folder: all(100 < said[name] <= 600 for name in ("cem", "mppi")),
+    lambda said, folder: said["return"] == 60,
+    lambda said, folder: (
+        1 <= said["moves"] <= 20 and "<html" in (folder / "lake" / "tree.html").read_text()
     ),
 ]
+TEXTS = Path(__file__).with_suffix(".txt").read_text().strip().split("\n\n")
+TASKS = [Task(" ".join(text.split()), check) for text, check in zip(TEXTS, CHECKS, strict=True)]
 
 
 def is_right(task: Task, script: Path) -> str:
@@ -163,7 +117,7 @@ def main(*folder: str) -> int:
             continue
         why = is_right(task, Path(folder[0]) / f"task_{number}.py")
         wrong += bool(why)
-        print(f"task {number}: {'right' if not why else why}", flush=True)
+        print(f"task {number}: {why or 'right'}", flush=True)
     return wrong
 
 
