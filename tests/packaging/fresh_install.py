@@ -54,15 +54,8 @@ def first_minute(wheel: Path, interpreter: str) -> dict[str, float]:
         for name, command in steps.items():
             begun = used()
             stdin = blocks if name == "README" else ""
-            subprocess.run(
-                command,
-                cwd=empty,
-                env=env,
-                input=stdin,
-                text=True,
-                check=True,
-                stdout=subprocess.PIPE,
-            )
+            where = {"cwd": empty, "env": env, "stdout": subprocess.PIPE}
+            subprocess.run(command, input=stdin, text=True, check=True, **where)
             seconds[name] = round(used() - begun, 1)
         assert (empty / "run" / "tree.html").stat().st_size > 1000
     return seconds

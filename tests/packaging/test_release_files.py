@@ -68,3 +68,20 @@ def test_commits_are_checked_by_what_the_lint_environment_runs():
     assert entries == settings.get("testenv:lint", "commands").split("\n")[1:]
     pinned = {line for line in (ROOT / "constraints.txt").read_text().split() if "ruff" in line}
     assert set(re.findall(r"additional_dependencies: \[(.+)\]", hooks)) == pinned
+
+
+def test_the_list_of_pages_for_agents_is_whole():
+    text = (ROOT / "llms.txt").read_text()
+    named = {ROOT / found for found in re.findall(r"\]\((.+?)\)", text)}
+    pages = {page for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"}
+    assert named == pages | {ROOT / "AGENTS.md", ROOT / "README.md"}
+
+
+def test_the_changelog_has_a_screen_for_each_release_and_files_for_the_next_one(project):
+    head, *releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert "<!-- releases -->" in head
+    assert any(text.startswith(project["version"]) for text in releases)
+    assert all(len(text.splitlines()) <= 60 for text in releases)
+    for path in (ROOT / "docs" / "changes").iterdir():
+        assert re.fullmatch(r"\+[\w-]+\.(feature|fix|removal)\.txt|about\.txt", path.name)
+        assert path.read_text().strip()
