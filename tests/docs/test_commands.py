@@ -88,6 +88,7 @@ REDUCED_CLI: dict[str, str] = {
     "report": "",
     "watch": "--port 0",
     "list": "",
+    "new": "",
     "completion": "",
     "--help": "",
 }

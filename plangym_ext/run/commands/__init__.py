@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("watch", "serve a live page about runs"),
     "doctor": ("doctor", "show how an env's state is captured, and test it"),
     "list": ("listing", "list envs, planners, algorithms and presets"),
+    "new": ("new", "write an env, planner or algorithm of your own to begin from"),
     "completion": ("completion", "print the set-up for completion in bash, zsh or fish"),
 }
 

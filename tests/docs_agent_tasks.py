@@ -1,7 +1,7 @@
 """Ten tasks of a new user, and the checks of their answers.
 
 A coding agent gets AGENTS.md, llms.txt, the pages and one task's text; it writes a script that
-prints one line of JSON. `python -P tests/docs/agent_tasks.py` prints the tasks; with a folder of
+prints one line of JSON. `python -P tests/docs_agent_tasks.py` prints the tasks; with a folder of
 answers (`task_1.py` ... `task_10.py`) it runs each in an empty folder and prints which are right.
 """
 

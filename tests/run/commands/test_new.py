@@ -1,0 +1,36 @@
+"""`plangym-ext new`: what it writes passes its own tests, and is taken by the other commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from plangym_ext.run.cli import main
+from plangym_ext.run.commands.new import KINDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_file_passes_its_own_tests(kind, tmp_path):
+    assert main(["new", kind, "OwnThing", "--out", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own_thing.py", "test_own_thing.py"]
+    # In a process of its own: the module is new to it, and found beside its test.
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_files_are_not_written_over_and_names_are_checked(tmp_path, capsys):
+    out = ["--out", str(tmp_path)]
+    assert main(["new", "env", "my_walk", *out]) == 0
+    before = (tmp_path / "my_walk.py").read_text()
+    assert "class MyWalk(" in before
+    assert main(["new", "planner", "MyWalk", *out]) == 2
+    assert "exists: choose another name" in capsys.readouterr().err
+    assert (tmp_path / "my_walk.py").read_text() == before
+    for name in ("2walk", "a-b", "class", "_"):
+        assert main(["new", "env", name, *out]) == 2
+    assert len(list(tmp_path.iterdir())) == 2
