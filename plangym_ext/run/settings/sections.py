@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
 from plangym_ext.learn.algorithms.off_policy import actor_critic_config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
@@ -34,6 +35,7 @@ from plangym_ext.learn.algorithms.rollouts.config import (
     ReinforceConfig,
     VTraceConfig,
 )
+from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,
     DeterministicPolicyConfig,
@@ -76,6 +78,7 @@ AGENTS: Mapping[str, AgentKind] = {
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
     "network": AgentKind("EvaluatorAgent", NetworkConfig, "make_network", draws=False),
+    "latent": AgentKind("EvaluatorAgent", LatentConfig, "make_latent_network", draws=False),
 }
 _OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
@@ -102,6 +105,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "histogram": ("SupervisedLearning", HistogramConfig),
     "supervised": ("SupervisedLearning", SupervisedConfig),
     "td": ("TDLearning", TDConfig),
+    "muzero": ("MuZero", MuZeroConfig),
 }
 
 
@@ -236,7 +240,7 @@ class AgentSettings(NamedSettings):
 
     def make(self, network: Any, device: str) -> Any:
         """Make the agent that plays a network."""
-        if self.name == "network":
+        if self.kind.agent == "EvaluatorAgent":
             from plangym_ext.learn import EvaluatorAgent, NetworkEvaluator
             from plangym_ext.learn.networks.quick_forward import of_observations
 
