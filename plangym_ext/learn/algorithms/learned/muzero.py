@@ -21,13 +21,14 @@ from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
 from plangym_ext.learn.models.latent_network import LatentNetwork
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.replay.base import Batch
-from plangym_ext.learn.sampling.collected import Progress
+from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import functional, torch
 from plangym_ext.planners.base import Planner
 
 #: Stream of the random numbers of searches from stored states.
 STREAM = 5
+PARTS = ("policy", "value", "reward", "ending")
 
 
 class MuZero(PlanLearning):
@@ -76,6 +77,10 @@ class MuZero(PlanLearning):
         """Return a row per step; see `rows_of_episode`."""
         self._new_rows += record.length
         return rows_of_episode(record, self.config.discount)
+
+    def _env_steps(self, collected: Collected) -> int:
+        # What is searched is the model.
+        return collected.steps
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
         """Search again from stored states, and make the updates of a round.
