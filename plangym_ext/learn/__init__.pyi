@@ -72,6 +72,7 @@ from plangym_ext.learn.models.latent_network import OfLatents as OfLatents
 from plangym_ext.learn.models.latent_network import make_latent_network as make_latent_network
 from plangym_ext.learn.models.model_env import ModelEnv as ModelEnv
 from plangym_ext.learn.models.model_planner import ModelPlanner as ModelPlanner
+from plangym_ext.learn.models.model_planner import model_planner as model_planner
 from plangym_ext.learn.networks.agent_config import AgentConfig as AgentConfig
 from plangym_ext.learn.networks.agent_config import (
     DeterministicPolicyConfig as DeterministicPolicyConfig,

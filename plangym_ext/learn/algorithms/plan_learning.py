@@ -20,7 +20,7 @@ from plangym_ext.learn.networks.quick_forward import of_observations
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.replay.balanced import BalancedReplay
-from plangym_ext.learn.replay.base import Batch, Replay
+from plangym_ext.learn.replay.base import Replay
 from plangym_ext.learn.replay.priorities import PrioritizedReplay, of_errors
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected, Progress
@@ -92,7 +92,7 @@ class PlanLearning(AgentAlgorithm):
         #: Fields of the batch that are not finite, which messages name.
         self._wrong: list[str] = []
 
-    def _made_replay(self, seed: int) -> Replay:
+    def _made_replay(self, seed: int) -> Any:
         """Return the replay of the config, empty."""
         config = self.config
         if config.replay == "prioritized":
@@ -195,7 +195,7 @@ class PlanLearning(AgentAlgorithm):
             # parts of the run draw does not change what is learned.
             with self._random.used(together=self.group.size > 1):
                 for done in range(self.config.updates_per_round):
-                    batch = self._drawn()
+                    batch = self.replay.sample(self.config.batch_size)
                     logged.append(self.update(batch.samples, batch.weights))
                     # Before the next draw: no row is added in between, so the indices still name
                     # the same rows.
@@ -209,11 +209,6 @@ class PlanLearning(AgentAlgorithm):
         names = logged[0] if logged else ()
         means = {f"train/{name}": float(np.mean([row[name] for row in logged])) for name in names}
         return {"replay_rows": len(self.replay), "updates": self.updates, **means}
-
-    def _drawn(self) -> Batch:
-        """Draw the batch of an update."""
-        found: Batch = self.replay.sample(self.config.batch_size)
-        return found
 
     def update(
         self, batch: Mapping[str, Any], weights: npt.ArrayLike | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gymnasium import spaces
@@ -131,20 +130,6 @@ class LatentNetwork(nn.Module):
         """Evaluate latents `[B, D]`."""
         rated = self.predict(latent)
         return NetworkOutput(rated.policy_logits, self.value_of(rated.value), None)
-
-    def searching(self, make: Callable[[Any], Any], device: str = "cpu") -> Any:
-        """Return a planner that searches in this network, and shares its weights.
-
-        Args:
-            make: returns the planner that searches, given the evaluator of its leaves.
-            device: of the network.
-        """
-        from plangym_ext.learn.evaluator import NetworkEvaluator
-        from plangym_ext.learn.models.latent_model import LatentModel
-        from plangym_ext.learn.models.model_planner import ModelPlanner
-
-        evaluator = NetworkEvaluator(OfLatents(self), device=device)
-        return ModelPlanner(planner=make(evaluator), model=LatentModel(self, device=device))
 
 
 class OfLatents(nn.Module):

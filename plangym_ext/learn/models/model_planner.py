@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.learn.evaluator import NetworkEvaluator
+from plangym_ext.learn.models.latent_model import LatentModel
+from plangym_ext.learn.models.latent_network import LatentNetwork, OfLatents
 from plangym_ext.learn.models.model_env import ModelEnv
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.plans import Plan
@@ -58,3 +63,17 @@ class ModelPlanner(Planner):
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
         """Pass rewards on; see `Planner.take_rewards`."""
         self.planner.take_rewards(rewards)
+
+
+def model_planner(
+    network: LatentNetwork, make: Callable[[Any], Planner], *, device: str = "cpu"
+) -> ModelPlanner:
+    """Return a planner that searches in a network, and shares its weights.
+
+    Args:
+        network: of the model.
+        make: returns the planner that searches, given the evaluator of its leaves.
+        device: of the network.
+    """
+    evaluator = NetworkEvaluator(OfLatents(network), device=device)
+    return ModelPlanner(planner=make(evaluator), model=LatentModel(network, device=device))

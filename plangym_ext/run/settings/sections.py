@@ -28,13 +28,7 @@ from plangym_ext.learn.algorithms.plan_config import (
     TDConfig,
     ValueConfig,
 )
-from plangym_ext.learn.algorithms.rollouts.config import (
-    A2CConfig,
-    PPOConfig,
-    PQNConfig,
-    ReinforceConfig,
-    VTraceConfig,
-)
+from plangym_ext.learn.algorithms.rollouts import config as rollout_config
 from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,
@@ -83,11 +77,11 @@ AGENTS: Mapping[str, AgentKind] = {
 _OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
 ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
-    "ppo": ("PPO", PPOConfig),
-    "a2c": ("A2C", A2CConfig),
-    "reinforce": ("REINFORCE", ReinforceConfig),
-    "vtrace": ("VTrace", VTraceConfig),
-    "pqn": ("PQN", PQNConfig),
+    "ppo": ("PPO", rollout_config.PPOConfig),
+    "a2c": ("A2C", rollout_config.A2CConfig),
+    "reinforce": ("REINFORCE", rollout_config.ReinforceConfig),
+    "vtrace": ("VTrace", rollout_config.VTraceConfig),
+    "pqn": ("PQN", rollout_config.PQNConfig),
     "dqn": ("DQN", DQNConfig),
     "c51": ("C51", C51Config),
     "qr_dqn": ("QRDQN", QRDQNConfig),

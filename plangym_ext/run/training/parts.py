@@ -251,12 +251,14 @@ class Parts:
 
     def _searching(self, make: Callable[[Any, Any], Any], evaluator: Any) -> Any:
         """Return a planner of the network: it searches in the model, if the network is one."""
+        from plangym_ext.learn import LatentNetwork, model_planner
 
         def made(asked: Any) -> Any:
             return make(asked, self._policy(asked))
 
-        in_model = getattr(evaluator.network, "searching", None)
-        return made(evaluator) if in_model is None else in_model(made, self.config.device)
+        if isinstance(evaluator.network, LatentNetwork):
+            return model_planner(evaluator.network, made, device=self.config.device)
+        return made(evaluator)
 
     def _policy(self, evaluator: Any) -> Any:
         """Return the policy that is taught, as planners play one; None for none."""

@@ -17,6 +17,7 @@ from plangym_ext.learn import (
     MuZeroConfig,
     make_latent_network,
     make_network,
+    model_planner,
 )
 from plangym_ext.learn.algorithms.learned.muzero import halved
 from plangym_ext.planners import MCTS
@@ -90,7 +91,7 @@ def test_targets_of_windows_are_those_of_whole_episodes(endings):
     by_obs = {one.observations[t].tobytes(): (one, t) for one in records for t in range(one.length)}
     seen = set()
     for _ in range(20):
-        batch = made._drawn().samples
+        batch = made.replay.sample(16).samples
         for row in range(16):
             one, t = by_obs[batch["obs"][row].tobytes()]
             seen.add((id(one), t))
@@ -169,7 +170,7 @@ def test_the_unrolled_loss_and_its_gradient_are_those_by_hand():
     with torch.no_grad():
         for parameter in network.parameters():  # heads begin at zero
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator()))
-    batch = made._drawn().samples
+    batch = made.replay.sample(16).samples
     hand = torch.stack([by_hand(network, batch, row) for row in range(16)]).mean()
     wanted = torch.autograd.grad(hand, list(network.parameters()))
     tensors = {name: torch.tensor(rows) for name, rows in batch.items()}
@@ -206,15 +207,15 @@ def test_reanalysis_is_a_search_by_hand(replay):
     assert len(made.replay) == steps < 40  # nothing is learned yet
 
     def search():
-        return made.network.searching(lambda asked: MCTS(6, evaluator=asked, root_noise=0.25))
+        return model_planner(made.network, lambda asked: MCTS(6, evaluator=asked, root_noise=0.25))
 
     with pytest.raises(InvalidOption, match="search_with"):
         made.train()
     made._new_rows = steps
-    before = made.replay.all()
+    before = made.replay.steps.all()
     made.search_with(search())
     assert made.train()["train/reanalyzed"] == round(0.5 * steps)
-    after = made.replay.all()
+    after = made.replay.steps.all()
     changed = np.flatnonzero((before["policy"] != after["policy"]).any(1))
     stream = np.random.default_rng(np.random.SeedSequence(1, spawn_key=(5, 0)))
     places = stream.choice(steps, round(0.5 * steps), replace=False)
@@ -246,8 +247,9 @@ def test_gumbel_improves_the_policy_of_bandits():
             return np.repeat(prior[None], len(obs), 0), np.full(len(obs), worth, np.float32)
 
         network = exact_network(table)
-        planner = network.searching(
-            lambda _, rated=rated: MCTS(4, evaluator=rated, selection="gumbel", discount=1.0)
+        planner = model_planner(
+            network,
+            lambda _, rated=rated: MCTS(4, evaluator=rated, selection="gumbel", discount=1.0),
         )
         zeros = np.zeros(1000, np.int64)
         plans = planner.plan_batch(

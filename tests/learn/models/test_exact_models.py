@@ -7,7 +7,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.errors import ForeignState, InvalidOption, ResetNeeded
-from plangym_ext.learn import LatentModel, ModelPlanner, NetworkEvaluator, OfLatents
+from plangym_ext.learn import LatentModel, ModelPlanner, NetworkEvaluator, OfLatents, model_planner
 from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of
 from tests.tabular_models import exact_network, table_of
 
@@ -69,7 +69,7 @@ def test_plans_with_values_are_those_of_the_true_env(options, lake):
     state, obs, _ = lake.reset(seed=0)
     states, seen = np.repeat(state[None], 5, 0), np.repeat(obs, 5)
     true = MCTS(30, evaluator=of_numbers, **options)
-    learned = network.searching(lambda asked: MCTS(30, evaluator=asked, **options))
+    learned = model_planner(network, lambda asked: MCTS(30, evaluator=asked, **options))
     for move in range(2):
         told = [
             p.plan_batch(

@@ -10,17 +10,11 @@ import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
-from plangym_ext.learn.algorithms.learned.unrolled import (
-    SCALARS,
-    masks,
-    rewards,
-    rows_of_episode,
-    value_targets,
-)
+from plangym_ext.learn.algorithms.learned.unrolled import rows_of_episode
+from plangym_ext.learn.algorithms.learned.windows import WindowReplay
 from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
 from plangym_ext.learn.models.latent_network import LatentNetwork
 from plangym_ext.learn.records import EpisodeRecord
-from plangym_ext.learn.replay.base import Batch
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import functional, torch
@@ -69,6 +63,17 @@ class MuZero(PlanLearning):
         self._seed, self._new_rows = seed, 0  # rows since states were searched again
         self._planner: Planner | None = None
 
+    def _made_replay(self, seed: int) -> WindowReplay:
+        config, network = self.config, self.network
+        return WindowReplay(
+            super()._made_replay(seed),
+            unroll=config.unroll,
+            n_steps=config.n_steps,
+            discount=config.discount,
+            first_action=network.distribution.start,
+            endings=network.config.endings,
+        )
+
     def search_with(self, planner: Planner) -> None:
         """Set the planner of `reanalyze`: one that searches in the network; see `ModelPlanner`."""
         self._planner = planner
@@ -97,32 +102,7 @@ class MuZero(PlanLearning):
         found = super().train(progress)
         return found | {"train/reanalyzed": count} if self.config.reanalyze else found
 
-    # Targets --------------------------------------------------------------------
-
-    def _drawn(self) -> Batch:
-        """Draw rows, and unroll them along what was played."""
-        batch = super()._drawn()
-        config = self.config
-        scalars = self._following(batch.indices, config.unroll + config.n_steps + 1, SCALARS)
-        arrays = self._following(batch.indices, config.unroll + 1, ("action", "policy"))
-        samples = {
-            "obs": batch.samples["obs"],
-            "action": arrays["action"][:, :-1] - self.network.distribution.start,
-            "policy": arrays["policy"],
-            "reward": rewards(scalars, config.unroll),
-            "value": value_targets(scalars, config.unroll, config.n_steps, config.discount),
-            **masks(scalars, config.unroll, endings=self.network.config.endings),
-        }
-        return batch._replace(samples=samples)
-
-    def _following(
-        self, indices: npt.NDArray[np.int64], count: int, names: tuple[str, ...]
-    ) -> dict[str, Any]:
-        """Return `[B, count, ...]` of rows and those that were added after them."""
-        # Modulo those that are there: what follows the newest row is masked, as it ends an episode.
-        places = (indices[:, None] + np.arange(count)) % len(self.replay)
-        found: dict[str, Any] = self.replay.rows(places, names)
-        return found
+    # Searching again ------------------------------------------------------------
 
     def _reanalyze(self) -> int:
         """Search again from some of the stored states; return from how many."""
@@ -134,13 +114,13 @@ class MuZero(PlanLearning):
         if self._planner is None:
             raise InvalidOption(
                 "MuZero: reanalyze needs a planner that searches in the network; there is none. "
-                "Call search_with(network.searching(make))."
+                "Call search_with(model_planner(network, make))."
             )
         rng = np.random.default_rng(
             np.random.SeedSequence(self._seed, spawn_key=(STREAM, self.updates))
         )
         places = rng.choice(size, count, replace=False)
-        rows = self.replay.rows(places, ("obs", "legal"))
+        rows = self.replay.steps.rows(places, ("obs", "legal"))
         self._planner.reset()
         plans = self._planner.plan_batch(
             None,  # type: ignore[arg-type] # the model alone is asked
@@ -151,7 +131,7 @@ class MuZero(PlanLearning):
         )
         policy = np.stack([plan.weights for plan in plans]).astype(np.float32)
         value = np.array([plan.value for plan in plans], np.float32)
-        self.replay.replace(places, {"policy": policy, "value": value})
+        self.replay.steps.replace(places, {"policy": policy, "value": value})
         return count
 
     # Losses ---------------------------------------------------------------------
