@@ -89,13 +89,13 @@ class CapturedRows:
                 )
                 pairs = zip(self._proved, self.envs, strict=True)
                 self._states = [found.state_of(env, trust=trust) for found, env in pairs]
-            watched = False
             for row, found in enumerate(self._states):
                 if isinstance(found, LiveState):
                     self.envs[row] = found.env
-                    watched |= found.binding.exactness.proved in ("fork", "worker")
+            bindings = [found.binding for found in self._states if isinstance(found, LiveState)]
+            watched = any(one.exactness.proved in ("fork", "worker") for one in bindings)
             name = self.envs[0].spec.id if self.envs[0].spec else "sub-envs"
-            self._audit = Audit(name, audit if watched else "off")
+            self._audit = Audit(name, audit if watched else "off", bindings)
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 self.close()
