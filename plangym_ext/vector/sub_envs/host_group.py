@@ -88,9 +88,9 @@ class HostGroup:
         if errors:
             raise one_error(errors)
         self.described = found
-        rows = agreed(row for one in found for row in one["proved"])
-        for host, each in zip(self.hosts, self.ranges, strict=True):
-            host.proved = rows[each.start : each.stop]
+        proved = agreed(row for one in found for row in one["proved"])
+        for index, each in enumerate(self.ranges):
+            self.hosts[index].proved = proved[each.start : each.stop]
 
     def _worker(self, rows: HostedRows, index: int) -> WorkerHost:
         return WorkerHost(rows, index, self._timeout)
