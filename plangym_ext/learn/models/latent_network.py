@@ -113,7 +113,7 @@ class LatentNetwork(nn.Module):
         """Return what follows latents `[B, D]` and the numbers `[B]` int64 of actions."""
         played = functional.one_hot(index, self.distribution.width).to(latent.dtype)
         out = self.dynamics(torch.cat([latent, played], dim=1))
-        following, reward, ending = torch.split(out, self._widths, dim=1)
+        following, reward, ending = torch.split(out, [*self._widths], dim=1)
         over = ending[:, 0] if self.config.endings else None
         return Step(scaled(following), reward, over)
 

@@ -198,7 +198,7 @@ class ModelEnv(LocalStepper, PlanEnv):
         """Advance the model; see `PlanEnv.step`."""
         begin = self.get_state() if state is None else np.asarray(state)
         actions = self.layout.action.stack([action])
-        found = self.step_batch(actions, begin[None], dt, return_state=True)
+        found = self.step_batch(actions, begin[None], dt)
         if state is None:
             self._state = found.states[0]
         obs = rows_of(found.obs, 0)

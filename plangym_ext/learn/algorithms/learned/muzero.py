@@ -129,7 +129,8 @@ class MuZero(PlanLearning):
             obs=rows["obs"],
             legal=rows["legal"],
         )
-        policy = np.stack([plan.weights for plan in plans]).astype(np.float32)
+        weights: list[Any] = [plan.weights for plan in plans]
+        policy = np.stack(weights).astype(np.float32)
         value = np.array([plan.value for plan in plans], np.float32)
         self.replay.steps.replace(places, {"policy": policy, "value": value})
         return count
