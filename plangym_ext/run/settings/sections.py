@@ -41,6 +41,7 @@ from plangym_ext.learn.networks.agent_config import (
     SoftPolicyConfig,
 )
 from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.learn.several.config import AgentsConfig
 from plangym_ext.run.settings.settings import (
     Setting,
     build,
@@ -72,6 +73,7 @@ class AgentKind(NamedTuple):
 #: Name -> agent and network.
 AGENTS: Mapping[str, AgentKind] = {
     "actor_critic": AgentKind("ActorCriticAgent", AgentConfig),
+    "agents": AgentKind("AgentsAgent", AgentsConfig, "make_agents_network"),
     "q": AgentKind("QAgent", QAgentConfig, draws=False),
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),

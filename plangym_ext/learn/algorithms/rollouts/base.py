@@ -18,6 +18,7 @@ from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.several.tree import agent_rows
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.moments import Moments
 from plangym_ext.learn.transforms.rewards import RewardNormalizer
@@ -41,6 +42,7 @@ class RolloutAlgorithm(AgentAlgorithm):
     """
 
     config_class: ClassVar[type[RolloutConfig]]
+    _takes_agents = True
     #: What the agent has to tell of each step.
     _needed: ClassVar[str]
 
@@ -75,6 +77,8 @@ class RolloutAlgorithm(AgentAlgorithm):
         Raises:
             InvalidOption: the agent did not keep what this algorithm needs.
         """
+        if hasattr(self.network, "num_agents"):
+            collected = collected._replace(data=agent_rows(collected.data, self.network))
         rollout = rollout_of(collected.data, self.network, self._needed, self._forward)
         scaled = rollout._replace(reward=self._scaled(rollout), forks=collected.forks)
         self._rows = self._estimate(scaled)
