@@ -229,7 +229,8 @@ def _quiet() -> Iterator[None]:
 def _module(name: str) -> Any:
     for whole in (f"pettingzoo.{name}", name):
         try:
-            return importlib.import_module(whole)
+            with _quiet():
+                return importlib.import_module(whole)
         except ModuleNotFoundError as error:
             # What the env itself needs and lacks is told by its own error.
             if not whole.startswith(error.name or " "):

@@ -59,8 +59,7 @@ class AgentKind(NamedTuple):
     Attributes:
         agent: its class in `plangym_ext.learn`, made with the network and `device`.
         config: the settings of its network.
-        network: the function in `plangym_ext.learn` that makes the network, called with the two
-            spaces, the config and `seed`.
+        network: the function there that makes the network of two spaces, config and `seed`.
         draws: whether its actions are drawn from a policy, and not chosen, with noise added.
     """
 
@@ -182,8 +181,7 @@ class AgentSettings(NamedSettings):
     """An agent, and the configuration of its network.
 
     Args:
-        name: one of `AGENTS`; or "module:Class" of a `NetworkAgent` of your own, which is made
-            with the network and the keyword `device`.
+        name: one of `AGENTS`; or "module:Class" of a `NetworkAgent` (network, `device`).
         config: of its network.
     """
 

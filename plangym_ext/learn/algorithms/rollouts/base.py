@@ -50,6 +50,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         super().__init__(network, config, seed=seed)
         self.optimizer = flat_optimizer(self.network, self.config)
         self._forward = forward_of(network)
+        self._several = hasattr(network, "num_agents")
         self._rewards = (
             RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
         )
@@ -77,17 +78,15 @@ class RolloutAlgorithm(AgentAlgorithm):
         Raises:
             InvalidOption: the agent did not keep what this algorithm needs.
         """
-        if hasattr(self.network, "num_agents"):
-            collected = collected._replace(data=agent_rows(collected.data, self.network))
-        rollout = rollout_of(collected.data, self.network, self._needed, self._forward)
+        tree = agent_rows(collected.data, self.network) if self._several else collected.data
+        rollout = rollout_of(tree, self.network, self._needed, self._forward)
         scaled = rollout._replace(reward=self._scaled(rollout), forks=collected.forks)
         self._rows = self._estimate(scaled)
-        normalizer = getattr(self.network, "normalizer", None)
-        self._seen = []
+        normalizer, self._seen = getattr(self.network, "normalizer", None), []
         if normalizer is not None:
             # Counted now, as the tree is written over later, and added after the updates of this
             # round.
-            self._seen = self.group.merged(normalizer.moments(collected.data))
+            self._seen = self.group.merged(normalizer.moments(tree))
         # Last: a fragment that could not be taken in has not been counted.
         self.steps += collected.cost.model_steps
 
