@@ -7,6 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
+import llms
 import pytest
 from docs_fences import read_fences
 from published import environments_without_skips, tox_environments
@@ -70,11 +71,9 @@ def test_commits_are_checked_by_what_the_lint_environment_runs():
     assert set(re.findall(r"additional_dependencies: \[(.+)\]", hooks)) == pinned
 
 
-def test_the_list_of_pages_for_agents_is_whole():
-    text = (ROOT / "llms.txt").read_text()
-    named = {ROOT / found for found in re.findall(r"\]\((.+?)\)", text)}
-    pages = {page for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"}
-    assert named == pages | {ROOT / "AGENTS.md", ROOT / "README.md"}
+def test_the_list_of_pages_for_language_models_is_of_now():
+    """If not: `python tests/llms.py`."""
+    assert (ROOT / "llms.txt").read_text() == llms.text()
 
 
 def test_the_changelog_has_a_screen_for_each_release_and_files_for_the_next_one(project):
