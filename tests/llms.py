@@ -12,8 +12,9 @@ ROOT = Path(__file__).parents[1]
 HEAD = """\
 # plangym-ext
 
-> A Python library: steps any Gymnasium environment in batches from exactly restorable states, plans
-> over such states with numba tree searches, and trains agents with torch. Linux, Python 3.11 to 3.13.
+> A Python library: steps any Gymnasium environment in batches from exactly restorable states,
+> plans over such states with numba tree searches, and trains agents with torch. Linux, Python
+> 3.11 to 3.13.
 
 - [AGENTS.md](AGENTS.md): the calls, the rules that save errors, and complete scripts. Begin here.
 - [README.md](README.md): what it is, three examples, comparison with other libraries.
