@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import statistics
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from plangym_ext.core.files.whole_file import contents, replacing
 from plangym_ext.states.codec import METHODS
 
+#: Seconds that the proof at `make` should take at most.
+_LONG = 2.0
 _BEGIN = "<!-- begin certificates: written by plangym-ext doctor --all -->\n"
 _END = "<!-- end certificates -->\n"
 _MEANINGS = """
@@ -61,7 +64,7 @@ def text(results: dict[str, Any]) -> str:
         f"envs of {len(packages)} packages; {exact} exact as far as was tried, {refused} refused"
         + "".join(f", {number} {outcome}" for outcome, number in sorted(count.items()))
         + ".",
-        _MEANINGS,
+        _MEANINGS + _proof_times(envs),
         "| package | env | way | bytes | cost | proof, or the reason |",
         "|---|---|---|---:|---:|---|",
     ]
@@ -78,6 +81,20 @@ def text(results: dict[str, Any]) -> str:
         lines += ["", "Not installed:", ""]
         lines += [f"- {group}: {_escaped(reason)}" for group, reason in sorted(missing.items())]
     return "\n".join(lines) + "\n"
+
+
+def _proof_times(envs: dict[tuple[str, ...], dict[str, Any]]) -> str:
+    """Return a paragraph on what the proof at `make` took, of the envs whose rows have it."""
+    times = {env: one["proof_s"] for (_, env), one in envs.items() if "proof_s" in one}
+    if not times:
+        return ""
+    long = [f"`{_escaped(env)}` {time:.1f} s" for env, time in times.items() if time > _LONG]
+    middle, most = statistics.median(times.values()), max(times.values())
+    return (
+        f"\nThe proof at `make` was timed for {len(times)} of them. It took {middle:.1f} s of the "
+        f"processor in the middle and {most:.1f} s at most; more than {_LONG:g} s: "
+        f"{', '.join(sorted(long)) or 'none'}.\n"
+    )
 
 
 def _cost(one: dict[str, Any]) -> str:
