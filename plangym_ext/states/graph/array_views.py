@@ -86,4 +86,11 @@ def view_at(owner: np.ndarray, dtype: np.dtype, place: Place) -> np.ndarray:
     offset, shape, strides = place
     # Only rows first are taken as one piece of memory; it is the same memory.
     memory = owner if owner.flags.c_contiguous else owner.T
-    return np.ndarray(shape, dtype, memory, offset, strides)
+    frozen = owner.flags.owndata and not owner.flags.writeable
+    if frozen:  # as views that are older than that can be written to
+        owner.flags.writeable = True
+        memory = owner if owner.flags.c_contiguous else owner.T
+    found = np.ndarray(shape, dtype, memory, offset, strides)
+    if frozen:
+        owner.flags.writeable = False
+    return found
