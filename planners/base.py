@@ -23,7 +23,7 @@ from plangym_ext.errors import (
     UnknownOption,
     suggestion,
 )
-from plangym_ext.planners.action_spaces.adapting import KeptModel
+from plangym_ext.planners.action_spaces import KeptModel
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.kept import Kept, NothingKept
 from plangym_ext.planners.plans import Budget, Plan

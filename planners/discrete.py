@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from plangym_ext.core.options import Function, Range
-from plangym_ext.planners.action_spaces.adapted import Proposal
-from plangym_ext.planners.action_spaces.adapting import NUMBERS
+from plangym_ext.planners.action_spaces import NUMBERS
+from plangym_ext.planners.adapted_model import Proposal
 from plangym_ext.planners.base import Planner
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from plangym_ext.core.options import Count, OneOf, Range, Weight
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.action_spaces.adapting import VECTORS
+from plangym_ext.planners.action_spaces import VECTORS
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.continuous.novelty_bonus import Shown
 from plangym_ext.planners.continuous.spline import SPLINES, ActionPolicy, Floats, Spline, proposed

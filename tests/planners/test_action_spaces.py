@@ -11,6 +11,7 @@ from aiming_env import KINDS, LENGTHS, Aiming, parts_in
 from gymnasium import spaces
 
 from plangym_ext import GymEnv, errors
+from plangym_ext.arrays.action_parts import between
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.planners import (
     CEM,
@@ -26,7 +27,6 @@ from plangym_ext.planners import (
     RolloutIW,
     play,
 )
-from plangym_ext.planners.action_spaces.parts import between
 
 SAMPLED = ["MultiDiscrete, large", "Box", "hybrid"]
 #: Planners, and how far what they play may be from the best action, 0 to 1, where actions are

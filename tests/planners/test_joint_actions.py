@@ -23,7 +23,7 @@ from plangym_ext.planners import (
     RolloutIW,
     play,
 )
-from plangym_ext.planners.action_spaces.adapting import adapted
+from plangym_ext.planners.action_spaces import adapted
 
 SPACES = {
     "MultiDiscrete": spaces.MultiDiscrete([2, 3, 2]),

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.action_parts import Parts
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.masks import MASK
-from plangym_ext.planners.action_spaces.adapted import AdaptedModel, told_plan
-from plangym_ext.planners.action_spaces.parts import Parts
+from plangym_ext.planners.adapted_model import AdaptedModel, mask_of, masks_in, told_plan
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.simulator import SearchModel, States
 
@@ -63,7 +63,7 @@ class NumberedModel(AdaptedModel):
         """Return what a planner plans by numbers; see `AdaptedModel.planned`."""
         masks = None
         if legal is not None:
-            masks = self.masks(np.stack([self._parts.mask(row) for row in legal]))
+            masks = self.masks(np.stack([mask_of(self._parts, row) for row in legal]))
         plans = planner.plan_batch(self, states, rngs=rngs, obs=obs, legal=masks)
         return [self._told_plan(plan) for plan in plans]
 
@@ -76,7 +76,7 @@ class NumberedModel(AdaptedModel):
 
     def _told(self, result: Any) -> Any:
         """Return a result with masks of joint actions."""
-        legal = self._parts.masks_in(getattr(result, "infos", None), len(result.terminateds))
+        legal = masks_in(self._parts, getattr(result, "infos", None), len(result.terminateds))
         if legal is None:
             return result
         columns = {name: result.infos[name] for name in result.infos.keys()}  # noqa: SIM118

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from plangym_ext.planners.action_spaces.adapted import AdaptedModel
-from plangym_ext.planners.action_spaces.numbered import MOST_JOINT_ACTIONS, NumberedModel
-from plangym_ext.planners.action_spaces.parts import parts_of
-from plangym_ext.planners.action_spaces.sampled import SampledModel
-from plangym_ext.planners.action_spaces.vectors import VectorModel
+from plangym_ext.arrays.action_parts import parts_of
+from plangym_ext.planners.adapted_model import AdaptedModel
 from plangym_ext.planners.kept import NothingKept
+from plangym_ext.planners.numbered_model import MOST_JOINT_ACTIONS, NumberedModel
+from plangym_ext.planners.sampled_model import SampledModel
 from plangym_ext.planners.simulator import SearchModel
+from plangym_ext.planners.vector_model import VectorModel
 
 #: What planners plan over: numbers of actions, or vectors.
 NUMBERS, VECTORS = "numbers", "vectors"

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.infos import info_values
-from plangym_ext.core.masks import MASK, flat_mask
-from plangym_ext.errors import InvalidAnswer, InvalidObservation
-from plangym_ext.planners.masks import has_masks
+from plangym_ext.errors import InvalidAnswer
 
 if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without
     from plangym_ext.arrays.spaces import SpaceLayout
@@ -141,34 +138,6 @@ class Parts:
             weights = distributions[:, self.begins[part] : self.begins[part + 1]]
             found &= (weights > 0.0).any(axis=1)
         return found
-
-    def masks_in(self, infos: Any, count: int) -> npt.NDArray[np.bool_] | None:
-        """Return which choices are legal in `count` states, `[count, C]`; None: nothing is said.
-
-        Raises:
-            InvalidObservation: a mask has another width.
-        """
-        if infos is None or not has_masks(infos):
-            return None
-        values, known = info_values(infos, MASK, count)
-        legal = np.ones((count, int(self.counts.sum())), np.bool_)
-        for i in np.flatnonzero(known).tolist():
-            legal[i] = self.mask(values[i])
-        return legal
-
-    def mask(self, told: Any) -> npt.NDArray[np.bool_]:
-        """Return a mask of all parts as `[C]`, a number for each choice, of any form of it.
-
-        Raises:
-            InvalidObservation: it has another width.
-        """
-        row, width = np.ravel(flat_mask(told)), int(self.counts.sum())
-        if row.shape != (width,):
-            raise InvalidObservation(
-                f"the mask of an action of {len(self.counts)} parts must have a number for each of "
-                f"their {width} choices, one part after the other; got shape {row.shape}."
-            )
-        return row.astype(np.bool_)
 
 
 def between(low: Floats, high: Floats, uniform: Floats, normal: Floats) -> Floats:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.action_parts import Floats, Parts
 from plangym_ext.arrays.nested import mapped, rows_of, write_rows
-from plangym_ext.core.masks import MASK
-from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.action_spaces.parts import Floats, Parts
+from plangym_ext.core.infos import info_values
+from plangym_ext.core.masks import MASK, flat_mask
+from plangym_ext.errors import InvalidObservation, InvalidOption
 from plangym_ext.planners.masks import has_masks
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.simulator import SearchModel, States
@@ -30,7 +31,7 @@ Proposal = Callable[[Any], npt.ArrayLike]
 
 
 class Played(NamedTuple):
-    """What n sequences of steps have led to, as a `Rollout`."""
+    """Results of n sequences of steps, as a `Rollout`."""
 
     states: States  # [n, S] after the last step taken
     obs: Any  # [n, *obs]
@@ -95,7 +96,7 @@ class AdaptedModel(ABC):
         if not getattr(planner, "keep_tree", False):
             self._known.clear()
         if legal is not None:
-            legal = np.stack([self._parts.mask(row) for row in legal])
+            legal = np.stack([mask_of(self._parts, row) for row in legal])
         if self._proposal is not None and obs is None:
             raise InvalidOption(
                 f"{type(planner).__name__}: a proposal needs obs, one per state, {len(states)}; "
@@ -126,7 +127,7 @@ class AdaptedModel(ABC):
     def _told(self, result: Any) -> Any:
         """Remember what a result says of its states; return it with masks for the planner."""
         count = len(result.terminateds)
-        legal = self._parts.masks_in(getattr(result, "infos", None), count)
+        legal = masks_in(self._parts, getattr(result, "infos", None), count)
         if legal is None and self._proposal is None:
             return result
         on = np.flatnonzero(~(np.asarray(result.terminateds) | np.asarray(result.truncateds)))
@@ -180,3 +181,33 @@ def told_plan(plan: Plan, action: Any, **changes: Any) -> Plan:
     # A number that is a part of its own comes as numpy's scalar, as its space has it.
     own = mapped(lambda leaf: np.copy(leaf) if np.ndim(leaf) else np.asarray(leaf)[()], action)
     return dataclasses.replace(plan, action=own, **changes)
+
+
+def masks_in(parts: Parts, infos: Any, count: int) -> npt.NDArray[np.bool_] | None:
+    """Return which choices are legal in some states, `[count, C]`; None: nothing is said.
+
+    Raises:
+        InvalidObservation: a mask has another width.
+    """
+    if infos is None or not has_masks(infos):
+        return None
+    values, known = info_values(infos, MASK, count)
+    legal = np.ones((count, int(parts.counts.sum())), np.bool_)
+    for i in np.flatnonzero(known).tolist():
+        legal[i] = mask_of(parts, values[i])
+    return legal
+
+
+def mask_of(parts: Parts, told: Any) -> npt.NDArray[np.bool_]:
+    """Return a mask of all parts as `[C]`, a number for each choice, of any form of it.
+
+    Raises:
+        InvalidObservation: it has another width.
+    """
+    row, width = np.ravel(flat_mask(told)), int(parts.counts.sum())
+    if row.shape != (width,):
+        raise InvalidObservation(
+            f"the mask of an action of {len(parts.counts)} parts must have a number for each of "
+            f"their {width} choices, one part after the other; got shape {row.shape}."
+        )
+    return row.astype(np.bool_)

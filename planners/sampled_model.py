@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.action_parts import Floats, Parts
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.planners.action_spaces.adapted import AdaptedModel, Proposal, told_plan
-from plangym_ext.planners.action_spaces.numbered import Numbers
-from plangym_ext.planners.action_spaces.parts import Floats, Parts
+from plangym_ext.planners.adapted_model import AdaptedModel, Proposal, told_plan
+from plangym_ext.planners.numbered_model import Numbers
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.simulator import SearchModel, States
 from plangym_ext.states.envelope import state_content

@@ -1,1 +1,0 @@
-"""Action spaces of all kinds, as the numbers or vectors that planners plan over."""
