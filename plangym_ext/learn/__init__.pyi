@@ -99,6 +99,10 @@ from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tr
 from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
 from plangym_ext.learn.schedule import OwnSchedule as OwnSchedule
 from plangym_ext.learn.schedule import Schedule as Schedule
+from plangym_ext.learn.several.agent import AgentsAgent as AgentsAgent
+from plangym_ext.learn.several.config import AgentsConfig as AgentsConfig
+from plangym_ext.learn.several.network import AgentsNetwork as AgentsNetwork
+from plangym_ext.learn.several.network import make_agents_network as make_agents_network
 from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
 from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
 from plangym_ext.learn.transforms.moments import Moments as Moments

@@ -41,6 +41,7 @@ from plangym_ext.learn.networks.agent_config import (
     SoftPolicyConfig,
 )
 from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.learn.several.config import AgentsConfig
 from plangym_ext.run.settings.settings import (
     Setting,
     build,
@@ -58,8 +59,7 @@ class AgentKind(NamedTuple):
     Attributes:
         agent: its class in `plangym_ext.learn`, made with the network and `device`.
         config: the settings of its network.
-        network: the function in `plangym_ext.learn` that makes the network, called with the two
-            spaces, the config and `seed`.
+        network: the function there that makes the network of two spaces, config and `seed`.
         draws: whether its actions are drawn from a policy, and not chosen, with noise added.
     """
 
@@ -72,6 +72,7 @@ class AgentKind(NamedTuple):
 #: Name -> agent and network.
 AGENTS: Mapping[str, AgentKind] = {
     "actor_critic": AgentKind("ActorCriticAgent", AgentConfig),
+    "agents": AgentKind("AgentsAgent", AgentsConfig, "make_agents_network"),
     "q": AgentKind("QAgent", QAgentConfig, draws=False),
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
@@ -180,8 +181,7 @@ class AgentSettings(NamedSettings):
     """An agent, and the configuration of its network.
 
     Args:
-        name: one of `AGENTS`; or "module:Class" of a `NetworkAgent` of your own, which is made
-            with the network and the keyword `device`.
+        name: one of `AGENTS`; or "module:Class" of a `NetworkAgent` (network, `device`).
         config: of its network.
     """
 
