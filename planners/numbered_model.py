@@ -43,7 +43,9 @@ class NumberedModel(AdaptedModel):
 
     def __init__(self, model: SearchModel, parts: Parts) -> None:
         super().__init__(model, parts)
-        self.choices = np.stack([part.ravel() for part in np.indices(parts.counts)], axis=1)
+        self.choices = np.stack(
+            [part.ravel() for part in np.indices(tuple(parts.counts.tolist()))], axis=1
+        )
         self.action_space = Numbers(len(self.choices))
         self.actions = parts.joined(self.choices)
 

@@ -113,8 +113,10 @@ class SampledModel(AdaptedModel):
         """Return `[L, P, 2]` numbers in [0, 1) for the actions with numbers `[L]`."""
         count = len(self._parts.counts)
         own = _mixed(keys ^ _mixed(numbers.astype(np.uint64)))
-        words = _mixed(own[:, None] + np.arange(2 * count, dtype=np.uint64))
-        return ((words >> np.uint64(11)) * 2.0**-53).reshape(len(keys), count, 2)
+        offsets: Keys = np.arange(2 * count, dtype=np.uint64)
+        words = _mixed(np.add(own[:, None], offsets)) >> np.uint64(11)
+        found: Floats = words.astype(np.float64) * 2.0**-53
+        return found.reshape(len(keys), count, 2)
 
 
 def _mixed(words: Keys) -> Keys:

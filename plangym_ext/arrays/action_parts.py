@@ -52,12 +52,13 @@ class Parts:
         for leaf in self._layout.leaves:
             end = begin + math.prod(leaf.shape)
             rows = values[..., begin:end].reshape((*lead, *leaf.shape))
-            if hasattr(leaf.space, "low"):
+            space: Any = leaf.space
+            if hasattr(space, "low"):
                 rows = rows if leaf.dtype.kind == "f" else np.rint(rows)
                 # Rounding to the space's own type may step over its edge.
-                rows = np.clip(rows.astype(leaf.dtype), leaf.space.low, leaf.space.high)
+                rows = np.clip(rows.astype(leaf.dtype), space.low, space.high)
             else:
-                rows = (rows + np.asarray(getattr(leaf.space, "start", 0))).astype(leaf.dtype)
+                rows = (rows + np.asarray(getattr(space, "start", 0))).astype(leaf.dtype)
             found.append(rows)
             begin = end
         return self._layout.join(tuple(found))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import action_table
 import gymnasium
 import numpy as np
 import pytest
@@ -135,6 +136,10 @@ def test_a_lock_of_several_parts_is_opened(name, kind):
     with GymEnv(lambda: Lock(kind)) as env:
         episode = play(env, LOCK_PICKERS[name], seed=0, max_steps=3)
     assert episode.return_ == 1.0
+
+
+def test_the_table_on_the_page_is_what_the_planners_do():
+    assert action_table.written(action_table.PAGE.read_text()) == action_table.table()
 
 
 def test_a_node_is_widened_with_its_visits():
