@@ -76,13 +76,10 @@ def test_value_and_first_action_are_near_those_of_exhaustive_search(name, kind):
     assert best > 1.4
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if any(LENGTHS[kind])])
 @pytest.mark.parametrize("name", PLANNERS)
 def test_masks_of_every_kind_are_heeded(name, kind):
     planner, _ = PLANNERS[name]
-    choices = [n for n in LENGTHS[kind] if n is not None]
-    if not choices:
-        pytest.skip("a Box has no mask")
     few = type(planner)(num_simulations=64)
     with opened(kind, masks=True) as env:
         episode = play(env, few, seed=0, max_steps=5)
