@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
 from plangym_ext.learn.algorithms.off_policy import actor_critic_config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
@@ -27,13 +28,8 @@ from plangym_ext.learn.algorithms.plan_config import (
     TDConfig,
     ValueConfig,
 )
-from plangym_ext.learn.algorithms.rollouts.config import (
-    A2CConfig,
-    PPOConfig,
-    PQNConfig,
-    ReinforceConfig,
-    VTraceConfig,
-)
+from plangym_ext.learn.algorithms.rollouts import config as rollout_config
+from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,
     DeterministicPolicyConfig,
@@ -77,15 +73,16 @@ AGENTS: Mapping[str, AgentKind] = {
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
     "network": AgentKind("EvaluatorAgent", NetworkConfig, "make_network", draws=False),
+    "latent": AgentKind("EvaluatorAgent", LatentConfig, "make_latent_network", draws=False),
 }
 _OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
 ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
-    "ppo": ("PPO", PPOConfig),
-    "a2c": ("A2C", A2CConfig),
-    "reinforce": ("REINFORCE", ReinforceConfig),
-    "vtrace": ("VTrace", VTraceConfig),
-    "pqn": ("PQN", PQNConfig),
+    "ppo": ("PPO", rollout_config.PPOConfig),
+    "a2c": ("A2C", rollout_config.A2CConfig),
+    "reinforce": ("REINFORCE", rollout_config.ReinforceConfig),
+    "vtrace": ("VTrace", rollout_config.VTraceConfig),
+    "pqn": ("PQN", rollout_config.PQNConfig),
     "dqn": ("DQN", DQNConfig),
     "c51": ("C51", C51Config),
     "qr_dqn": ("QRDQN", QRDQNConfig),
@@ -103,6 +100,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "histogram": ("SupervisedLearning", HistogramConfig),
     "supervised": ("SupervisedLearning", SupervisedConfig),
     "td": ("TDLearning", TDConfig),
+    "muzero": ("MuZero", MuZeroConfig),
 }
 
 
@@ -236,7 +234,7 @@ class AgentSettings(NamedSettings):
 
     def make(self, network: Any, device: str) -> Any:
         """Make the agent that plays a network."""
-        if self.name == "network":
+        if self.kind.agent == "EvaluatorAgent":
             from plangym_ext.learn import EvaluatorAgent, NetworkEvaluator
             from plangym_ext.learn.networks.quick_forward import of_observations
 
