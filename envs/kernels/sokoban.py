@@ -23,7 +23,7 @@ from plangym_ext.envs.sokoban.cells import (
 from plangym_ext.envs.sokoban.picture import COLOURS
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.states.randomness.rng import RNG_BYTES
 
 compiled(push)

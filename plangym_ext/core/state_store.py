@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.buffer import Storage, allocate
+from plangym_ext.arrays.nested import as_array
 from plangym_ext.arrays.storage import SharedBlock
-from plangym_ext.arrays.tensors import as_array
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.errors import BatchPending, InvalidOption, NoSuchIndex, StateError

@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plangym_ext.core.inherited_options import described
+from plangym_ext.core.inherited_options import described, import_own, search_current_folder
+from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.settings.compose import compose
+from plangym_ext.run.settings.settings import Setting, Text, listed, nested
 
 #: Exit status after Ctrl-C, as shells have it.
 INTERRUPTED = 130
@@ -153,3 +156,177 @@ def error_as_typed(error: Exception | str) -> str:
     # Not of the root, which would take every slash.
     long = _typed_in is not None and len(_typed_in.parts) > 1
     return text.replace(f"{_typed_in}/", "") if long else text
+
+
+# Command-line options for training settings -----------------------------------
+
+
+#: Sections whose options depend on their name.
+_NAMES = ("planner.name", "agent.name", "algorithm.name")
+
+
+def add_setting_options(
+    parser: argparse.ArgumentParser, given: Sequence[str], sources: Sequence[Any]
+) -> None:
+    """Add one option per setting, with the defaults of `sources`.
+
+    Args:
+        parser: of the command.
+        given: what was typed; a planner or algorithm named there brings its own settings.
+        sources: presets and files; see `compose`. Without any no setting is known: those that
+            were typed pass, for the command to refuse.
+
+    Raises:
+        PlangymExtError: the sources cannot be put together.
+    """
+    typed = typed_settings(given)
+    # Settings depend on the planner, which takes a compiler with it: not for help alone.
+    if not sources:
+        known = parser._option_string_actions
+        let_pass(parser, [key for key in typed if f"--{key}" not in known])
+        return
+    # A class of one's own, `my_module:Mine`, is loaded to list its settings.
+    search_current_folder()
+    # Names alone, on which it depends what settings there are: values are read when all is known.
+    config = compose([*sources, nested({key: typed[key] for key in _NAMES if key in typed})])
+    free = []
+    for setting in listed(config):
+        if setting.free:
+            free.append(setting)
+            continue
+        # A percent sign is a placeholder to argparse.
+        text = setting.help.replace("%", "%%").replace("`", "")
+        default = "" if "%(default)" in text else f" (default: {_shown(setting.default)})"
+        parser.add_argument(
+            f"--{setting.key}",
+            dest=setting.key,
+            type=Text,
+            metavar="X",
+            default=None,
+            help=f"{text}{default.replace('%', '%%')}",
+        )
+    for setting in free:
+        _add_free(parser, setting, typed)
+
+
+def _add_free(parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[str, str]) -> None:
+    """Add the keys that were typed below a setting with free keys."""
+    keys = [key for key in typed if key.startswith(f"{setting.key}.")]
+    for key in keys:
+        parser.add_argument(f"--{key}", dest=key, type=Text, help=argparse.SUPPRESS)
+    if not keys:
+        # For the help alone; what it says is true of any key.
+        parser.add_argument(
+            f"--{setting.key}.NAME",
+            dest=f"{setting.key}.NAME",
+            type=Text,
+            metavar="X",
+            default=None,
+            help=f"{setting.help.replace('%', '%%')} (now: {_shown(setting.default)})".replace(
+                "`", ""
+            ),
+        )
+
+
+def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the typed settings as nested sections."""
+    found = vars(options).items()
+    # Known by their type: other options of a command are never `Text`, and None was not typed.
+    settings = {key: value for key, value in found if isinstance(value, Text)}
+    return nested(settings)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items()) or "none"
+    return str(value)
+
+
+# Command-line options of the env ----------------------------------------------
+
+
+_ARGUMENTS = "env."
+
+
+def add_import_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--import MODULE`."""
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        metavar="MODULE",
+        help="import a module first, such as one that registers envs, from the current folder or "
+        "wherever Python finds it; may be given again",
+    )
+
+
+def add_env_options(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Add `--import MODULE`, and `--env.KEY value` for every KEY that was typed.
+
+    Args:
+        parser: of the command.
+        given: what was typed.
+    """
+    add_import_option(parser)
+    keys = [key for key in typed_settings(given) if key.startswith(_ARGUMENTS)]
+    let_pass(parser, keys)
+    if not keys:
+        # For the help alone; what it says is true of any key.
+        parser.add_argument(
+            "--env.KEY", dest="env.KEY", metavar="X", help="argument KEY of the env's constructor"
+        )
+
+
+def env_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the typed constructor arguments of the env, with numbers and flags parsed."""
+    from plangym_ext.run.settings.settings import Text, free
+
+    typed = {
+        key.removeprefix(_ARGUMENTS): Text(value)
+        for key, value in vars(options).items()
+        # The option of the help has a key too, and no value.
+        if key.startswith(_ARGUMENTS) and value is not None
+    }
+    found: dict[str, Any] = free(typed)
+    return found
+
+
+def made_env(options: argparse.Namespace, line: ProgressLine, *, draws: bool) -> Any:
+    """Return the env of a command, and print the remark on its backend.
+
+    Args:
+        options: of the command: `env`, `frameskip`, `n_workers` and the env's own.
+        line: shows that the env is being made.
+        draws: whether its pictures are wanted.
+    """
+    import plangym_ext
+    from plangym_ext.registry import find_spec
+
+    find_spec(options.env)
+    arguments: dict[str, Any] = {"frameskip": options.frameskip, **env_arguments(options)}
+    if draws:
+        arguments["render_mode"] = "rgb_array"
+    with line.passing(f"making {options.env}"):
+        env = plangym_ext.make(options.env, n_workers=options.n_workers, **arguments)
+    if env.backend_note:
+        line.above(f"{env.name}: {env.backend_note}")
+    return env
+
+
+def import_modules(options: argparse.Namespace, ids: Iterable[str] = ()) -> None:
+    """Import the modules of `--import`, and let modules lie in the current folder.
+
+    Args:
+        options: of the command.
+        ids: of envs; `my_module:Corridor-v0` has its module imported when it is made.
+
+    Raises:
+        UnknownName: there is no such module.
+    """
+    modules = options.imports or []
+    if modules or any(":" in name for name in ids):
+        search_current_folder()
+    for module in modules:
+        import_own(module, f"--import: expected a module; got {module!r}")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plangym_ext.arrays.short_memory import told_of_memory
+from plangym_ext.arrays.storage import told_of_memory
 from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.plan_env import PlanEnv

@@ -17,10 +17,16 @@ import numpy as np
 
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import PlangymExtError
-from plangym_ext.run.arguments import Argument, Option, add_options
-from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.arguments import (
+    Argument,
+    Option,
+    add_env_options,
+    add_options,
+    env_arguments,
+    import_modules,
+)
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.training.interrupts import closing_when_terminated
 
 # Few, as each plays the episode again from its reset.
 _REPLAYS = 5
@@ -85,8 +91,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_all(options: argparse.Namespace) -> int:
     """Make the certificates that are missing; exit status 1 if an env died of it or hung."""
+    from plangym_ext.run.certificates.certificate import outcomes, text, write_page
     from plangym_ext.run.certificates.collect import PUBLIC, Collection, read_list
-    from plangym_ext.run.certificates.page import outcomes, text, write_page
 
     groups = read_list(options.list or PUBLIC, options.env)
     collection = Collection(options.out, steps=options.steps, deadline=options.deadline)

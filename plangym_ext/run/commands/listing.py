@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from plangym_ext.core.options import OneOf
-from plangym_ext.run.arguments import Argument, add_options
-from plangym_ext.run.env_options import add_import_option, import_modules
+from plangym_ext.run.arguments import Argument, add_import_option, add_options, import_modules
 
 #: The library's own ids, which are all registered.
 _OWN_IDS = "plangym_ext/*"
@@ -103,7 +102,7 @@ def _classes(known: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
 
 def presets() -> dict[str, str]:
     """Return the presets of `train`; `train --list` shows their measured returns."""
-    from plangym_ext.run.settings.presets import PRESETS
+    from plangym_ext.run.settings.compose import PRESETS
 
     return {name: preset.about for name, preset in PRESETS.items()}
 

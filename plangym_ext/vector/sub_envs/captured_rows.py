@@ -11,15 +11,15 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.core.construction.made_env import close_env, made_env
+from plangym_ext.core.made_env import close_env, made_env
 from plangym_ext.errors import IncompleteState, ResetNeeded, add_note
 from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.trials.audit import Audit, shown
+from plangym_ext.vector.arguments import space_of
 from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.results import Reply
-from plangym_ext.vector.spaces import space_of
-from plangym_ext.vector.sub_envs.checksum import ResultChecksum
+from plangym_ext.vector.sub_envs.checkpoint import ResultChecksum
 from plangym_ext.vector.sub_envs.row_states import (
     CapturePace,
     ProvedRow,

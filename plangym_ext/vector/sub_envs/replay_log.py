@@ -19,9 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout, add_note
-from plangym_ext.vector.errors import VectorTimeout
-from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall
-from plangym_ext.vector.sub_envs.checksum import not_exact
+from plangym_ext.vector.results import VectorTimeout
+from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall, not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.plain_attributes import has_not_begun
 from plangym_ext.vector.sub_envs.row_deaths import RowDeaths

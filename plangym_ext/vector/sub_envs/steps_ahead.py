@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.states.codec import layers
-from plangym_ext.vector.errors import VectorResetNeeded
+from plangym_ext.vector.results import VectorResetNeeded
 
 #: Steps after which they are not kept any longer to be played again.
 _MOST_STEPS = 10_000
