@@ -23,16 +23,14 @@ import gymnasium as gym
 
 from plangym_ext.errors import DamagedState, IncompleteState, PlangymExtError
 from plangym_ext.states.constants import Made
-from plangym_ext.states.extra_fields import ExtraFieldsPart
 from plangym_ext.states.families import family_of, is_own_class
-from plangym_ext.states.fixed_fields import FixedFields
+from plangym_ext.states.fixed_fields import ExtraFieldsPart, FixedFields
 from plangym_ext.states.in_place.part import InPlacePart, holds_simulator
-from plangym_ext.states.own_state import OwnStatePart, offers_state
 from plangym_ext.states.part import StatePart
 from plangym_ext.states.randomness.reset_seed import ResetSeedPart
 from plangym_ext.states.replay import Recorder, ReplayPart, ResetRecorder
 from plangym_ext.states.snapshot import SnapshotPart
-from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
+from plangym_ext.states.wrapper_parts import STATELESS, OwnStatePart, offers_state, wrapper_part
 
 #: The ways, in the order in which they are tried.
 METHODS = ("codec", "own", "simulator", "snapshot", "replay")

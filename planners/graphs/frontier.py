@@ -18,8 +18,7 @@ from plangym_ext.core.options import Count, Finite, Function
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.finite import check_finite
-from plangym_ext.planners.graphs.graph import StateKey, state_keys
-from plangym_ext.planners.graphs.open_list import Node, OpenList
+from plangym_ext.planners.graphs.graph import Node, OpenList, StateKey, state_keys
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan

@@ -9,10 +9,9 @@ import numpy as np
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.agent import Acted
+from plangym_ext.learn.agents.agent import Acted, RandomAgent
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.network_agent import NetworkAgent, as_tensor, refuse_infinite
-from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.torch_extra import torch

@@ -31,8 +31,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.states import plain
-from plangym_ext.states.graph.array_types import dtype_text, is_record
-from plangym_ext.states.graph.array_views import Ties, place_of
+from plangym_ext.states.graph.array_views import Ties, dtype_text, is_record, place_of
 from plangym_ext.states.graph.classes import (
     Name,
     Shape,

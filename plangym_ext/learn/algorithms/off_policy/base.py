@@ -21,8 +21,7 @@ from plangym_ext.learn.networks.state import check_network_state
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.replay.base import Batch, steps_within
 from plangym_ext.learn.replay.priorities import of_errors
-from plangym_ext.learn.replay.ring_replay import RingReplay
-from plangym_ext.learn.replay.steps import StepReplay
+from plangym_ext.learn.replay.ring_replay import RingReplay, StepReplay
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn

@@ -9,7 +9,7 @@ from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.policy_value import LossTerms
 from plangym_ext.learn.engines.rows import Rows
-from plangym_ext.learn.losses.vtrace import vtrace_estimates
+from plangym_ext.learn.losses.policies import vtrace_estimates
 from plangym_ext.learn.returns import returns
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
