@@ -24,13 +24,13 @@ from plangym_ext.planners.mcts.soft import TENTS as TENTS
 from plangym_ext.planners.mcts.sts import STS as STS
 from plangym_ext.planners.novelty.iw import IW as IW
 from plangym_ext.planners.novelty.iw import RolloutIW as RolloutIW
+from plangym_ext.planners.options import Option as Option
+from plangym_ext.planners.options import options_of as options_of
 from plangym_ext.planners.plans import Budget as Budget
 from plangym_ext.planners.plans import Plan as Plan
 from plangym_ext.planners.plans import SearchTree as SearchTree
 from plangym_ext.planners.registry import PLANNERS as PLANNERS
-from plangym_ext.planners.registry import Option as Option
 from plangym_ext.planners.registry import load_planner as load_planner
-from plangym_ext.planners.registry import options_of as options_of
 from plangym_ext.planners.rollouts.discrete_shooting import BanditShooting as BanditShooting
 from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting as DiscreteShooting
 from plangym_ext.planners.rollouts.fractal import FractalMC as FractalMC

@@ -8,7 +8,8 @@ from typing import Any
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import ForeignCheckpoint, MissingExtra
-from plangym_ext.run.arguments import as_typed, env_arguments
+from plangym_ext.run.arguments import as_typed
+from plangym_ext.run.env_options import env_arguments
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import Interrupts

@@ -17,15 +17,8 @@ from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.registry import PLANNERS
-from plangym_ext.run.arguments import (
-    INTERRUPTED,
-    Argument,
-    Option,
-    add_env_options,
-    add_options,
-    import_modules,
-    made_env,
-)
+from plangym_ext.run.arguments import INTERRUPTED, Argument, Option, add_options
+from plangym_ext.run.env_options import add_env_options, import_modules, made_env
 from plangym_ext.run.files import FolderLock, OutputFiles, check_vacant, remove_stale
 from plangym_ext.run.named_player import NamedPlayer, is_function, value_parser
 from plangym_ext.run.planned_episode import (

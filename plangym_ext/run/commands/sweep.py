@@ -29,16 +29,14 @@ from plangym_ext.run.arguments import (
     INTERRUPTED,
     Argument,
     Option,
-    add_import_option,
     add_options,
-    add_setting_options,
     as_typed,
-    chosen_settings,
-    import_modules,
     typed_settings,
 )
+from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import FolderLock, check_kind, read_json, write_json
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.setting_options import add_setting_options, chosen_settings
 
 if TYPE_CHECKING:
     from plangym_ext.run.experiments.plan import Job, Sweep

@@ -22,14 +22,12 @@ from plangym_ext.run.arguments import (
     INTERRUPTED,
     Argument,
     Option,
-    add_import_option,
     add_options,
-    add_setting_options,
     as_typed,
-    chosen_settings,
-    import_modules,
     typed_settings,
 )
+from plangym_ext.run.env_options import add_import_option, import_modules
+from plangym_ext.run.setting_options import add_setting_options, chosen_settings
 
 if TYPE_CHECKING:
     from plangym_ext.run.settings.config import RunConfig

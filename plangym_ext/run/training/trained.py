@@ -15,7 +15,7 @@ from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.learn.transforms.rewards import reward_deviation
 from plangym_ext.planners.episode import Episode, Move, play
-from plangym_ext.planners.registry import options_of
+from plangym_ext.planners.options import options_of
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
