@@ -12,8 +12,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.core.numbers import at_least
-from plangym_ext.learn.agents.agent import Agent
-from plangym_ext.learn.agents.check import check_agent
+from plangym_ext.learn.agents.agent import Agent, check_agent
 from plangym_ext.learn.agents.inputs import Inputs, example_inputs
 from plangym_ext.learn.sampling.actors.columns import (
     check_numbers,

@@ -126,7 +126,7 @@ def _actors(options: argparse.Namespace, stack: ExitStack) -> Actors | None:
             raise InvalidOption("--ray-actors is of runs with --ray")
         return None
     from plangym_ext.run.training.own_parts import Actors
-    from plangym_ext.workers.ray.ray_cluster import RayCluster
+    from plangym_ext.workers.workplace import RayCluster
 
     return Actors(stack.enter_context(RayCluster(options.ray or None)), options.ray_actors)
 

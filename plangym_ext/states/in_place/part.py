@@ -18,9 +18,9 @@ from plangym_ext.errors import DamagedState, ForeignState, IncompleteState
 from plangym_ext.states import part, trust
 from plangym_ext.states.graph.reader import GraphReader
 from plangym_ext.states.graph.writer import GraphWriter, name_of
+from plangym_ext.states.in_place.kinds import has_no_parts
 from plangym_ext.states.in_place.look import Look, Names, same_entry, written_places
 from plangym_ext.states.in_place.objects import Objects
-from plangym_ext.states.in_place.standing import has_no_parts
 from plangym_ext.states.nameable import AnyThing, Nameable
 from plangym_ext.states.part import StatePart, block_at, put_block
 from plangym_ext.states.plain import NotPlain

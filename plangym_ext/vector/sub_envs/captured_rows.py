@@ -24,10 +24,10 @@ from plangym_ext.vector.sub_envs.row_states import (
     CapturePace,
     ProvedRow,
     RowState,
+    StepsAhead,
     check_distinct,
     proved_rows,
 )
-from plangym_ext.vector.sub_envs.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
 
 Rows = Sequence[int]

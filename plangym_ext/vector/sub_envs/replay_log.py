@@ -20,10 +20,15 @@ from typing import Any
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout, add_note
 from plangym_ext.vector.results import VectorTimeout
-from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall, not_exact
+from plangym_ext.vector.sub_envs.checkpoint import (
+    READING,
+    Checkpoint,
+    RowCall,
+    RowDeaths,
+    not_exact,
+)
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.plain_attributes import has_not_begun
-from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.limits import row_limit, start_limit
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from plangym_ext.learn.agents.policy_agent import ActorCriticAgent, PolicyAgent
+from plangym_ext.learn.agents.network_agent import ActorCriticAgent, PolicyAgent
 from plangym_ext.learn.agents.q_agent import QAgent
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import TargetNetwork
 from plangym_ext.learn.algorithms.off_policy.q_learning import DQN

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
-from plangym_ext.learn.algorithms.learner_config import LearnerConfig
 from plangym_ext.learn.replay.base import checked_capacity
-from plangym_ext.learn.schedule import Number, Schedule, Scheduled, ScheduledShare
+from plangym_ext.learn.schedule import LearnerConfig, Number, Schedule, Scheduled, ScheduledShare
 
 VALUE_LOSSES = ("huber", "squared")
 

@@ -12,8 +12,7 @@ from plangym_ext.learn.agents.inputs import zeros_of
 from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Sums, Updated
 from plangym_ext.learn.algorithms.off_policy.config import ReplayActorCriticConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, TargetNetwork, part, parts
-from plangym_ext.learn.engines.actor_critic import ActorCriticEngine
-from plangym_ext.learn.engines.dense_actor_critic import actor_critic_engine
+from plangym_ext.learn.engines.actor_critic import ActorCriticEngine, actor_critic_engine
 from plangym_ext.learn.losses.q_values import critic_loss
 from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.critics import make_critics
