@@ -281,7 +281,7 @@ def env_here(
 def _with_workers(env: Any, name: str | Callable[[], Any], timeout: float | None) -> PlanEnv:
     """Return the serial env, or one that plays it and has workers for its batches if they pay."""
     from plangym_ext.workers.parallel_env import ParallelEnv
-    from plangym_ext.workers.processors import WAVE, chosen_workers, proved_seconds
+    from plangym_ext.workers.scheduling import WAVE, chosen_workers, proved_seconds
 
     target = find_spec(name).entry_point if isinstance(name, str) else name
     n_workers, reason = chosen_workers(proved_seconds(env), env.gym_env.render_mode, target, WAVE)

@@ -26,9 +26,9 @@ from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WrongKind, add_note
-from plangym_ext.states.binding import Binding, Exactness
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import HEADER, stacked_rows
+from plangym_ext.states.layer_attributes import Binding, Exactness
 from plangym_ext.states.live_state import LiveState, state_identity
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.randomness.reseeding import generator_words, reseed

@@ -44,6 +44,8 @@ from plangym_ext.learn.algorithms.plan_config import SupervisedConfig as Supervi
 from plangym_ext.learn.algorithms.plan_config import TDConfig as TDConfig
 from plangym_ext.learn.algorithms.plan_config import ValueConfig as ValueConfig
 from plangym_ext.learn.algorithms.plan_learning import PlanLearning as PlanLearning
+from plangym_ext.learn.algorithms.plan_losses import SupervisedLearning as SupervisedLearning
+from plangym_ext.learn.algorithms.plan_losses import TDLearning as TDLearning
 from plangym_ext.learn.algorithms.rollouts.config import A2CConfig as A2CConfig
 from plangym_ext.learn.algorithms.rollouts.config import (
     AdvantageConfig as AdvantageConfig,
@@ -57,8 +59,6 @@ from plangym_ext.learn.algorithms.rollouts.policy_gradient import REINFORCE as R
 from plangym_ext.learn.algorithms.rollouts.policy_gradient import VTrace as VTrace
 from plangym_ext.learn.algorithms.rollouts.ppo import PPO as PPO
 from plangym_ext.learn.algorithms.rollouts.pqn import PQN as PQN
-from plangym_ext.learn.algorithms.supervised import SupervisedLearning as SupervisedLearning
-from plangym_ext.learn.algorithms.temporal_differences import TDLearning as TDLearning
 from plangym_ext.learn.distributions.make import distribution_of as distribution_of
 from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise

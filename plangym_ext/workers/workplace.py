@@ -8,10 +8,10 @@ import numpy as np
 
 from plangym_ext.arrays import Array
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.ray.cluster import connection, processors_of_nodes, ray_module
 from plangym_ext.workers.ray.ray_worker import RayWorker
+from plangym_ext.workers.scheduling import default_n_workers
 from plangym_ext.workers.worker_handle import WorkerHandle
 
 #: A worker that a workplace has made; both have the same methods.

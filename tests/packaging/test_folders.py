@@ -14,7 +14,7 @@ LONGER = {
     "plangym_ext/registry.py": 404,
     "plangym_ext/states/graph/reader.py": 533,
     "plangym_ext/states/graph/writer.py": 664,
-    "plangym_ext/vector/state_rows/state_backend.py": 508,
+    "plangym_ext/vector/state_backend.py": 508,
     "plangym_ext/vector/sub_envs/env_backend.py": 440,
     "plangym_ext/vector/sub_envs/hosts.py": 407,
     "plangym_ext/vector/sub_envs/replay_log.py": 410,

@@ -16,8 +16,8 @@ from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
+from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.networks.quick_forward import of_observations
-from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.replay.base import Replay
 from plangym_ext.learn.replay.priorities import PrioritizedReplay, of_errors

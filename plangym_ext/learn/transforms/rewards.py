@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
+from plangym_ext.learn.group import ALONE, LearnerGroup
 from plangym_ext.learn.transforms.moments import Moments, moments_of, no_moments
 
 Ndarray = npt.NDArray[Any]

@@ -194,7 +194,7 @@ def _backend(env: Any, name: str) -> str:
 def _python_backend(env: Any, name: str, reason: str) -> str:
     """Return workers or this process, and why neither of the native backends."""
     from plangym_ext.registry import find_spec
-    from plangym_ext.workers.processors import WAVE, chosen_workers, proved_seconds
+    from plangym_ext.workers.scheduling import WAVE, chosen_workers, proved_seconds
 
     target = find_spec(name).entry_point
     n_workers, why = chosen_workers(proved_seconds(env), env.gym_env.render_mode, target, WAVE)

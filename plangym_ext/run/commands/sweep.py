@@ -36,7 +36,7 @@ from plangym_ext.run.arguments import (
 from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import FolderLock, check_kind, read_json, write_json
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.setting_options import add_setting_options, chosen_settings
+from plangym_ext.run.settings.compose import add_setting_options, chosen_settings
 
 if TYPE_CHECKING:
     from plangym_ext.run.experiments.plan import Job, Sweep

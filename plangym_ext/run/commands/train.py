@@ -27,7 +27,7 @@ from plangym_ext.run.arguments import (
     typed_settings,
 )
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.setting_options import add_setting_options, chosen_settings
+from plangym_ext.run.settings.compose import add_setting_options, chosen_settings
 
 if TYPE_CHECKING:
     from plangym_ext.run.settings.config import RunConfig

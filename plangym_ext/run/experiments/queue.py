@@ -20,8 +20,8 @@ from plangym_ext.run.experiments.plan import Job
 from plangym_ext.run.files import FolderLock, write_json
 from plangym_ext.run.training.interrupts import interrupts_held
 from plangym_ext.workers.limits import RUN_RETRIES, SLOW_LOOK, TASK_GRACE
-from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.ray.cluster import Driver, connection, processors_of_nodes, ray_module
+from plangym_ext.workers.scheduling import default_n_workers
 
 #: Seconds between two looks at the processes.
 _INTERVAL = 0.1

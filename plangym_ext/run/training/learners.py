@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import LearnerLost, WorkerDied
-from plangym_ext.learn.parallel.group import LearnerGroup
+from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.sampling.collected import Collected, Progress, Sampler
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.planners.plans import Budget
@@ -65,7 +65,7 @@ class Learners(Closing):
             raise
 
     def _start(self, parts: Parts, folder: Path, file: Path) -> None:
-        from plangym_ext.learn.parallel.torch_group import TorchGroup
+        from plangym_ext.learn.torch_group import TorchGroup
 
         for rank in range(1, self._size):
             maker = LearnerMaker(parts, rank, folder / str(rank), file)
@@ -262,7 +262,7 @@ class Learner:
 
     def _join(self) -> None:
         """Learn together with the others, from the weights of learner 0 on."""
-        from plangym_ext.learn.parallel.torch_group import TorchGroup
+        from plangym_ext.learn.torch_group import TorchGroup
 
         config = self._parts.config
         self._group = TorchGroup(

@@ -14,8 +14,8 @@ import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, InvalidOption
-from plangym_ext.states.binding import Binding
 from plangym_ext.states.codec import layers
+from plangym_ext.states.layer_attributes import Binding
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.trials.choice import prove
 from plangym_ext.vector.results import VectorResetNeeded
