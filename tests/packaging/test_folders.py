@@ -19,7 +19,6 @@ LONGER = {
     "plangym_ext/vector/sub_envs/hosts.py": 407,
     "plangym_ext/vector/sub_envs/replay_log.py": 410,
     "plangym_ext/vector/vector_env.py": 674,
-    "planners/lockstep/search.py": 403,
     "planners/trees/soft.py": 416,
     "planners/trees/sts_kernels.py": 411,
 }
