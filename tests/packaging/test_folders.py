@@ -17,7 +17,7 @@ LONGER = {
     "plangym_ext/vector/state_backend.py": 508,
     "plangym_ext/vector/sub_envs/env_backend.py": 440,
     "plangym_ext/vector/sub_envs/hosts.py": 407,
-    "plangym_ext/vector/sub_envs/replay_log.py": 410,
+    "plangym_ext/vector/sub_envs/replay_log.py": 406,
     "plangym_ext/vector/vector_env.py": 674,
     "planners/trees/soft.py": 416,
     "planners/trees/sts_kernels.py": 411,

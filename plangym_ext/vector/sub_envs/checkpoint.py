@@ -25,9 +25,6 @@ from plangym_ext.workers.limits import (
     SIGNALS_SECONDS,
 )
 
-#: Calls that leave every row where it is.
-READING = ("get_states",)
-
 
 class RowCall(NamedTuple):
     """A call of a method of `EnvRows`.
