@@ -81,7 +81,7 @@ PLANNERS: dict[str, Entry] = {
         "a swarm of walkers; poor ones clone better ones, discrete actions",
     ),
     "spo": Entry(
-        "plangym_ext.planners.rollouts.particle_search:SPO",
+        "plangym_ext.planners.rollouts.particles:SPO",
         "particles of a policy, resampled by their advantages, discrete actions",
     ),
     "tsmcts": Entry(
