@@ -227,6 +227,8 @@ class Parts:
         # Networks begin alike in all learners; what is drawn while they learn differs.
         seed = learner_seed(self.config.seed, self.learner)
         found: Algorithm = self.config.algorithm.make(network, seed)
+        if hasattr(found, "search_with"):
+            found.search_with(self.planner(network)[0])
         return found
 
     def planner(self, network: Any) -> Any:
@@ -235,7 +237,7 @@ class Parts:
         if not getattr(self.config.learner, "guided", True):
             return self.config.planner.make(), None
         evaluator = self.evaluator(network)
-        return self.config.planner.make(evaluator, self._policy(evaluator)), evaluator
+        return self._searching(self.config.planner.make, evaluator), evaluator
 
     def planner_agent(self, network: Any, env: Any) -> Any:
         """Make the agent that plays the planner; copies in other processes rebuild it."""
@@ -261,7 +263,18 @@ class Parts:
             return make_planner(cls, evaluator, policy=self._policy(evaluator))
         assert self.config.planner is not None
         changed = self.config.planner.changed(settings.planner, "evaluation.planner")
-        return changed.make(evaluator, self._policy(evaluator))
+        return self._searching(changed.make, evaluator)
+
+    def _searching(self, make: Callable[[Any, Any], Any], evaluator: Any) -> Any:
+        """Return a planner of the network: it searches in the model, if the network is one."""
+        from plangym_ext.learn import LatentNetwork, model_planner
+
+        def made(asked: Any) -> Any:
+            return make(asked, self._policy(asked))
+
+        if isinstance(evaluator.network, LatentNetwork):
+            return model_planner(evaluator.network, made, device=self.config.device)
+        return made(evaluator)
 
     def _policy(self, evaluator: Any) -> Any:
         """Return the policy that is taught, as planners play one; None for none."""
