@@ -34,7 +34,7 @@ from plangym_ext.planners.registry import load_planner as load_planner
 from plangym_ext.planners.rollouts.discrete_shooting import BanditShooting as BanditShooting
 from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting as DiscreteShooting
 from plangym_ext.planners.rollouts.fractal import FractalMC as FractalMC
-from plangym_ext.planners.rollouts.particles import SPO as SPO
+from plangym_ext.planners.rollouts.particle_search import SPO as SPO
 from plangym_ext.planners.rollouts.tsmcts import TSMCTS as TSMCTS
 from plangym_ext.planners.simulator import SearchModel as SearchModel
 from plangym_ext.planners.trees.file import read_tree as read_tree

@@ -1,0 +1,189 @@
+"""Particle planners with a policy: base class, and SPO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.options import Count, Range
+from plangym_ext.planners.discrete import DiscretePlanner
+from plangym_ext.planners.masks import action_masks, has_masks, weights_over_legal
+from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.rating import Evaluator, check_finite, evaluate
+from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.particles import Arrivals, Floats, Particles
+from plangym_ext.planners.rollouts.playouts import draw
+
+
+@dataclass(eq=False, kw_only=True)
+class ParticleSearch(DiscretePlanner):
+    """Abstract base: moves particles by an evaluator's policy; better ones multiply.
+
+    A particle's weight is exp(sum of advantages / temperature), the advantage of a step being
+    r + gamma * V' - V; every few steps particles are drawn anew by their weights, so that they
+    multiply where it went better than the evaluator expected. The temperature is the one at which
+    the weights are as far from equal as `divergence` says, so that it fits any scale of rewards.
+
+    Args:
+        depth: steps that each particle takes.
+        resample_every: steps between two drawings.
+        divergence: Kullback-Leibler divergence of weights from equal ones, in nats.
+        evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`; None: uniform, and 0.
+    """
+
+    depth: Count = 16
+    resample_every: Count = 4
+    divergence: Annotated[float, Range(1e-6)] = 0.5
+    evaluator: Evaluator | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        super().__post_init__()
+        self._check_pays(self.depth, "particle")
+
+    def _count(self) -> int:
+        """Return how many particles walk for each state."""
+        # None only where time alone limits the plan. It is never 0: `_check_pays` has seen to that.
+        return self._affordable(self.depth) or self.default_simulations
+
+    def _rated(
+        self, obs: Any, count: int, num_actions: int, legal: npt.NDArray[np.bool_] | None
+    ) -> tuple[Floats, Floats]:
+        """Return policy `[L, A]` and value `[L]` of L observations; `legal` None: all actions."""
+        uniform = np.full((count, num_actions), 1.0 / num_actions)
+        if self.evaluator is None:
+            return uniform, np.zeros(count)
+        prior, value = evaluate(self.evaluator, obs, count, num_actions, legal=legal)
+        return uniform if prior is None else prior.astype(np.float64), value
+
+    def _rated_roots(self, request: PlanRequest) -> tuple[Floats, Floats]:
+        """Return policy `[B, A]` and value `[B]` of the states that were asked about."""
+        num_actions, _ = request.discrete_actions()
+        if self.evaluator is not None:
+            request.needed_obs("an evaluator")
+        return self._rated(request.obs, request.batch, num_actions, request.legal)
+
+    def _root_rows(self) -> int:
+        """Return how many observations of a state itself the evaluator was given."""
+        return int(self.evaluator is not None)
+
+    def _walk(
+        self,
+        request: PlanRequest,
+        walkers: Particles,
+        first: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Let particles walk `depth` steps, from `first` `[P]` actions on if they are given."""
+        for step in range(self.depth):
+            if not self._step(request, walkers, step, first if step == 0 else None):
+                break
+            # Not after the last step: the plan is read from the weights at that time.
+            if (step + 1) % self.resample_every == 0 and step + 1 < self.depth:
+                walkers.draw_anew(request, self.divergence)
+            if request.clock.over:
+                break
+
+    def _step(
+        self,
+        request: PlanRequest,
+        walkers: Particles,
+        step: int,
+        forced: npt.NDArray[np.int64] | None,
+    ) -> bool:
+        """Step all particles that go on; False if none does."""
+        num_actions, origin = request.discrete_actions()
+        going = np.flatnonzero(~walkers.ended)
+        if not going.size:
+            return False
+        if forced is None:
+            # `going` is ascending, and so are the rows of particles, as `draw` wants them.
+            weights = weights_over_legal(walkers.policy[going], walkers.legal[going])
+            actions = draw(weights, walkers.rows[going], request.rngs)
+        else:
+            actions = forced[going]
+        # Where nothing is allowed a walk is over.
+        walkers.ended[going[actions < 0]] = True
+        going, actions = going[actions >= 0], actions[actions >= 0]
+        if not going.size:
+            return False
+        out = request.env.step_batch(actions + origin, states=walkers.states[going])
+        rewards = check_finite(f"{request.planner}: rewards", out.rewards)
+        over = np.asarray(out.terminateds, np.bool_)
+        ended = over | np.asarray(out.truncateds, np.bool_)
+        # What terminated keeps these: its value is 0, and nothing is drawn from its policy.
+        policy, value = np.full((len(going), num_actions), 1.0 / num_actions), np.zeros(len(going))
+        # Truncated ones are rated: their value is what would have come.
+        on = np.flatnonzero(~over)
+        legal = action_masks(out.infos, ended, num_actions) if has_masks(out.infos) else None
+        if on.size:
+            allowed = None if legal is None else legal[on]
+            asked = rows_of(out.obs, on), len(on), num_actions, allowed
+            policy[on], value[on] = self._rated(*asked)
+        discount = self.discount**step
+        walkers.earned[going] += discount * rewards
+        # Replaced, not added to: `earned` holds the way, and only the value at its end counts.
+        walkers.ahead[going] = discount * self.discount * value
+        # Before `move`, which replaces `value` by that of the new states.
+        walkers.advantage[going] += rewards + self.discount * value - walkers.value[going]
+        walkers.move(Arrivals(going, actions, out.states, policy, value, ended, legal))
+        walkers.note(going, asked=going[on] if self.evaluator else going[:0])
+        return True
+
+
+@dataclass(eq=False, kw_only=True)
+class SPO(ParticleSearch):
+    """SPO's search: sequential Monte Carlo over trajectories of a policy.
+
+    Particles start in the state and take actions of the evaluator's policy. The share of the
+    weight that began with an action is the policy; the action with most of it is played. A
+    simulation is a particle; `num_simulations` of them walk `depth` steps.
+
+    Source: Macfarlane et al. 2024, "SPO: Sequential Monte Carlo policy optimisation", section 4.1;
+    the temperature solves its constraint for the particles at hand, where SPO learns one.
+    """
+
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Walk the particles of B states in lockstep."""
+        policy, value = self._rated_roots(request)
+        counts = np.full(request.batch, self._count())
+        walkers = Particles(request, np.arange(request.batch), counts, policy, value)
+        # Ties are broken in a random order.
+        orders = [rng.permutation(policy.shape[1]) for rng in request.rngs]
+        self._walk(request, walkers)
+        seconds = request.clock.seconds / request.batch
+        return [self._plan(request, walkers, b, order, seconds) for b, order in enumerate(orders)]
+
+    def _plan(
+        self,
+        request: PlanRequest,
+        walkers: Particles,
+        b: int,
+        order: np.ndarray[tuple[int], np.dtype[np.int64]],
+        seconds: float,
+    ) -> Plan:
+        """Read off state b: where most weight began, and the mean return from there."""
+        num_actions, origin = request.discrete_actions()
+        weights, returns = walkers.weights(b, self.divergence), walkers.returns(b)
+        # None is -1: a root allows an action, so that every particle has taken its first step.
+        first = walkers.first[walkers.members(b)]
+        share = np.bincount(first, weights, num_actions)
+        sums = np.bincount(first, weights * returns, num_actions)
+        return Plan(
+            action=origin + int(order[np.argmax(share[order])]),
+            value=float(weights @ returns),
+            budget=Budget(
+                model_steps=int(walkers.steps[b]),
+                evaluator_rows=int(walkers.asked[b]) + self._root_rows(),
+                restores=int(walkers.steps[b]),
+                seconds=seconds,
+            ),
+            visits=walkers.tried[b].copy(),
+            # The least divisor is only for actions without weight, of which `where` takes NaN.
+            q=np.where(share > 0, sums / np.maximum(share, 1e-300), np.nan),
+            weights=share / share.sum(),
+            chosen_by_visits=False,
+        )
