@@ -12,14 +12,14 @@ import numpy as np
 
 from plangym_ext.core.options import Count, OneOf, Range, Weight
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.action_spaces import VECTORS
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.continuous.novelty_bonus import Shown
 from plangym_ext.planners.continuous.spline import SPLINES, ActionPolicy, Floats, Spline, proposed
-from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import Box, box_actions
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator, evaluate
+from plangym_ext.planners.rating import Evaluator, check_finite, evaluate
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import bootstrapped
 from plangym_ext.planners.simulator import Rng, Rollout, numbers_of
@@ -127,6 +127,7 @@ class Shooting(Planner):
     policy: ActionPolicy | None = None
     novelty_bonus: Weight = 0.0
 
+    plans_over: ClassVar[str] = VECTORS
     default_simulations = 128
     #: Whether the sequence that is played is one of those that rounds have tried. If not it
     #: is tried once in the end, as one of the simulations, so that its return is known.

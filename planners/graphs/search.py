@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +11,8 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import Count, Finite, Range, Whole
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import UNBOUNDED, Planner
-from plangym_ext.planners.finite import check_finite
+from plangym_ext.planners.base import UNBOUNDED
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.graphs.graph import (
     DEAD_END,
     FRONTIER,
@@ -24,7 +24,7 @@ from plangym_ext.planners.graphs.walk import GraphWalk
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator, Leaves, Rater
+from plangym_ext.planners.rating import Evaluator, Leaves, Rater, check_finite
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
 from plangym_ext.planners.simulator import Transitions
@@ -35,7 +35,7 @@ _TIMED_CAPACITY = 10_000
 
 
 @dataclass(eq=False, kw_only=True)
-class GraphSearch(Planner):
+class GraphSearch(DiscretePlanner):
     """Greedy graph search: each walk through the graph of states expands one or more nodes.
 
     For deterministic envs that are solved rather than explored, such as Sokoban. A
@@ -65,8 +65,6 @@ class GraphSearch(Planner):
 
     Source: Alpacka's DeterministicMCTS, without the step too many that it takes.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     num_expansions: Count = 1
     intermediate_backups: bool = False

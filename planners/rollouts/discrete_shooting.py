@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
-from plangym_ext.planners.base import Planner
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.final_action import most_visited, sampled
-from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.masks import weights_over_legal, with_noise
 from plangym_ext.planners.plans import Budget, Plan, one_hot
-from plangym_ext.planners.rating import Evaluator, Policy, check_prior
+from plangym_ext.planners.rating import Evaluator, Policy, check_finite, check_prior
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import play_out, returns_of, starts_from
 from plangym_ext.planners.simulator import Rng
@@ -25,7 +24,7 @@ _ROUND = 64
 
 
 @dataclass(eq=False, kw_only=True)
-class DiscreteShooting(Planner):
+class DiscreteShooting(DiscretePlanner):
     """Plays rollouts and takes the first action of the best ones.
 
     A simulation is one rollout. An action that began none has no score. The plan's policy
@@ -43,8 +42,6 @@ class DiscreteShooting(Planner):
 
     Source: Alpacka's Shooting agent.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     rollout_depth: Count = 20
     score: Annotated[str, OneOf(("mean", "max"))] = "mean"
@@ -139,7 +136,7 @@ class _Tally:
 
 
 @dataclass(eq=False, kw_only=True)
-class BanditShooting(Planner):
+class BanditShooting(DiscretePlanner):
     """A bandit over first actions, with rollout returns as its rewards.
 
     A simulation plays the arm with the highest Q(a) + c P(a) sqrt(N) / (1 + N(a)),
@@ -162,8 +159,6 @@ class BanditShooting(Planner):
 
     Source: Alpacka's Bandit agent.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     wave_size: Count = 8
     rollout_depth: Whole = 20

@@ -15,8 +15,7 @@ from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
-from plangym_ext.learn.sampling.fitting import check_vector_env
-from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
 from plangym_ext.learn.sampling.past import (
     Past,
     PastSampler,
@@ -200,7 +199,7 @@ class SerialSampler(LocalSampler):
         num_steps: int,
         **options: Any,
     ) -> None:
-        check_vector_env(venv, "SerialSampler")
+        check_vector_env(venv, "SerialSampler", options.get("env_info", ()))
         rows = [range(venv.num_envs)]
         super().__init__(venv, agent, num_steps, SamplerOptions(**options), rows)
 
@@ -217,7 +216,7 @@ class AlternatingSampler(LocalSampler):
     """
 
     def __init__(self, venv: PlanVectorEnv, agent: Agent, num_steps: int, **options: Any) -> None:
-        check_vector_env(venv, "AlternatingSampler")
+        check_vector_env(venv, "AlternatingSampler", options.get("env_info", ()))
         count = venv.num_envs
         if count < 2:
             raise InvalidOption(

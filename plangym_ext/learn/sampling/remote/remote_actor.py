@@ -15,8 +15,7 @@ from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
-from plangym_ext.learn.sampling.fitting import check_vector_env
-from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
 from plangym_ext.learn.sampling.remote.sent_agent import AgentCopy
 from plangym_ext.learn.sampling.remote.sent_columns import SentColumns, SharedWeights
 from plangym_ext.learn.sampling.tree import build_sample_tree
@@ -66,7 +65,7 @@ class RemoteActor:
         self._progress: npt.NDArray[Any] = np.zeros(1, np.int64)
         self._copy = AgentCopy(maker.agent, maker.tensors)
         self._venv = maker.make_venv(maker.rows)
-        check_vector_env(self._venv, "WorkerSampler")
+        check_vector_env(self._venv, "WorkerSampler", maker.options.env_info)
 
     def description(self) -> dict[str, Any]:
         """Return how many rows there are, and the bytes that they write to."""
