@@ -85,7 +85,7 @@ def method_of(walk: Any, owner: Any, name: str, given: list[Any], named: dict[st
             raise Untranslatable(f"np_random.{name}")
         return _applied(DRAWS[name], walk, given, named)
     if isinstance(owner, Seq) and owner.is_list and name in ("append", "extend"):
-        if walk._loops or walk.depth > 1 or owner.held:
+        if walk.depth > walk.base or owner.held:
             raise Untranslatable("a list that grows where it may not")
         owner.items += given if name == "append" else walk.listed(given[0])
         return Const(None)
@@ -122,7 +122,7 @@ def _array_method(walk: Any, owner: Any, name: str, given: list[Any], named: dic
     if name == "astype":
         return cast_to(walk, owner, np.dtype(walk.static(given[0] if given else named["dtype"])))
     if name in ("flatten", "ravel", "reshape") and isinstance(owner, Arr):
-        shape = [walk.static(one) for one in given] if name == "reshape" else [-1]
+        shape: Any = [walk.static(one) for one in given] if name == "reshape" else [-1]
         shape = shape[0] if len(shape) == 1 else shape
         found = walk.part(owner, np.arange(owner.size).reshape(shape))
         return NUMPY["array"](walk, found) if name == "flatten" else found

@@ -129,7 +129,7 @@ def _difference(env: KernelEnv, played: _Played) -> str:
         ("flags", played.over, np.stack([found.terminated, found.truncated], axis=1)),
     ]
     states = memory.views(found.states)[1]
-    pairs += [(name, played.after[name], states[name]) for name in states.dtype.names]
+    pairs += [(name, played.after[name], states[name]) for name in states.dtype.names or ()]
     pairs += _info_pairs(env, played, found.infos)
     return min(filter(None, (_first(played, *pair) for pair in pairs)), default=(0, ""))[1]
 

@@ -167,7 +167,7 @@ class Expressions(Operators):
         if isinstance(function, Const) and self.program.is_silent(function.value):
             return Const(None)
         given = [self.eval(one) for one in node.args]
-        named = {one.arg: self.eval(one.value) for one in node.keywords}
+        named = {str(one.arg): self.eval(one.value) for one in node.keywords}
         if isinstance(function, Method) and isinstance(function.owner, Me):
             return self.program.call(self, function.function, [Me(), *given], named)
         if isinstance(function, Method):

@@ -90,7 +90,7 @@ class Program(Fields):
         space = self.env.action_space
         if isinstance(space, gym.spaces.Discrete):
             return Num("i?", "action")
-        shape = space.shape or ()
+        shape: tuple[int, ...] = space.shape or ()
         if isinstance(space, _ARRAYS) and len(shape) == 1:
             places = tuple(range(shape[0]))
             return Arr(space.dtype.str[1:], shape, None, "action", "", places, "?")
@@ -118,7 +118,7 @@ class Program(Fields):
 
     @staticmethod
     @functools.cache
-    def _parsed(function: Any) -> tuple[ast.FunctionDef, dict[str, Any]]:
+    def _parsed(function: Any) -> ast.FunctionDef:
         if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
             raise Untranslatable("a function that is decorated, or not written in Python")
         try:
@@ -133,15 +133,15 @@ class Program(Fields):
         for node in ast.walk(found):
             if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom):
                 raise Untranslatable(f"{type(node).__name__.lower()} in {function.__qualname__}")
-        return found, inspect.getclosurevars(function).nonlocals
+        return found
 
     def _source(self, function: Any) -> tuple[ast.FunctionDef, dict[str, Any], dict[str, Any]]:
         try:
-            tree, nonlocals = self._parsed(function)
+            tree = self._parsed(function)
         except Untranslatable as error:
             raise NoKernel(f"{getattr(function, '__qualname__', function)}: {error}") from None
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-        scope = {**function.__globals__, **nonlocals}
+        scope = dict(function.__globals__)
         scope |= {name: cell.cell_contents for name, cell in cells.items()}
         parameters = inspect.signature(function).parameters.values()
         defaults = {f"{p.name}=": p.default for p in parameters if p.default is not p.empty}
@@ -278,19 +278,18 @@ class Program(Fields):
         walk.emit("return")
 
     def _observe(self, walk: Walk, obs: Any) -> None:
+        dtype: np.dtype[Any]
+        shape: tuple[int, ...]
         space = self.env.observation_space
         if isinstance(space, gym.spaces.Discrete):
-            kind, shape = "i8", (1,)
+            dtype, shape = np.dtype("i8"), (1,)
         elif isinstance(space, _ARRAYS):
-            kind, shape = space.dtype.str[1:], space.shape or (1,)
+            dtype, shape = space.dtype, space.shape or (1,)
         else:
             raise Untranslatable(f"an observation of {space}: a kernel's are single arrays")
-        self.obs = (
-            space.dtype if not isinstance(space, gym.spaces.Discrete) else np.dtype("i8"),
-            shape,
-        )
+        self.obs = (dtype, shape)
         size = int(np.prod(shape))
-        target = Arr(kind, shape, None, 'state[".obs"]', "", tuple(range(size)))
+        target = Arr(dtype.str[1:], shape, None, 'state[".obs"]', "", tuple(range(size)))
 
         def write(one: Any) -> Any:
             array = walk.as_array(one)
@@ -309,15 +308,16 @@ class Program(Fields):
         for key, value in info.items.items():
             if isinstance(value, Mixed) or not isinstance(value, Num | Arr):
                 raise Untranslatable(f"the info {key!r} is no number or array, or not always")
-            shape = value.shape if isinstance(value, Arr) else ()
-            if len(shape) > 1:
-                raise Untranslatable(f"the info {key!r} has several dimensions")
-            found[key] = (value.kind, shape)
             where = place.format(key)
-            if shape:
-                walk.fill(Arr(value.kind, shape, None, where, "", tuple(range(value.size))), value)
-            else:
+            if isinstance(value, Num):
+                found[key] = (value.kind, ())
                 walk.emit(f"{where} = {cast(value, value.dtype)}")
+                continue
+            if len(value.shape) != 1:
+                raise Untranslatable(f"the info {key!r} is no vector")
+            found[key] = (value.kind, value.shape)
+            target = Arr(value.kind, value.shape, None, where, "", tuple(range(value.size)))
+            walk.fill(target, value)
         if before is not None and before != found:
             raise Untranslatable(f"infos {found}; elsewhere {before}")
         return found

@@ -51,6 +51,8 @@ class Walk(Flow):
         self.vars = values
         self.lines: list[str] = []
         self.depth, self.alive = 1, True
+        #: Of lines that are run once: lists and dicts may only grow there.
+        self.base = 1
         self._temps = 0
         self._loops: list[Loop] = []
         self.node: ast.AST = tree
@@ -78,7 +80,7 @@ class Walk(Flow):
         split = self.program.split_fields()
         if not split:
             return self.run()
-        branches = []
+        branches: list[tuple[str, Callable[[], Any]]] = []
         for tags in itertools.product(*(range(count) for _, count in split)):
             chosen = {
                 f"self.{name}": frozenset({k}) for (name, _), k in zip(split, tags, strict=True)
@@ -88,6 +90,7 @@ class Walk(Flow):
             ]
 
             def branch(chosen: dict[str, Any] = chosen) -> None:
+                self.base = self.depth
                 self.vars.update(chosen)
                 self.run()
 
@@ -291,13 +294,15 @@ class Walk(Flow):
 
     def set_item(self, owner: Any, index: ast.expr, value: Any) -> None:
         """Write to an element or a part of an array, list or dict."""
-        if isinstance(owner, Info) and isinstance(index, ast.Constant):
-            owner.items[index.value] = value
+        if isinstance(owner, Info) and self.depth == self.base:
+            owner.items[self.static(self.eval(index))] = value
         elif isinstance(owner, Arr) and owner.items is None:
             self.own(owner)
             place = self.subscript(owner, index, view=True)
             self.fill(place, value)
-        elif isinstance(owner, Seq) and owner.is_list and not owner.held and self.depth == 1:
+        elif (
+            isinstance(owner, Seq) and owner.is_list and not owner.held and self.depth == self.base
+        ):
             owner.items[self.static(self.eval(index))] = value
         else:
             raise Untranslatable("it changes a part of an object that is no array of its own")
