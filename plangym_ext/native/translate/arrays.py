@@ -41,6 +41,7 @@ class Arrays:
     assign: Callable[[ast.expr, Any], None]
     constant: Callable[[Any], Any]
     lines: list[str]
+    chosen: Callable[[Choice], Any]
 
     def plain(self, value: Any) -> Any:
         """Return a value; a choice of numbers or arrays as what was chosen."""
@@ -82,8 +83,8 @@ class Arrays:
         self.emit(f"for {counter} in range({target.size}):")
         with self.aside() as lines:
             one = self._running(source, counter) if source.size > 1 else self.element(source, 0)
-            place = self._running_place(target, counter)
-            self.emit(f"{target.base}[{place}] = {cast(one, dtype)}")
+            at = self._running_place(target, counter)
+            self.emit(f"{target.base}[{at}] = {cast(one, dtype)}")
         self.lines += lines
 
     def _running(self, array: Arr, counter: str) -> Num:
@@ -134,6 +135,11 @@ class Arrays:
             part = self.each(one, lambda part: self.changed(part, code(dtype)))
             return self.stacked([*before, part, *after], dtype)
         return self.each(one, lambda part: self.stacked([*before, part, *after], dtype))
+
+    def sizes(self, value: Any) -> tuple[int, ...]:
+        """Return a known shape."""
+        found = self.static(value)
+        return (int(found),) if np.ndim(found) == 0 else tuple(map(int, found))
 
     def changed(self, one: Num, kind: str) -> Num:
         """Return a number as another kind."""

@@ -85,7 +85,7 @@ def method_of(walk: Any, owner: Any, name: str, given: list[Any], named: dict[st
             raise Untranslatable(f"np_random.{name}")
         return _applied(DRAWS[name], walk, given, named)
     if isinstance(owner, Seq) and owner.is_list and name in ("append", "extend"):
-        if walk.depth > walk.base or owner.held:
+        if not walk.may_grow(owner):
             raise Untranslatable("a list that grows where it may not")
         owner.items += given if name == "append" else walk.listed(given[0])
         return Const(None)

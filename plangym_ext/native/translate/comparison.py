@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.errors import KernelDiffers
+from plangym_ext.errors import KernelDiffers, NoKernel
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.kernel_env import KernelEnv
 from plangym_ext.native.translate.record import put_shown, whole_record
@@ -98,7 +98,13 @@ def compared(made: type, cls: type, kwargs: dict[str, Any], steps: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of steps past an episode's end
         with KernelEnv(GymEnv(lambda: made(**kwargs), check=False)) as env:
-            env.warm_up()
+            try:
+                env.warm_up()
+            except Exception as error:
+                if not type(error).__module__.startswith("numba."):
+                    raise
+                text = str(error).strip().partition("\n")[0]
+                raise NoKernel(f"{cls.__qualname__}: the compiler refuses it: {text}") from error
             if env.reset_columns is None:
                 raise KernelDiffers(f"{cls.__qualname__}: a compiled reset is not the env's.")
             program: Any = env.plan_env.gym_env.unwrapped._program  # type: ignore[attr-defined]

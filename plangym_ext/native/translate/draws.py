@@ -24,8 +24,7 @@ def _draws(walk: Any, size: Any, one: Callable[[int], Num]) -> Any:
     """Return draws of a size; one number without."""
     if size is None or size == Const(None):
         return one(0)
-    sizes = walk.static(size)
-    shape = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    shape = walk.sizes(size)
     count = int(np.prod(shape, dtype=int))
     if count > 64:
         raise Untranslatable("more than 64 draws at once")
@@ -57,10 +56,8 @@ def _between(walk: Any, first: Any, second: Any, size: Any, function: str) -> An
         a, b = (walk.element(end, 0) for end in ends)
         return _draws(walk, size, lambda _: one(a, b))
     shape = np.broadcast_shapes(*(end.shape for end in ends))
-    if size is not None and size != Const(None):
-        sizes = walk.static(size)
-        if ((sizes,) if isinstance(sizes, int) else tuple(sizes)) != shape:
-            raise Untranslatable("draws around arrays, with another size")
+    if size is not None and size != Const(None) and walk.sizes(size) != shape:
+        raise Untranslatable("draws around arrays, with another size")
     found = walk.mapped(one, *ends)
     return walk.mapped(lambda number: Num("f8", number.text), found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -51,9 +52,7 @@ def _filled(number: Any) -> Callable[..., Any]:
             value, dtype = literal(number), value if dtype is None else dtype
         wanted = _dtype(walk, dtype) or (np.dtype("f8") if number is not None else value.dtype)
         kind = wanted.str[1:].replace("b1", "bool")
-        size = walk.static(shape)
-        sizes = (size,) if isinstance(size, int) else tuple(size)
-        return fill_of(walk, sizes, walk.changed(value, kind))
+        return fill_of(walk, walk.sizes(shape), walk.changed(value, kind))
 
     return run
 
@@ -84,7 +83,7 @@ def _clip(walk: Any, value: Any, low: Any = None, high: Any = None, **named: Any
     low, high = named.pop("a_min", low), named.pop("a_max", high)
     if named or Const(None) in (low, high):
         raise Untranslatable("clip with these arguments")
-    clip = np._core.umath.clip
+    clip: Any = importlib.import_module("numpy._core.umath").clip
     arrays = [walk.as_array(one) for one in (value, low, high)]
     return walk.mapped(lambda *numbers: call_ufunc(walk, clip, *numbers), *arrays)
 
@@ -186,7 +185,7 @@ def _arange(walk: Any, *bounds: Any) -> Any:
 
 def _unravel(walk: Any, index: Any, shape: Any) -> Seq:
     found: list[Any] = []
-    sizes = walk.static(shape)
+    sizes = walk.sizes(shape)
     walk.let("int", f"place({index.text}, {int(np.prod(sizes))})")
     for size in reversed(sizes):
         found.append(Num("i8", walk.binary(ast.Mod, index, literal(int(size))).text))
@@ -196,7 +195,7 @@ def _unravel(walk: Any, index: Any, shape: Any) -> Seq:
 
 def _ravel(walk: Any, parts: Any, shape: Any) -> Any:
     found: Any = literal(0)
-    for part, size in zip(walk.listed(parts), walk.static(shape), strict=True):
+    for part, size in zip(walk.listed(parts), walk.sizes(shape), strict=True):
         found = walk.binary(ast.Mult, found, literal(int(size)))
         at = walk.let("i8", f"place({part.text}, {int(size)})")
         walk.emit(f"if {part.text} < 0:")

@@ -42,6 +42,11 @@ _OPERATORS: dict[type, tuple[str, np.ufunc, Callable[[Any, Any], Any]]] = {
     ast.LShift: ("<<", np.left_shift, operator.lshift),
     ast.RShift: (">>", np.right_shift, operator.rshift),
 }
+_SIGNS: dict[str, Callable[[Any], Any]] = {
+    "-": operator.neg,
+    "+": operator.pos,
+    "~": operator.invert,
+}
 _COMPARISONS: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
     ast.Eq: ("==", operator.eq),
     ast.NotEq: ("!=", operator.ne),
@@ -174,9 +179,7 @@ class Operators(Collections):
         if not isinstance(value, Num):
             raise Untranslatable(f"{sign} of a value that is no number")
         if value.const is not VARIES:
-            return literal(
-                {"-": operator.neg, "+": operator.pos, "~": operator.invert}[sign](value.const)
-            )
+            return literal(_SIGNS[sign](value.const))
         if value.kind == "bool":
             if sign == "~":
                 return self.let("bool", f"not {value.text}")
@@ -261,12 +264,10 @@ class Operators(Collections):
             for one in self.listed(b):
                 found = self.both(found, self.truth(self.compare(ast.Eq, a, one)), "or")
             return found if op is ast.In else self.negated(found)
-        if (isinstance(a, Choice) and isinstance(b, Const)) or (
-            isinstance(b, Choice) and isinstance(a, Const)
-        ):
-            table, other = (a, b) if isinstance(a, Choice) else (b, a)
-            truths = [bool(_COMPARISONS[op][1](one, other.value)) for one in table.options]
-            return self.chosen(Choice(truths, table.index))
+        for table, other in ((a, b), (b, a)):
+            if isinstance(table, Choice) and isinstance(other, Const) and op in _COMPARISONS:
+                truths = [bool(_COMPARISONS[op][1](one, other.value)) for one in table.options]
+                return self.chosen(Choice(truths, table.index))
         a, b = self.plain(a), self.plain(b)
         a, b = self.parts_of(a), self.parts_of(b)
         if isinstance(a, Mixed) or isinstance(b, Mixed):

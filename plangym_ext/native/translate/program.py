@@ -16,6 +16,7 @@ import numpy as np
 from plangym_ext.errors import NoKernel
 from plangym_ext.native.translate.arguments import parameters_of
 from plangym_ext.native.translate.arguments import passed as passed_as
+from plangym_ext.native.translate.arrays import code
 from plangym_ext.native.translate.calls import method_of
 from plangym_ext.native.translate.fields import Fields
 from plangym_ext.native.translate.python_calls import to_float
@@ -93,7 +94,7 @@ class Program(Fields):
         shape: tuple[int, ...] = space.shape or ()
         if isinstance(space, _ARRAYS) and len(shape) == 1:
             places = tuple(range(shape[0]))
-            return Arr(space.dtype.str[1:], shape, None, "action", "", places, "?")
+            return Arr(code(space.dtype), shape, None, "action", "", places, "?")
         raise NoKernel(f"actions of a kernel are a number or a vector; these are of {space}")
 
     def _entry(self, name: str, given: list[Any], named: Any, head: str, ends: Any) -> None:
@@ -110,7 +111,9 @@ class Program(Fields):
         """Run a walk; a refusal names the place in the file."""
         try:
             return walk.run_by_kinds() if entry else walk.run()
-        except Untranslatable as error:
+        except (Untranslatable, TypeError, ValueError, LookupError, AttributeError) as error:
+            if isinstance(error, NoKernel):  # of a function that is called
+                raise
             file = inspect.getsourcefile(function) or "?"
             line = getattr(walk.node, "lineno", walk.tree.lineno)
             text = ast.unparse(walk.node).partition("\n")[0]
@@ -289,7 +292,7 @@ class Program(Fields):
             raise Untranslatable(f"an observation of {space}: a kernel's are single arrays")
         self.obs = (dtype, shape)
         size = int(np.prod(shape))
-        target = Arr(dtype.str[1:], shape, None, 'state[".obs"]', "", tuple(range(size)))
+        target = Arr(code(dtype), shape, None, 'state[".obs"]', "", tuple(range(size)))
 
         def write(one: Any) -> Any:
             array = walk.as_array(one)

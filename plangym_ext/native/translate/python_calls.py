@@ -138,7 +138,7 @@ def _isinstance(walk: Any, value: Any, classes: Any) -> Num:
     if isinstance(value, Const):
         return literal(isinstance(value.value, wanted))
     if isinstance(value, Seq | Info | Arr):
-        example = (
+        example: Any = (
             {}
             if isinstance(value, Info)
             else np.zeros(0)

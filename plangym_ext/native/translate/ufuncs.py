@@ -24,11 +24,11 @@ def resolved(ufunc: np.ufunc, *numbers: Num) -> list[np.dtype[Any]]:
     if kinds & {"f?", "i?"} and not kinds <= {"f?", "i?", "f8", "i8", "float", "int", "bool"}:
         raise Untranslatable("a number that is Python's or numpy's by turns, with a smaller type")
     python = {"float": float, "int": int}
-    given = [python.get(one.kind, one.dtype) for one in numbers]
+    given: list[Any] = [python.get(one.kind, one.dtype) for one in numbers]
     if all(isinstance(one, type) for one in given):
         given = [one.dtype for one in numbers]
     try:
-        found = ufunc.resolve_dtypes((*given, None))  # type: ignore[arg-type]
+        found = ufunc.resolve_dtypes((*given, None))
     except TypeError as error:
         raise Untranslatable(str(error)) from None
     return list(found)
