@@ -106,6 +106,16 @@ for _family in (
         headless=_PYGAME,
     ),
     Family(
+        name="pettingzoo",
+        module=f"{_HERE}.pettingzoo",
+        codec=f"{_HERE}.pettingzoo:agents_part",
+        names=("pettingzoo/*",),
+        resolve=f"{_HERE}.pettingzoo:resolve",
+        hosts=True,
+        extra="pettingzoo",
+        headless=_PYGAME,
+    ),
+    Family(
         name="retro",
         module="stable_retro",
         codec=f"{_HERE}.retro:RetroPart",

@@ -1,3 +1,4 @@
+from plangym_ext.envs.pettingzoo import AgentsEnv as AgentsEnv
 from plangym_ext.envs.rules.bin_packing import BinPackingEnv as BinPackingEnv
 from plangym_ext.envs.rules.bit_flip import BitFlipEnv as BitFlipEnv
 from plangym_ext.envs.rules.chain_mdp import ChainMDPEnv as ChainMDPEnv

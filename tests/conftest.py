@@ -31,7 +31,7 @@ os.environ.setdefault("PLANGYM_EXT_PROOF_SECONDS", "0.05")
 from plangym_ext.states.trials import audit  # noqa: E402 - likewise
 
 # An audit that begins in one test would be found as a process that it has left. See `test_audit`.
-audit._EXPECTED = 1e6
+audit._FORK = 1e6
 
 _FAILED = pytest.StashKey[bool]()
 

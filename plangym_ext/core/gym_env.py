@@ -121,7 +121,7 @@ class GymEnv(LocalStepper, PlanEnv):
         self.binding, self._exactness = binding, binding.exactness
         # What comes with the library is tested with it, and what is inexact is known to be so.
         watched = binding.exactness.proved != "library" and binding.exactness.exact is not False
-        self.audit = Audit(self.name, audit if watched else "off")
+        self.audit = Audit(self.name, audit if watched else "off", [binding])
         self._live = LiveState(self.gym_env, binding, self.name, trusted=trust)
         self.gym_env, self.envelope = self._live.env, self._live.envelope
         self.obs_writer = ObsWriter(obs_layout)

@@ -13,6 +13,8 @@ from plangym_ext.learn.agents.q_agent import QAgent as QAgent
 from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
 from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
 from plangym_ext.learn.algorithms.expert_iteration import ExpertIteration as ExpertIteration
+from plangym_ext.learn.algorithms.learned.config import MuZeroConfig as MuZeroConfig
+from plangym_ext.learn.algorithms.learned.muzero import MuZero as MuZero
 from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
     CrossQConfig as CrossQConfig,
 )
@@ -63,6 +65,14 @@ from plangym_ext.learn.distributions.make import distribution_of as distribution
 from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
+from plangym_ext.learn.models.latent_config import LatentConfig as LatentConfig
+from plangym_ext.learn.models.latent_model import LatentModel as LatentModel
+from plangym_ext.learn.models.latent_network import LatentNetwork as LatentNetwork
+from plangym_ext.learn.models.latent_network import OfLatents as OfLatents
+from plangym_ext.learn.models.latent_network import make_latent_network as make_latent_network
+from plangym_ext.learn.models.model_env import ModelEnv as ModelEnv
+from plangym_ext.learn.models.model_planner import ModelPlanner as ModelPlanner
+from plangym_ext.learn.models.model_planner import model_planner as model_planner
 from plangym_ext.learn.networks.agent_config import AgentConfig as AgentConfig
 from plangym_ext.learn.networks.agent_config import (
     DeterministicPolicyConfig as DeterministicPolicyConfig,
@@ -99,6 +109,10 @@ from plangym_ext.learn.sampling.tree import build_sample_tree as build_sample_tr
 from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
 from plangym_ext.learn.schedule import OwnSchedule as OwnSchedule
 from plangym_ext.learn.schedule import Schedule as Schedule
+from plangym_ext.learn.several.agent import AgentsAgent as AgentsAgent
+from plangym_ext.learn.several.config import AgentsConfig as AgentsConfig
+from plangym_ext.learn.several.network import AgentsNetwork as AgentsNetwork
+from plangym_ext.learn.several.network import make_agents_network as make_agents_network
 from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
 from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
 from plangym_ext.learn.transforms.moments import Moments as Moments

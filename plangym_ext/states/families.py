@@ -58,6 +58,7 @@ class Family:
             the callable is given None for it; it returns how many frames make a second, and
             whether it calls: else each env step is a frame.
         extra: of this library that installs what the envs need, and what they draw with.
+        hosts: whether its envs run code of other people's, so that the codec proves itself in each.
         deterministic: whether seed and actions decide an episode, whatever its spec says.
         headless: environment variables, with their values, that let the envs draw where
             there is no display.
@@ -80,6 +81,7 @@ class Family:
     native: tuple[str, str | Callable[[Any], Any]] | None = None
     frames: str | Callable[[Any, Callable[[], None] | None], tuple[float, bool]] | None = None
     extra: str | None = None
+    hosts: bool = False
     deterministic: bool = False
     headless: tuple[tuple[str, str], ...] = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import time
@@ -13,6 +14,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.errors import InexactState, UnknownName
+from plangym_ext.states.binding import Cost
 from plangym_ext.states.trials import audit as audits
 from plangym_ext.states.trials.fork import Fork
 
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def audits_begin_soon(monkeypatch):
-    monkeypatch.setattr(audits, "_EXPECTED", 0.005)
+    monkeypatch.setattr(audits, "_estimated", lambda _: 0.005)
 
 
 class Walk(gym.Env):
@@ -182,7 +184,7 @@ class Line:
 
 
 class Forked:
-    """A fork that takes 0.07 s of the processor, more than audits expect."""
+    """A fork that takes 0.07 s of the processor."""
 
     def __init__(self, _):
         self.line, self.seconds = Line(), 0.0
@@ -196,20 +198,33 @@ def test_audits_take_a_hundredth_of_the_time_and_use_it(monkeypatch, busy):
     clocks, started = Clocks(), 0
     monkeypatch.setattr(audits, "time", clocks)
     monkeypatch.setattr(audits, "Fork", Forked)
-    audit = audits.Audit("Walk", "raise")
+    monkeypatch.setattr(audits, "_estimated", lambda _: 0.07)
+    audit = audits.Audit("Walk", "raise", [None])
     for _ in range(20_000):
         clocks.now += 0.01
         clocks.worked += 0.01 * busy
         if audit.is_due():
-            # The budget has room for what it costs: the first one alone could not know.
+            # From the first one on the budget has room for what it costs.
             worth = audits.SHARE * min(clocks.now, clocks.worked)
-            assert audit._spent + (0.07 if started else 0.0) <= worth + 1e-9
+            assert audit._spent + 0.07 <= worth + 1e-9
             audit.open(b"")
             audit.note(1, ())
             audit.start(None, None)
             started += 1
     budget = audits.SHARE * min(clocks.now, clocks.worked)
-    assert budget / 2 < 0.07 * started <= budget + 0.07
+    assert budget / 2 < 0.07 * started <= budget
+
+
+def test_the_first_audit_waits_for_its_estimated_cost(monkeypatch):
+    with plangym_ext.make(Walk, backend="serial") as env:
+        monkeypatch.undo()  # the estimate as it is, but for what keeps other tests from audits
+        monkeypatch.setattr(audits, "_FORK", 0.03)
+        binding = dataclasses.replace(env.binding, step_seconds=0.01, cost=Cost(0.001))
+        audit = audits.Audit("Walk", "raise", [binding])
+    # 24 steps that are kept and played again, the time for playing on, and the fork.
+    assert 0.01 * 24 + 0.02 < audit._expected < 1.0
+    assert audit._next - audit._begun == pytest.approx(audit._expected / audits.SHARE)
+    assert not audit.is_due()
 
 
 def test_forks_tell_the_processor_time_that_they_took():

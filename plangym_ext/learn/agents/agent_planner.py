@@ -197,7 +197,8 @@ def _told(info: dict[str, Any], row: int, legal: Any) -> dict[str, Any]:
     if value is None:
         value = np.nan if q is None else masked(q, allowed).max()
     return {
-        "value": float(value),
+        # Several agents have a value each, of which the sum is worth the sum of their rewards.
+        "value": float(np.sum(value)),
         "q": None if q is None else q.astype(np.float64),
         "weights": None if weights is None else weights.astype(np.float64),
     }

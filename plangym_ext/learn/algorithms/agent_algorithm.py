@@ -50,10 +50,17 @@ class AgentAlgorithm(InheritedOptions, ABC):
 
     config_class: ClassVar[type[Any]]
     replay: Any = None
+    #: Whether it learns from rows of one agent each; see `AgentsAgent`.
+    _takes_agents: ClassVar[bool] = False
 
     def __init__(self, network: nn.Module, config: Any = None, *, seed: int = 0) -> None:
         check_network(type(self).__name__, network)
         at_least(f"{type(self).__name__}: seed", seed, 0)
+        if hasattr(network, "num_agents") and not self._takes_agents:
+            raise InvalidOption(
+                f"{type(self).__name__}: the network is of {network.num_agents} agents, from which "
+                f"this algorithm cannot learn. Choose one of fragments, such as 'ppo' or 'a2c'."
+            )
         self.network: Any = network
         self.config = config or self.config_class()
         if not isinstance(self.config, self.config_class):

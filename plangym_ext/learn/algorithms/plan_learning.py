@@ -92,7 +92,7 @@ class PlanLearning(AgentAlgorithm):
         #: Fields of the batch that are not finite, which messages name.
         self._wrong: list[str] = []
 
-    def _made_replay(self, seed: int) -> Replay:
+    def _made_replay(self, seed: int) -> Any:
         """Return the replay of the config, empty."""
         config = self.config
         if config.replay == "prioritized":
@@ -144,7 +144,11 @@ class PlanLearning(AgentAlgorithm):
             if self.config.grouped_by is not None:
                 groups["groups"] = np.full(record.length, self._group(record))
             self.replay.add(samples, **groups)
-        self.steps += collected.cost.model_steps
+        self.steps += self._env_steps(collected)
+
+    def _env_steps(self, collected: Collected) -> int:
+        """Return the steps of the env that were taken: also those of searches in it."""
+        return collected.cost.model_steps
 
     def _valued(self, records: list[EpisodeRecord]) -> list[EpisodeRecord]:
         """Return the records, with what the network says of the ends of those that were cut."""

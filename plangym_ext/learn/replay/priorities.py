@@ -11,8 +11,8 @@ import numpy.typing as npt
 from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidSamples, ReplayEmpty
-from plangym_ext.learn.replay.base import Batch, Replay, Samples
-from plangym_ext.learn.replay.uniform import Ring
+from plangym_ext.learn.replay.base import Batch, Samples
+from plangym_ext.learn.replay.uniform import Ring, RowReplay
 
 Places = npt.NDArray[np.int64]
 
@@ -218,7 +218,7 @@ def draw(tree: SumTree, targets: Any, places: Any) -> None:
 
 
 @final
-class PrioritizedReplay(Replay):
+class PrioritizedReplay(RowReplay):
     """The newest `capacity` rows; row i is drawn with probability p_i^α / Σ p^α.
 
     A batch of k is drawn from k equal parts of that sum, one row from each. The weights
@@ -288,13 +288,6 @@ class PrioritizedReplay(Replay):
         places = drawn_in_parts(self._tree, batch_size, self._rng)
         weights = importance_weights(self._tree, places, self.beta)
         return Batch(self._ring.take(places), places, weights)
-
-    def all(self) -> dict[str, Any]:
-        """Return copies of all rows; see `Replay.all`."""
-        return self._ring.take(self._ring.by_age)
-
-    def __len__(self) -> int:
-        return len(self._ring)
 
     def _checked(self, priorities: npt.ArrayLike, count: int) -> npt.NDArray[np.float64]:
         given = np.asarray(priorities, np.float64)

@@ -102,11 +102,12 @@ class Ring:
                 f"{self._where}: there must be rows to draw from; none were added. Collect first."
             )
 
-    def take(self, places: Positions) -> dict[str, Any]:
-        """Return copies of some rows `[N, ...]` by name."""
+    def take(self, places: Positions, names: Sequence[str] = ()) -> dict[str, Any]:
+        """Return copies of some rows `[N, ...]` by name; without names all arrays of them."""
         self.check_filled()
         assert self._rows is not None
-        return mapped(self._rows, lambda leaf: leaf[places])
+        chosen = {name: self._rows[name] for name in names} or self._rows
+        return mapped(chosen, lambda leaf: leaf[places])
 
     def replace(self, places: Positions, samples: Mapping[str, Any]) -> None:
         """Overwrite some arrays of some rows, `[N, ...]` by name, not nested."""
@@ -132,30 +133,20 @@ class Ring:
         return ring
 
 
-@final
-class ReplayBuffer(Replay):
-    """The newest `capacity` rows, sampled uniformly.
+class RowReplay(Replay):
+    """Abstract base of replays whose rows lie in one ring, and have an index each."""
 
-    Args:
-        capacity: rows, at least 1. Memory is taken as rows come.
-        seed: of the sampling.
-    """
+    _ring: Ring
 
-    def __init__(self, capacity: int, *, seed: int) -> None:
-        super().__init__(capacity, seed=seed)
-        self._ring = Ring(self.capacity, self._name)
+    def rows(self, indices: Positions, names: Sequence[str] = ()) -> dict[str, Any]:
+        """Return copies of arrays `[N, ...]` of some rows by name.
 
-    def add(self, samples: Samples) -> None:
-        """Copy rows in; see `Replay.add`."""
-        self._ring.check(samples)
-        self._ring.add(samples)
-
-    def sample(self, batch_size: int) -> Batch:
-        """Draw rows; see `Replay.sample`."""
-        at_least(f"{self._name}: batch_size", batch_size, 1)
-        self._ring.check_filled()
-        places = self._rng.integers(len(self._ring), size=batch_size)
-        return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
+        Args:
+            indices: `[N]` int64, or of more axes, of a `Batch` or of `counted_back`; those that
+                follow one, modulo the rows that are there, are of the rows added after it.
+            names: of the arrays; none: all of them.
+        """
+        return self._ring.take(indices, names)
 
     def replace(self, indices: Positions, samples: Samples) -> None:
         """Overwrite some arrays of some rows, such as improved targets.
@@ -181,6 +172,32 @@ class ReplayBuffer(Replay):
 
     def __len__(self) -> int:
         return len(self._ring)
+
+
+@final
+class ReplayBuffer(RowReplay):
+    """The newest `capacity` rows, sampled uniformly.
+
+    Args:
+        capacity: rows, at least 1. Memory is taken as rows come.
+        seed: of the sampling.
+    """
+
+    def __init__(self, capacity: int, *, seed: int) -> None:
+        super().__init__(capacity, seed=seed)
+        self._ring = Ring(self.capacity, self._name)
+
+    def add(self, samples: Samples) -> None:
+        """Copy rows in; see `Replay.add`."""
+        self._ring.check(samples)
+        self._ring.add(samples)
+
+    def sample(self, batch_size: int) -> Batch:
+        """Draw rows; see `Replay.sample`."""
+        at_least(f"{self._name}: batch_size", batch_size, 1)
+        self._ring.check_filled()
+        places = self._rng.integers(len(self._ring), size=batch_size)
+        return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
 
     def _contents(self) -> dict[str, Any]:
         return self._ring.state_dict()

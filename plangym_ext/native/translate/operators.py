@@ -265,7 +265,7 @@ class Operators(Collections):
                 found = self.both(found, self.truth(self.compare(ast.Eq, a, one)), "or")
             return found if op is ast.In else self.negated(found)
         for table, other in ((a, b), (b, a)):
-            if isinstance(table, Choice) and isinstance(other, Const) and op in _COMPARISONS:
+            if isinstance(table, Choice) and isinstance(other, Const) and op in (ast.Eq, ast.NotEq):
                 truths = [bool(_COMPARISONS[op][1](one, other.value)) for one in table.options]
                 return self.chosen(Choice(truths, table.index))
         a, b = self.plain(a), self.plain(b)

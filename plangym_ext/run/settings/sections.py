@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
+from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
 from plangym_ext.learn.algorithms.off_policy import actor_critic_config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
@@ -27,13 +28,8 @@ from plangym_ext.learn.algorithms.plan_config import (
     TDConfig,
     ValueConfig,
 )
-from plangym_ext.learn.algorithms.rollouts.config import (
-    A2CConfig,
-    PPOConfig,
-    PQNConfig,
-    ReinforceConfig,
-    VTraceConfig,
-)
+from plangym_ext.learn.algorithms.rollouts import config as rollout_config
+from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,
     DeterministicPolicyConfig,
@@ -41,6 +37,7 @@ from plangym_ext.learn.networks.agent_config import (
     SoftPolicyConfig,
 )
 from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.learn.several.config import AgentsConfig
 from plangym_ext.run.settings.settings import (
     Setting,
     build,
@@ -58,8 +55,7 @@ class AgentKind(NamedTuple):
     Attributes:
         agent: its class in `plangym_ext.learn`, made with the network and `device`.
         config: the settings of its network.
-        network: the function in `plangym_ext.learn` that makes the network, called with the two
-            spaces, the config and `seed`.
+        network: the function there that makes the network of two spaces, config and `seed`.
         draws: whether its actions are drawn from a policy, and not chosen, with noise added.
     """
 
@@ -72,19 +68,21 @@ class AgentKind(NamedTuple):
 #: Name -> agent and network.
 AGENTS: Mapping[str, AgentKind] = {
     "actor_critic": AgentKind("ActorCriticAgent", AgentConfig),
+    "agents": AgentKind("AgentsAgent", AgentsConfig, "make_agents_network"),
     "q": AgentKind("QAgent", QAgentConfig, draws=False),
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
     "network": AgentKind("EvaluatorAgent", NetworkConfig, "make_network", draws=False),
+    "latent": AgentKind("EvaluatorAgent", LatentConfig, "make_latent_network", draws=False),
 }
 _OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
 ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
-    "ppo": ("PPO", PPOConfig),
-    "a2c": ("A2C", A2CConfig),
-    "reinforce": ("REINFORCE", ReinforceConfig),
-    "vtrace": ("VTrace", VTraceConfig),
-    "pqn": ("PQN", PQNConfig),
+    "ppo": ("PPO", rollout_config.PPOConfig),
+    "a2c": ("A2C", rollout_config.A2CConfig),
+    "reinforce": ("REINFORCE", rollout_config.ReinforceConfig),
+    "vtrace": ("VTrace", rollout_config.VTraceConfig),
+    "pqn": ("PQN", rollout_config.PQNConfig),
     "dqn": ("DQN", DQNConfig),
     "c51": ("C51", C51Config),
     "qr_dqn": ("QRDQN", QRDQNConfig),
@@ -102,6 +100,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "histogram": ("SupervisedLearning", HistogramConfig),
     "supervised": ("SupervisedLearning", SupervisedConfig),
     "td": ("TDLearning", TDConfig),
+    "muzero": ("MuZero", MuZeroConfig),
 }
 
 
@@ -180,8 +179,7 @@ class AgentSettings(NamedSettings):
     """An agent, and the configuration of its network.
 
     Args:
-        name: one of `AGENTS`; or "module:Class" of a `NetworkAgent` of your own, which is made
-            with the network and the keyword `device`.
+        name: one of `AGENTS`; or "module:Class" of a `NetworkAgent` (network, `device`).
         config: of its network.
     """
 
@@ -236,7 +234,7 @@ class AgentSettings(NamedSettings):
 
     def make(self, network: Any, device: str) -> Any:
         """Make the agent that plays a network."""
-        if self.name == "network":
+        if self.kind.agent == "EvaluatorAgent":
             from plangym_ext.learn import EvaluatorAgent, NetworkEvaluator
             from plangym_ext.learn.networks.quick_forward import of_observations
 

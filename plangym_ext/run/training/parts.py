@@ -47,6 +47,8 @@ class Parts:
         trust: open pickles in states that another session made; see `make`.
         folder: that the files lie in which the settings name: the current one, which envs may
             change (`os.chdir`).
+        state: how states are captured, if the settings do not say: "auto", or the way that this
+            run has taken; see `of_run`.
     """
 
     config: RunConfig
@@ -55,6 +57,7 @@ class Parts:
     learner: int = 0
     trust: bool = False
     folder: str = dataclasses.field(default_factory=os.getcwd)
+    state: str = "auto"
 
     def __post_init__(self) -> None:
         check_flags("Runner", trust=self.trust)
@@ -75,6 +78,17 @@ class Parts:
             for argument, one in made_by.items()
             if one is not None
         }
+
+    def of_run(self, env: Any) -> Parts:
+        """Return the parts for all other envs of a run, in this process and others, and later.
+
+        Where several ways are exact, the cheapest by measure is taken, which may be another one
+        in each process; states of one way fit no env that takes another.
+        """
+        found = None if isinstance(env, PlainEnv) else env.exactness
+        if found is None or found.proved not in ("fork", "worker"):
+            return self
+        return dataclasses.replace(self, state=found.method)
 
     def env(self, changed: Mapping[str, Any] | None = None) -> Any:
         """Make the env, with some arguments changed.
@@ -105,6 +119,7 @@ class Parts:
                     self._factory(kwargs),
                     n_workers=settings.n_workers,
                     timeout=self.config.collector.timeout,
+                    state=self.state,
                 )
         except IncompleteState:
             if self.config.planner is not None:
@@ -129,7 +144,7 @@ class Parts:
             n_workers=settings.n_workers,
             trust=self.trust,
             # An env's own argument of that name goes before, as in `vector_env`.
-            **{"timeout": self.config.collector.timeout, **kwargs},
+            **{"timeout": self.config.collector.timeout, "state": self.state, **kwargs},
         )
 
     def _plain_env(self, kwargs: Mapping[str, Any]) -> PlainEnv:
@@ -155,7 +170,8 @@ class Parts:
         """
         settings = self.config.env
         own = self.make_env is not None
-        arguments: dict[str, Any] = {"timeout": self.config.collector.timeout}
+        timeout = self.config.collector.timeout
+        arguments: dict[str, Any] = {"timeout": timeout, "state": self.state}
         if not own:
             arguments |= settings.kwargs
         if settings.frameskip is not None:
@@ -211,6 +227,8 @@ class Parts:
         # Networks begin alike in all learners; what is drawn while they learn differs.
         seed = learner_seed(self.config.seed, self.learner)
         found: Algorithm = self.config.algorithm.make(network, seed)
+        if hasattr(found, "search_with"):
+            found.search_with(self.planner(network)[0])
         return found
 
     def planner(self, network: Any) -> Any:
@@ -219,7 +237,7 @@ class Parts:
         if not getattr(self.config.learner, "guided", True):
             return self.config.planner.make(), None
         evaluator = self.evaluator(network)
-        return self.config.planner.make(evaluator, self._policy(evaluator)), evaluator
+        return self._searching(self.config.planner.make, evaluator), evaluator
 
     def planner_agent(self, network: Any, env: Any) -> Any:
         """Make the agent that plays the planner; copies in other processes rebuild it."""
@@ -245,7 +263,18 @@ class Parts:
             return make_planner(cls, evaluator, policy=self._policy(evaluator))
         assert self.config.planner is not None
         changed = self.config.planner.changed(settings.planner, "evaluation.planner")
-        return changed.make(evaluator, self._policy(evaluator))
+        return self._searching(changed.make, evaluator)
+
+    def _searching(self, make: Callable[[Any, Any], Any], evaluator: Any) -> Any:
+        """Return a planner of the network: it searches in the model, if the network is one."""
+        from plangym_ext.learn import LatentNetwork, model_planner
+
+        def made(asked: Any) -> Any:
+            return make(asked, self._policy(asked))
+
+        if isinstance(evaluator.network, LatentNetwork):
+            return model_planner(evaluator.network, made, device=self.config.device)
+        return made(evaluator)
 
     def _policy(self, evaluator: Any) -> Any:
         """Return the policy that is taught, as planners play one; None for none."""

@@ -130,12 +130,15 @@ class Runner(Closing):
                 self._checkpoints.check_unused()
             else:
                 check_own_parts(str(path), saved, self._parts.own)
+                way = saved.get("captured_by", "auto")  # older ones do not say
+                self._parts = Parts(config, make_env, make_network, trust=trust, state=way)
             self._goes_on = saved is not None
             # Before the network is made: sums over another number of threads round otherwise.
             THREADS.hold(config.threads)
             self._threads_held = True
             keep_freed_memory()
             self._env = self._closed_later(self._parts.env())
+            self._parts = self._parts.of_run(self._env)
             self.network = self._parts.network(self._env)
             # Before the algorithm is made, which copies the network and may have its weights moved.
             if init_from is not None and saved is None:
@@ -329,6 +332,7 @@ class Runner(Closing):
             "versions": versions(),
             **spaces_of(self._env),
             "own": self._parts.own,
+            "captured_by": self._parts.state,
             "round": self.round,
             "steps": self.steps,
         }

@@ -173,6 +173,7 @@ def _options(parts: Parts, env: Any, agent: Any) -> dict[str, Any]:
         "seed": config.seed,
         "discount": config.learner.discount,
         "episode_fields": config.collector.attributes,
+        "env_info": getattr(agent, "env_info", {}),
         "starts": make_starts(parts.starts, env, agent, config.learner),
         # Whole episodes are learned from when they end.
         "max_steps": config.env.max_steps if config.learns_episodes else None,

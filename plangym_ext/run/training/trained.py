@@ -82,7 +82,8 @@ class Trained(Closing):
             seed=own.evaluation.seed if seed is None else seed,
         )
         self.config = dataclasses.replace(own, evaluation=evaluation)
-        parts = Parts(self.config, make_env, make_network)
+        way = saved.get("captured_by", "auto")
+        parts = Parts(self.config, make_env, make_network, state=way)
         check_own_parts(str(self.path), saved, parts.own)
         self.max_steps = self.config.env.max_steps
         self.env = parts.env(self.config.evaluation.env)

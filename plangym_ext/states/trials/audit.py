@@ -11,6 +11,7 @@ import copy
 import random
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from plangym_ext.arrays.nested import content
 from plangym_ext.arrays.rewards import reward_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, InexactState, UnknownName, suggestion
+from plangym_ext.states.binding import Binding
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.trials.fork import Fork, ForkFailed, Line
 from plangym_ext.states.trials.round_trip import Plan, check_round_trip
@@ -31,11 +33,14 @@ POLICIES = ("raise", "warn", "off")
 #: Of the time since the env was made, audits take this part at most: of that of the processor
 #: that this process has taken, and of that of the clock.
 SHARE = 0.01
-#: Seconds of the processor that the first audit is expected to take, and that one may take by
-#: the clock.
-_EXPECTED, _LONGEST = 0.02, 2.0
+#: Seconds of the processor that a fork of a process with all extras takes beside what is played
+#: in it, and that an audit may take by the clock.
+_FORK, _LONGEST = 0.03, 2.0
 #: Calls of the env that are kept after a state, and seconds and steps for playing on from them.
 _CALLS, _SECONDS, _STEPS = 24, 0.02, 60
+#: What the next audit is expected to take, in times of the last one; and states that are written
+#: and read, and steps that are played, beside those that are kept.
+_MORE, _OTHERS = 1.25, 8
 #: Audits that came to no result, one after the other, after which there are no more.
 _MOST_FAILED = 3
 
@@ -71,20 +76,22 @@ class Audit:
     Args:
         name: of the env, for messages.
         policy: "raise" `InexactState` when a difference was found, "warn", or "off".
+        bindings: of the envs that may be audited, from which the cost of the first audit is
+            estimated: it waits until it is less than its part of the time.
 
     Attributes:
         passed: futures that came out the same.
         sample: what is being kept, or None.
     """
 
-    def __init__(self, name: str, policy: str) -> None:
+    def __init__(self, name: str, policy: str, bindings: Sequence[Binding] = ()) -> None:
         self.passed = 0
         self.sample: Sample | None = None
         self._name, self._policy = name, policy
         self._begun, self._worked = time.monotonic(), time.process_time()
-        self._spent, self._expected = 0.0, _EXPECTED
+        self._spent, self._expected = 0.0, max(map(_estimated, bindings), default=_FORK)
         #: By the clock; the processor's time is looked at after that, as it takes longer to ask.
-        self._next = self._begun + _EXPECTED / SHARE if policy != "off" else float("inf")
+        self._next = self._begun + self._expected / SHARE if policy != "off" else float("inf")
         self._failed, self._since = 0, self._begun
         self._fork: Fork | None = None
         self._started = self._before = 0.0
@@ -102,8 +109,11 @@ class Audit:
         if self._fork is not None or time.monotonic() < self._next:
             return False
         # With the one that would begin: its time is told when it has been spent.
-        needed = (self._spent + self._expected) / SHARE
-        return time.process_time() - self._worked >= needed
+        needed = (self._spent + self._expected) / SHARE - (time.process_time() - self._worked)
+        if needed > 0.0:
+            # Not asked again before one thread can have worked for so long.
+            self._next = time.monotonic() + needed
+        return needed <= 0.0
 
     def open(self, state: Any) -> None:
         """Store the payload of a state; the env's next results are to be noted."""
@@ -151,7 +161,7 @@ class Audit:
 
     def _settle(self, seconds: float, *, failed: bool) -> None:
         self._spent += seconds
-        self._expected = max(_EXPECTED, self._spent - self._before)
+        self._expected = _MORE * (self._spent - self._before)
         self._failed = self._failed + 1 if failed else 0
         self._next = self._begun + (self._spent + self._expected) / SHARE
         if self._failed >= _MOST_FAILED:
@@ -181,6 +191,12 @@ class Audit:
         """End what runs."""
         self._next = float("inf")
         self._end()
+
+
+def _estimated(binding: Binding) -> float:
+    """Return the processor seconds that an audit of an env takes, as far as its proof knows."""
+    steps = (_CALLS + _OTHERS) * (binding.step_seconds or 0.0)
+    return _FORK + _MORE * (_SECONDS + steps + _OTHERS * binding.cost.seconds)
 
 
 def shown(

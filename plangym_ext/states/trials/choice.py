@@ -147,7 +147,9 @@ def is_certified(env: gym.Env[Any, Any]) -> bool:
     """Return whether codecs that come with the library, and are tested with it, know all of it."""
     *above, simulator = layers(env)
     family = family_of(simulator)
-    if family is None or family in custom_families() or not is_own_class(simulator):
+    if family is None or family.hosts or family in custom_families():
+        return False
+    if not is_own_class(simulator):
         return False
     return all(
         module_of(type(layer)).partition(".")[0] in ("gymnasium", "plangym_ext")

@@ -70,6 +70,7 @@ class CapturedRows:
         #: The row whose future is kept for an audit; -1 for none.
         self._watched = -1
         self._audit = Audit("", "off")
+        self._trust, self._policy = trust, audit
         #: The row that moves; noted nowhere before `use`, as by calls that fail before it.
         self._progress: Any = [NO_ROW]
         #: Undoes what the last call has set, if that is found to have failed elsewhere.
@@ -79,23 +80,12 @@ class CapturedRows:
             for make in makes:
                 self.envs.append(made_env(make))
             check_distinct(self.envs, first)
-            #: What was learned of each row's env; none if states are off.
-            self._proved: Sequence[ProvedRow] = ()
             #: How each row's state is captured, or why it cannot be.
-            self._states: list[RowState] = [IncompleteState(why_off)] * len(makes)
+            self._proved: Sequence[ProvedRow] = [ProvedRow((), why_off)] * len(makes)
             if state != "off":
                 self._proved = proved_rows(
                     self.envs, state=state, check=check, trust=trust, earlier=proved
                 )
-                pairs = zip(self._proved, self.envs, strict=True)
-                self._states = [found.state_of(env, trust=trust) for found, env in pairs]
-            watched = False
-            for row, found in enumerate(self._states):
-                if isinstance(found, LiveState):
-                    self.envs[row] = found.env
-                    watched |= found.binding.exactness.proved in ("fork", "worker")
-            name = self.envs[0].spec.id if self.envs[0].spec else "sub-envs"
-            self._audit = Audit(name, audit if watched else "off")
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell
                 self.close()
@@ -110,18 +100,20 @@ class CapturedRows:
             "metadata": dict(first.metadata),
             "render_mode": first.render_mode,
             "name": first.spec.id if first.spec else type(first.unwrapped).__name__,
-            "captures": [isinstance(state, LiveState) for state in self._states],
-            "notes": [s.binding.note if isinstance(s, LiveState) else str(s) for s in self._states],
             "proved": self._proved,
         }
 
-    def use(self, memory: RowMemory, index: int) -> None:
-        """Write there from now on.
+    def use(self, memory: RowMemory, index: int, proved: Sequence[ProvedRow]) -> None:
+        """Write there from now on; once, before any row is reset.
 
         Args:
             memory: row 0 of this process is row `first` there.
             index: number of this process.
+            proved: how states are captured, as was agreed on; not of an env that is of another
+                kind than that.
         """
+        pairs = zip(proved, self._proved, strict=True)
+        self._capture([given if given.kind == own.kind else own for given, own in pairs])
         hosted = slice(self._first, self._first + len(self.envs))
         self._obs, self._finals = memory.obs, memory.finals
         # Cells of memory take single values faster than arrays do.
@@ -132,6 +124,19 @@ class CapturedRows:
         self._progress[0] = NO_ROW
 
     # States -------------------------------------------------------------------------
+
+    def _capture(self, proved: Sequence[ProvedRow]) -> None:
+        """Prepare the envs for the ways in which their states are captured."""
+        rows = zip(proved, self.envs, strict=True)
+        self._states: list[RowState] = [row.state_of(env, trust=self._trust) for row, env in rows]
+        bindings = []
+        for row, found in enumerate(self._states):
+            if isinstance(found, LiveState):
+                self.envs[row] = found.env
+                bindings.append(found.binding)
+        watched = any(one.exactness.proved in ("fork", "worker") for one in bindings)
+        name = self.envs[0].spec.id if self.envs[0].spec else "sub-envs"
+        self._audit = Audit(name, self._policy if watched else "off", bindings)
 
     def get_states(self, rows: Rows) -> list[np.ndarray]:
         """Return the `[S]` uint8 state of each row; their widths may differ.

@@ -73,8 +73,8 @@ class EnvBackend(VectorBackend):
         ]
         self._watch = CallWatch(self.logs)
         checkpoints = tuple(
-            Checkpoint((None,) * len(rows), all(found["captures"]))
-            for rows, found in zip(hosts.ranges, hosts.described, strict=True)
+            Checkpoint((None,) * len(rows), all(row.captures for row in host.proved))
+            for rows, host in zip(hosts.ranges, hosts.hosts, strict=True)
         )
         for log, checkpoint in zip(self.logs, checkpoints, strict=True):
             log.at = checkpoint

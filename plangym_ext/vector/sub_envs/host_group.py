@@ -16,6 +16,7 @@ from plangym_ext.vector.backend import RowsDescription, no_envs
 from plangym_ext.vector.memory.row_memory import MemoryForm, RowMemory
 from plangym_ext.vector.sub_envs.hosts import HostedRows, LocalHost, RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.row_deaths import FROM_OTHERS
+from plangym_ext.vector.sub_envs.row_states import agreed
 from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout
 
@@ -87,6 +88,9 @@ class HostGroup:
         if errors:
             raise one_error(errors)
         self.described = found
+        proved = agreed(row for one in found for row in one["proved"])
+        for index, each in enumerate(self.ranges):
+            self.hosts[index].proved = proved[each.start : each.stop]
 
     def _worker(self, rows: HostedRows, index: int) -> WorkerHost:
         return WorkerHost(rows, index, self._timeout)
@@ -129,10 +133,9 @@ class HostGroup:
     def note(self) -> str:
         """The rows without states, and the reason; "" if all have states."""
         reasons: dict[str, list[int]] = {}
-        notes = [note for found in self.described for note in found["notes"]]
-        for row, note in enumerate(notes):
-            if note:
-                reasons.setdefault(note, []).append(row)
+        for row, one in enumerate(row for host in self.hosts for row in host.proved):
+            if one.note:
+                reasons.setdefault(one.note, []).append(row)
         return "\n".join(f"sub-envs {rows}: {reason}" for reason, rows in reasons.items())
 
     @property

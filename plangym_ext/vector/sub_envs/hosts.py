@@ -61,6 +61,9 @@ class HostedRows:
 class RowHost(ABC):
     """Abstract access to the rows of one process."""
 
+    #: How the rows' states are captured; given before `use`.
+    proved: Sequence[ProvedRow]
+
     @abstractmethod
     def build(self) -> None:
         """Begin to build the envs."""
@@ -138,7 +141,7 @@ class LocalHost(RowHost):
         index: int,
     ) -> None:
         """See `RowHost`."""
-        self._rows.use(memory, index)
+        self._rows.use(memory, index, self.proved)
 
     def start(self, call: RowCall) -> int:
         """See `RowHost`."""
@@ -196,8 +199,7 @@ class WorkerHost(RowHost):
         self._form: MemoryForm | None = None
         self._block: SharedBlock | None = None
         self._memory: RowMemory | None = None
-        #: What the first process has learned of how states are captured.
-        self._proved: Sequence[ProvedRow] = ()
+        self._told_proved = False  # to the next process, by its constructor
         #: Numbers of the memory and the layouts of `out` that the process knows, and what it
         #: is to forget.
         self._known: set[int] = set()
@@ -212,9 +214,7 @@ class WorkerHost(RowHost):
 
     def describe(self) -> dict[str, Any]:
         """See `RowHost`."""
-        found = self.worker.describe()
-        self._proved = found["proved"]
-        return found
+        return self.worker.describe()
 
     def use(
         self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
@@ -286,9 +286,9 @@ class WorkerHost(RowHost):
         # A new process knows nothing, but for what took time to learn.
         self._known, self._expired = set(), []
         # Once: the one after the next is made as the next one is.
-        proved, self._proved = self._proved, ()
-        if proved:
-            make = functools.partial(_next_service, self.worker.constructor, proved)
+        if not self._told_proved:
+            self._told_proved = True
+            make = functools.partial(_next_service, self.worker.constructor, self.proved)
             self.worker.constructor = pickled_constructor(Service(make), self._index)
         self.worker.restart()
 
@@ -308,7 +308,7 @@ class WorkerHost(RowHost):
         self.worker.post(OpenBlock(OWN_BLOCK, self._block.nbytes), (self._block.fd,))
         # By value, as envs travel: the space may be of a class that only this process knows.
         form = cloudpickle.dumps(self._form, protocol=5)
-        return self.start(RowCall("open", (form, self._index, attributes)))
+        return self.start(RowCall("open", (form, self._index, attributes, self.proved)))
 
     def begin_close(self) -> None:
         """See `RowHost`."""
@@ -383,11 +383,11 @@ class RowService:
     def _out(self, number: int, places: Places) -> OutRows:
         return OutRows(self._outs[number][0], places)
 
-    def _open(self, form: bytes, index: int, attributes: dict[tuple[int, str], Any]) -> None:
+    def _open(self, form: bytes, index: int, attributes: Any, proved: Any) -> None:
         memory = pickle.loads(form).memory(self._blocks[OWN_BLOCK])
         self._space = memory.obs.space
         self._messages = memory.messages(self._first)
-        self._rows.use(memory, index)
+        self._rows.use(memory, index, proved)
         # Set after the build and before any state: states need not hold them.
         for (row, name), value in attributes.items():
             self._rows.set_attr((row,), name, (value,), capture=False)

@@ -6,7 +6,7 @@ constructors made them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -15,6 +15,7 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, InvalidOption
 from plangym_ext.states.binding import Binding
 from plangym_ext.states.codec import layers
+from plangym_ext.states.envelope import fingerprint
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.trials.choice import prove
 
@@ -27,10 +28,22 @@ class ProvedRow(NamedTuple):
     Attributes:
         kind: id and classes of the env, by name.
         found: how its state is captured, or why it cannot be.
+        arguments: fingerprint of the arguments in the env's spec.
     """
 
     kind: tuple[str, ...]
     found: Binding | str
+    arguments: bytes = b""
+
+    @property
+    def captures(self) -> bool:
+        """Whether it can be."""
+        return isinstance(self.found, Binding)
+
+    @property
+    def note(self) -> str:
+        """What is to be known of its states; "" if nothing is."""
+        return self.found if isinstance(self.found, str) else self.found.note
 
     def state_of(self, env: gym.Env[Any, Any], *, trust: bool) -> RowState:
         """Return how the state of an env of that kind is captured, or why it cannot be."""
@@ -79,7 +92,29 @@ def proved_rows(
         if kind not in known:
             known[kind] = _proved(env, state, check=check, trust=trust)
         binding = known[kind]
-        found.append(ProvedRow(by_name, binding if isinstance(binding, Binding) else str(binding)))
+        shown = binding if isinstance(binding, Binding) else str(binding)
+        arguments = fingerprint({"arguments": env.spec.kwargs if env.spec else {}})
+        found.append(ProvedRow(by_name, shown, arguments))
+    return found
+
+
+def agreed(told: Iterable[ProvedRow]) -> list[ProvedRow]:
+    """Return all rows of a vector env, equal envs captured in one way: that of the first.
+
+    Each process has chosen by times that it measured, and states of one way fit no env that takes
+    another.
+
+    Args:
+        told: of the rows, in their order.
+    """
+    first: dict[Any, Binding] = {}
+    found: list[ProvedRow] = []
+    for row in told:
+        if isinstance(row.found, Binding):
+            one = first.setdefault((row.kind, row.arguments), row.found)
+            if one.method != row.found.method:
+                row = row._replace(found=one)
+        found.append(row)
     return found
 
 

@@ -18,6 +18,7 @@ from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.several.tree import agent_rows
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.moments import Moments
 from plangym_ext.learn.transforms.rewards import RewardNormalizer
@@ -41,6 +42,7 @@ class RolloutAlgorithm(AgentAlgorithm):
     """
 
     config_class: ClassVar[type[RolloutConfig]]
+    _takes_agents = True
     #: What the agent has to tell of each step.
     _needed: ClassVar[str]
 
@@ -48,6 +50,7 @@ class RolloutAlgorithm(AgentAlgorithm):
         super().__init__(network, config, seed=seed)
         self.optimizer = flat_optimizer(self.network, self.config)
         self._forward = forward_of(network)
+        self._several = hasattr(network, "num_agents")
         self._rewards = (
             RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
         )
@@ -75,15 +78,15 @@ class RolloutAlgorithm(AgentAlgorithm):
         Raises:
             InvalidOption: the agent did not keep what this algorithm needs.
         """
-        rollout = rollout_of(collected.data, self.network, self._needed, self._forward)
+        tree = agent_rows(collected.data, self.network) if self._several else collected.data
+        rollout = rollout_of(tree, self.network, self._needed, self._forward)
         scaled = rollout._replace(reward=self._scaled(rollout), forks=collected.forks)
         self._rows = self._estimate(scaled)
-        normalizer = getattr(self.network, "normalizer", None)
-        self._seen = []
+        normalizer, self._seen = getattr(self.network, "normalizer", None), []
         if normalizer is not None:
             # Counted now, as the tree is written over later, and added after the updates of this
             # round.
-            self._seen = self.group.merged(normalizer.moments(collected.data))
+            self._seen = self.group.merged(normalizer.moments(tree))
         # Last: a fragment that could not be taken in has not been counted.
         self.steps += collected.cost.model_steps
 

@@ -1,0 +1,1 @@
+"""Algorithms that learn a model and plan in it."""

@@ -1,0 +1,188 @@
+"""MuZero: learning of a latent model from what searches in it have played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
+from plangym_ext.learn.algorithms.learned.unrolled import rows_of_episode
+from plangym_ext.learn.algorithms.learned.windows import WindowReplay
+from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
+from plangym_ext.learn.models.latent_network import LatentNetwork
+from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.schedule import at
+from plangym_ext.learn.torch_extra import functional, torch
+from plangym_ext.planners.base import Planner
+
+#: Stream of the random numbers of searches from stored states.
+STREAM = 5
+PARTS = ("policy", "value", "reward", "ending")
+
+
+class MuZero(PlanLearning):
+    """Unrolls a latent model along what was played, and teaches it rewards, values and policies.
+
+    A row of the replay is a step. An update draws rows, and lets the model take the K actions
+    that were played from there: the policies are taught what the searches found, the values n
+    rewards and the search's value after them. The gradient is halved where it enters a step of the
+    model, and the losses of the K steps count 1 / K each.
+
+    Different from the source: endings may be predicted; priorities are the losses of a row above
+    their least; reanalysis replaces stored policies and values instead of searching in each batch.
+
+    Source: Schrittwieser et al. 2020, "Mastering Atari, Go, chess and shogi by planning with a
+    learned model"; Danihelka et al. 2022, "Policy improvement by planning with Gumbel";
+    Schrittwieser et al. 2021, "Online and offline reinforcement learning by planning with a
+    learned model".
+
+    Args:
+        network: a `LatentNetwork`, changed in place.
+        config: None: the defaults.
+        seed: of the draws.
+
+    Raises:
+        WrongKind: the network is no `LatentNetwork`.
+    """
+
+    config_class: ClassVar[type[MuZeroConfig]] = MuZeroConfig
+    config: MuZeroConfig
+
+    def __init__(self, network: LatentNetwork, config: Any = None, *, seed: int = 0) -> None:
+        if not isinstance(network, LatentNetwork):
+            raise WrongKind(
+                f"MuZero: the network must be a LatentNetwork, whose model it teaches; got "
+                f"{type(network).__name__}. Set agent.name = 'latent', or call make_latent_network."
+            )
+        super().__init__(network, config, seed=seed)
+        self._seed, self._new_rows = seed, 0  # rows since states were searched again
+        self._planner: Planner | None = None
+
+    def _made_replay(self, seed: int) -> WindowReplay:
+        config, network = self.config, self.network
+        return WindowReplay(
+            super()._made_replay(seed),
+            unroll=config.unroll,
+            n_steps=config.n_steps,
+            discount=config.discount,
+            first_action=network.distribution.start,
+            endings=network.config.endings,
+        )
+
+    def search_with(self, planner: Planner) -> None:
+        """Set the planner of `reanalyze`: one that searches in the network; see `ModelPlanner`."""
+        self._planner = planner
+
+    def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
+        """Return a row per step; see `rows_of_episode`."""
+        self._new_rows += record.length
+        return rows_of_episode(record, self.config.discount)
+
+    def _env_steps(self, collected: Collected) -> int:
+        # What is searched is the model.
+        return collected.steps
+
+    def train(self, progress: Progress | None = None) -> dict[str, float]:
+        """Search again from stored states, and make the updates of a round.
+
+        Returns:
+            What `PlanLearning.train` does, and "train/reanalyzed", states that were searched
+            again.
+
+        Raises:
+            LossNotFinite: a loss or gradient is NaN or infinite; that update was not made.
+            InvalidOption: states are to be searched again, and no planner was given.
+        """
+        count = self._reanalyze()
+        found = super().train(progress)
+        return found | {"train/reanalyzed": count} if self.config.reanalyze else found
+
+    # Searching again ------------------------------------------------------------
+
+    def _reanalyze(self) -> int:
+        """Search again from some of the stored states; return from how many."""
+        size = len(self.replay)
+        count = min(size, round(self.config.reanalyze * self._new_rows))
+        self._new_rows = 0
+        if not count:
+            return 0
+        if self._planner is None:
+            raise InvalidOption(
+                "MuZero: reanalyze needs a planner that searches in the network; there is none. "
+                "Call search_with(model_planner(network, make))."
+            )
+        rng = np.random.default_rng(
+            np.random.SeedSequence(self._seed, spawn_key=(STREAM, self.updates))
+        )
+        places = rng.choice(size, count, replace=False)
+        rows = self.replay.steps.rows(places, ("obs", "legal"))
+        self._planner.reset()
+        plans = self._planner.plan_batch(
+            None,  # type: ignore[arg-type] # the model alone is asked
+            np.zeros((count, 1), np.uint8),
+            rngs=rng.spawn(count),
+            obs=rows["obs"],
+            legal=rows["legal"],
+        )
+        weights: list[Any] = [plan.weights for plan in plans]
+        policy = np.stack(weights).astype(np.float32)
+        value = np.array([plan.value for plan in plans], np.float32)
+        self.replay.steps.replace(places, {"policy": policy, "value": value})
+        return count
+
+    # Losses ---------------------------------------------------------------------
+
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
+        """Return the parts of the loss of rows `[B]` and the K steps after each."""
+        network, unroll, config = self.network, self.config.unroll, self.config
+        value = batch["value"] / network.value_scale
+        losses: dict[str, list[Any]] = {
+            name: [] for name in ("policy", "value", "reward", "ending")
+        }
+        least: dict[str, list[Any]] = {name: [] for name in losses}
+
+        def add(name: str, k: int, loss: Any, floor: Any, mask: Any) -> None:
+            scale = mask if k == 0 else mask / unroll
+            losses[name].append(loss * scale)
+            least[name].append(floor * scale)
+
+        latent = network.represent(batch["obs"])
+        for k in range(unroll + 1):
+            if k > 0:
+                step = network.step(halved(latent), batch["action"][:, k - 1])
+                latent, reward = step.latent, batch["reward"][:, k - 1]
+                of_reward = network.rewards.loss(step.reward, reward)
+                floor = network.rewards.least_loss(reward)
+                add("reward", k, of_reward, floor, batch["reward_mask"][:, k - 1])
+                if step.ending is not None:
+                    ended = functional.binary_cross_entropy_with_logits(
+                        step.ending, batch["ending"][:, k - 1], reduction="none"
+                    )
+                    add("ending", k, ended, torch.zeros_like(ended), batch["ending_mask"][:, k - 1])
+            rated = network.predict(latent)
+            wanted = batch["policy"][:, k]
+            of_policy = network.distribution.loss(rated.policy_logits, wanted)
+            floor = network.distribution.least_loss(rated.policy_logits, wanted)
+            add("policy", k, of_policy, floor, batch["policy_mask"][:, k])
+            of_value = network.values.loss(rated.value, value[:, k])
+            floor = network.values.least_loss(value[:, k])
+            add("value", k, of_value, floor, batch["value_mask"][:, k])
+        return {
+            name: Part(
+                at(getattr(config, f"{name}_weight"), self.updates),
+                torch.stack(parts).sum(0),
+                torch.stack(least[name]).sum(0),
+            )
+            for name, parts in losses.items()
+            if parts
+        }
+
+
+def halved(latent: Any) -> Any:
+    """Return a tensor whose gradient is half of what comes back."""
+    return 0.5 * latent + 0.5 * latent.detach()

@@ -1,0 +1,1 @@
+"""Learned models: backends whose states are rows of a network's numbers."""

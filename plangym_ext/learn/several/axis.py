@@ -1,0 +1,160 @@
+"""The axis of agents: spaces of one agent, and rows of joint observations and actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+
+from plangym_ext.arrays.nested import mapped
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.distributions.noise import Noise
+
+Ndarray = npt.NDArray[Any]
+
+#: Infos of `AgentsEnv` that learning needs, with their dtypes; each is `[A]`.
+NEEDED_INFOS = {
+    "agent_reward": np.float64,
+    "agent_terminated": np.bool_,
+    "agent_truncated": np.bool_,
+    "agent_acted": np.bool_,
+}
+
+
+def agent_spaces(
+    observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+) -> tuple[spaces.Box, spaces.Space[Any], int]:
+    """Return the spaces of one agent, and how many agents there are.
+
+    Args:
+        observation_space: a Box `[A, *obs]`.
+        action_space: a MultiDiscrete of A equal parts, or a Box `[A, *act]`, all agents alike.
+
+    Raises:
+        InvalidOption: there is no axis of equal agents.
+    """
+    count = _count(action_space)
+    seen = observation_space
+    if count and isinstance(seen, spaces.Box) and seen.shape[:1] == (count,):
+        bounds = [seen.low, seen.high]
+        if isinstance(action_space, spaces.Box):
+            bounds += [action_space.low, action_space.high]
+        if all((bound == bound[:1]).all() for bound in bounds):
+            return _first_box(seen), _first_action(action_space), count
+    raise InvalidOption(
+        f"agents: the env must have an axis of equal agents in observations and actions, as an "
+        f"AgentsEnv whose agents have equal spaces; got {observation_space} and {action_space}. "
+        f"Pad the agents' observations, with supersuit's pad_observations for example."
+    )
+
+
+def _count(action_space: Any) -> int:
+    """Return the number of agents; 0 if there is no axis of them."""
+    if isinstance(action_space, spaces.MultiDiscrete):
+        widths, starts = np.asarray(action_space.nvec), np.asarray(action_space.start)
+        alike = widths.ndim == 1 and (widths == widths[0]).all() and not starts.any()
+        return len(widths) if alike else 0
+    return action_space.shape[0] if isinstance(action_space, spaces.Box) else 0
+
+
+def _first_box(space: spaces.Box) -> spaces.Box:
+    return spaces.Box(space.low[0], space.high[0], dtype=space.dtype)  # type: ignore[arg-type]
+
+
+def _first_action(space: Any) -> spaces.Space[Any]:
+    if isinstance(space, spaces.MultiDiscrete):
+        return spaces.Discrete(int(space.nvec[0]))
+    return _first_box(space)
+
+
+def rows(value: Any, lead: int = 1) -> Any:
+    """Return `[..., B * A, *x]` of `[..., B, A, *x]`, leaf by leaf; a view where it can be.
+
+    Args:
+        value: arrays or tensors, nested.
+        lead: the axes up to B, B included.
+    """
+
+    def joined(leaf: Any) -> Any:
+        shape = leaf.shape
+        return leaf.reshape(*shape[: lead - 1], shape[lead - 1] * shape[lead], *shape[lead + 1 :])
+
+    return mapped(joined, value)
+
+
+def apart(value: Any, count: int) -> Any:
+    """Return `[B, A, *x]` of `[B * A, *x]`, leaf by leaf, as views."""
+    return mapped(lambda leaf: leaf.reshape(-1, count, *leaf.shape[1:]), value)
+
+
+def shown(obs: Ndarray, lead: int, *, whole: bool) -> Any:
+    """Return what each agent's row of a network is shown.
+
+    Args:
+        obs: `[..., B, A, *obs]`.
+        lead: the axes up to B, B included.
+        whole: whether rows have what all agents see, too.
+
+    Returns:
+        `[..., B * A, *obs]`, a view where it can be; or of `whole` a dict, by the names of
+        `whole_space`.
+    """
+    own = rows(obs, lead)
+    if not whole:
+        return own
+    count, before = obs.shape[lead], obs.shape[: lead - 1]
+    every = np.repeat(obs, count, axis=lead - 1)
+    numbers = np.tile(np.eye(count, dtype=np.float32), (*before, obs.shape[lead - 1], 1))
+    return {"agent": numbers, "all": every, "own": own}
+
+
+def whole_space(one: spaces.Box, count: int) -> spaces.Dict:
+    """Return the space of a row with what all agents see.
+
+    "agent" is `[A]`, 1 at the agent's own number; "all" `[A, *obs]`; "own" `[*obs]`.
+    """
+    low, high = (np.stack([bound] * count) for bound in (one.low, one.high))
+    every = spaces.Box(low, high, dtype=one.dtype)  # type: ignore[arg-type]
+    return spaces.Dict({"agent": spaces.Box(0.0, 1.0, (count,)), "all": every, "own": one})
+
+
+class AgentsNoise:
+    """The random numbers of a step, with a row for each agent of each env.
+
+    An env's numbers are shared out to its agents: of one agent they are the env's own.
+
+    Args:
+        noise: of B envs.
+        count: A.
+
+    Attributes:
+        rows: `[B * A]` int, numbers of the rows among those of all envs.
+    """
+
+    def __init__(self, noise: Any, count: int) -> None:
+        self._noise, self._count = noise, count
+
+    @property
+    def rows(self) -> Ndarray:
+        """Numbers of the rows."""
+        every: Ndarray = self._noise.rows[:, None] * self._count + np.arange(self._count)
+        return every.reshape(-1)
+
+    def __len__(self) -> int:
+        return len(self._noise) * self._count
+
+    def uniform(self, k: int = 1) -> Ndarray:
+        """Return `[B * A, k]` float64 of [0, 1)."""
+        return self._shared(self._noise.uniform(k * self._count), k)
+
+    def normal(self, k: int = 1) -> Ndarray:
+        """Return `[B * A, k]` float64 of the standard normal distribution."""
+        return self._shared(self._noise.normal(k * self._count), k)
+
+    def _shared(self, drawn: Ndarray, k: int) -> Ndarray:
+        return drawn.reshape(-1, k)
+
+
+_: type[Noise] = AgentsNoise

@@ -1,0 +1,54 @@
+"""AgentsEnv: the contract with agents that come and go; what it refuses."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from parallel_envs import NumberedAgents, numbered
+
+import plangym_ext
+from plangym_ext.envs import AgentsEnv
+from plangym_ext.errors import InvalidAction, WrongKind
+
+
+def test_states_with_agents_that_come_and_go_are_exact():
+    with plangym_ext.make(numbered) as env:
+        assert env.exact
+        assert env.exactness.method == "codec"
+        assert env.exactness.proved != "library"
+        state, *_ = env.reset()
+        action = np.zeros(3, np.int64)
+        state = env.step(action, state).state
+        after = env.step(action, state)
+        # Agents 0, 1 and 2 act from steps 0, 1 and 2 on.
+        assert after.info["agent_acted"].tolist() == [True, True, False]
+        assert after.info["agent_alive"].tolist() == [True, True, True]
+        assert after.info["agent_reward"].tolist() == [2.0, 102.0, 0.0]
+        assert after.reward == 104.0
+
+
+def test_an_agent_that_goes_without_a_word_has_terminated():
+    class Vanishes(NumberedAgents):
+        def step(self, actions):
+            seen, reward, terminated, truncated, info = super().step(actions)
+            return seen, reward, dict.fromkeys(terminated, False), truncated, info
+
+    env = AgentsEnv(Vanishes())
+    env.reset()
+    ended = []
+    over = False
+    while not over:
+        _, _, over, cut, info = env.step(np.zeros(3, np.int64))
+        ended.append(info["agent_terminated"].tolist())
+    assert not cut
+    assert np.array(ended).sum(axis=0).tolist() == [1, 1, 1]
+
+
+def test_what_is_no_parallel_env_is_refused():
+    with pytest.raises(WrongKind, match="parallel interface"):
+        AgentsEnv(gym.make("CartPole-v1"))
+    env = AgentsEnv(NumberedAgents())
+    env.reset()
+    with pytest.raises(InvalidAction, match="for each of a, b, c"):
+        env.step(np.zeros(2, np.int64))

@@ -1,0 +1,281 @@
+"""MuZero: targets of windows, the unrolled loss, reanalysis and policy improvement, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from plangym_ext.errors import ForeignNetwork, InvalidOption, WrongKind
+from plangym_ext.learn import (
+    EpisodeRecord,
+    LatentConfig,
+    MuZero,
+    MuZeroConfig,
+    make_latent_network,
+    make_network,
+    model_planner,
+)
+from plangym_ext.learn.algorithms.learned.muzero import halved
+from plangym_ext.planners import MCTS
+from tests.tabular_models import exact_network
+
+OBS, ACTIONS = spaces.Box(-np.inf, np.inf, (3,), np.float32), spaces.Discrete(2, start=5)
+K, N, GAMMA = 3, 4, 0.9
+SMALL = LatentConfig(
+    representation=(6,), latent=4, hidden=(8,), activation="tanh", value_support=4, reward_support=3
+)
+CONFIG = MuZeroConfig(
+    unroll=K,
+    n_steps=N,
+    discount=GAMMA,
+    capacity=40,
+    learning_starts=1,
+    batch_size=16,
+    updates_per_round=2,
+    l2=0.0,
+)
+
+
+def record(rng, length, *, terminated, final=None):
+    policies = rng.dirichlet([1.0, 1.0], length)
+    return EpisodeRecord(
+        seed=0,
+        observations=rng.normal(size=(length + 1, 3)).astype(np.float32),
+        actions=rng.integers(5, 7, length),
+        rewards=rng.normal(size=length),
+        terminated=terminated,
+        truncated=not terminated,
+        root_values=rng.normal(size=length),
+        policies=policies,
+        final_value=final,
+    )
+
+
+def learner(rng, config=CONFIG, network=SMALL, episodes=9):
+    made = make_latent_network(OBS, ACTIONS, network, seed=0)
+    found = MuZero(made, config, seed=1)
+    records = [
+        record(rng, int(rng.integers(1, 9)), terminated=i % 2 == 0, final=2.0 + i)
+        for i in range(episodes)
+    ]
+    for one in records:
+        found.replay.add(found.samples(one))
+    return found, records
+
+
+def wanted_value(one, t):
+    """Return the target of step t of an episode, one step at a time; None: nothing is learned."""
+    if t > one.length:
+        return 0.0 if one.terminated else None
+    total = 0.0
+    for i in range(N):
+        if t + i == one.length:
+            return total + GAMMA**i * (0.0 if one.terminated else one.final_value)
+        total += GAMMA**i * one.rewards[t + i]
+    after = t + N
+    if after == one.length:
+        return total + GAMMA**N * (0.0 if one.terminated else one.final_value)
+    return total + GAMMA**N * one.root_values[after]
+
+
+@pytest.mark.parametrize("endings", [False, True])
+def test_targets_of_windows_are_those_of_whole_episodes(endings):
+    rng = np.random.default_rng(3)
+    config = LatentConfig(**{**vars(SMALL), "endings": endings})
+    made, records = learner(rng, network=config)
+    assert len(made.replay) == 40  # and older rows were overwritten
+    by_obs = {one.observations[t].tobytes(): (one, t) for one in records for t in range(one.length)}
+    seen = set()
+    for _ in range(20):
+        batch = made.replay.sample(16).samples
+        for row in range(16):
+            one, t = by_obs[batch["obs"][row].tobytes()]
+            seen.add((id(one), t))
+            for k in range(K + 1):
+                at = t + k
+                mask = at < one.length
+                assert batch["policy_mask"][row, k] == mask
+                if mask:
+                    np.testing.assert_allclose(batch["policy"][row, k], one.policies[at], rtol=1e-6)
+                value = wanted_value(one, at)
+                learned = value is not None and not (endings and one.terminated and not mask)
+                assert batch["value_mask"][row, k] == learned
+                if learned:
+                    assert batch["value"][row, k] == pytest.approx(value, rel=1e-5, abs=1e-6)
+                if k == 0:
+                    continue
+                reached = at <= one.length
+                assert batch["reward_mask"][row, k - 1] == (
+                    reached or (one.terminated and not endings)
+                )
+                assert batch["ending_mask"][row, k - 1] == reached
+                over = one.terminated and at == one.length
+                assert batch["ending"][row, k - 1] == over
+                wanted = one.rewards[at - 1] if reached else 0.0
+                if batch["reward_mask"][row, k - 1]:
+                    assert batch["reward"][row, k - 1] == pytest.approx(wanted, rel=1e-6)
+                if reached:
+                    assert batch["action"][row, k - 1] == one.actions[at - 1] - 5
+    assert len(seen) > 30
+
+
+def by_hand(network, batch, row):
+    """Return the loss of one row and the gradients' scales by hooks, an action at a time."""
+
+    def entropy(logits, target):
+        return -(torch.tensor(target) * torch.log_softmax(logits, -1)).sum()
+
+    def two_hot(support, number):
+        h = math.copysign(math.sqrt(abs(number) + 1) - 1, number) + 0.001 * number
+        h = min(max(h, -support.size), support.size)
+        low = min(math.floor(h), support.size - 1)
+        target = np.zeros(support.width, np.float32)
+        target[low + support.size], target[low + 1 + support.size] = 1 - (h - low), h - low
+        return target
+
+    latent = network.represent(torch.tensor(batch["obs"][row : row + 1]))
+    total = torch.zeros(())
+    for k in range(K + 1):
+        scale = 1.0 if k == 0 else 1.0 / K
+        if k > 0:
+            latent = latent.clone()
+            latent.register_hook(lambda gradient: gradient / 2)
+            step = network.step(latent, torch.tensor(batch["action"][row : row + 1, k - 1]))
+            latent = step.latent
+            target = two_hot(network.rewards, float(batch["reward"][row, k - 1]))
+            total = total + scale * batch["reward_mask"][row, k - 1] * entropy(
+                step.reward[0], target
+            )
+            over = torch.tensor(batch["ending"][row, k - 1])
+            chance = torch.sigmoid(step.ending[0])
+            surprise = -(over * chance.log() + (1 - over) * (1 - chance).log())
+            total = total + scale * batch["ending_mask"][row, k - 1] * surprise
+        rated = network.predict(latent)
+        total = total + scale * batch["policy_mask"][row, k] * entropy(
+            rated.policy_logits[0], batch["policy"][row, k]
+        )
+        target = two_hot(network.values, float(batch["value"][row, k]))
+        total = total + 0.25 * scale * batch["value_mask"][row, k] * entropy(rated.value[0], target)
+    return total
+
+
+def test_the_unrolled_loss_and_its_gradient_are_those_by_hand():
+    rng = np.random.default_rng(4)
+    made, _ = learner(rng)
+    network = made.network
+    with torch.no_grad():
+        for parameter in network.parameters():  # heads begin at zero
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator()))
+    batch = made.replay.sample(16).samples
+    hand = torch.stack([by_hand(network, batch, row) for row in range(16)]).mean()
+    wanted = torch.autograd.grad(hand, list(network.parameters()))
+    tensors = {name: torch.tensor(rows) for name, rows in batch.items()}
+    loss, _, errors = made._loss(tensors, None)
+    found = torch.autograd.grad(loss, list(network.parameters()))
+    assert float(loss.detach()) == pytest.approx(float(hand.detach()), rel=1e-5)
+    for mine, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=2e-4, atol=2e-6)
+    assert (errors() >= 0).all()
+
+
+def test_gradients_are_halved():
+    x = torch.tensor([3.0], requires_grad=True)
+    y = halved(x)
+    y.backward()
+    assert y.item() == 3.0
+    assert x.grad.item() == 0.5
+
+
+@pytest.mark.parametrize("replay", ["uniform", "prioritized"])
+def test_reanalysis_is_a_search_by_hand(replay):
+    rng = np.random.default_rng(5)
+    config = MuZeroConfig(
+        **{
+            **vars(CONFIG),
+            "reanalyze": 0.5,
+            "replay": replay,
+            "learning_starts": 40,
+            "capacity": 40,
+        }
+    )
+    made, records = learner(rng, config, episodes=4)
+    steps = sum(one.length for one in records)
+    assert len(made.replay) == steps < 40  # nothing is learned yet
+
+    def search():
+        return model_planner(made.network, lambda asked: MCTS(6, evaluator=asked, root_noise=0.25))
+
+    with pytest.raises(InvalidOption, match="search_with"):
+        made.train()
+    made._new_rows = steps
+    before = made.replay.steps.all()
+    made.search_with(search())
+    assert made.train()["train/reanalyzed"] == round(0.5 * steps)
+    after = made.replay.steps.all()
+    changed = np.flatnonzero((before["policy"] != after["policy"]).any(1))
+    stream = np.random.default_rng(np.random.SeedSequence(1, spawn_key=(5, 0)))
+    places = stream.choice(steps, round(0.5 * steps), replace=False)
+    assert set(changed) <= set(places)
+    assert len(changed) > 0
+    for place, own in zip(places, stream.spawn(len(places)), strict=True):
+        obs = before["obs"][place]
+        plan = search().plan(None, np.zeros(1, np.uint8), rng=own, obs=obs)
+        np.testing.assert_array_equal(after["policy"][place], np.float32(plan.weights))
+        assert after["value"][place] == np.float32(plan.value)
+    others = np.setdiff1d(np.arange(steps), places)
+    np.testing.assert_array_equal(before["value"][others], after["value"][others])
+    assert made.train()["train/reanalyzed"] == 0  # nothing was added since
+
+
+def test_gumbel_improves_the_policy_of_bandits():
+    rng, gain = np.random.default_rng(6), []
+    for _ in range(10):
+        returns = rng.normal(size=8)
+        table = [[(a + 1, float(r), True) for a, r in enumerate(returns)]]
+        table += [[(0, 0.0, True)] * 8] * 8
+        prior = np.exp(rng.normal(size=8) * 1.5)
+        prior = (prior / prior.sum()).astype(np.float32)
+        rewards = np.float32(returns)
+        # The value of the state, without which what was not tried would be rated by chance.
+        worth = float(prior @ rewards)
+
+        def rated(obs, prior=prior, worth=worth):
+            return np.repeat(prior[None], len(obs), 0), np.full(len(obs), worth, np.float32)
+
+        network = exact_network(table)
+        planner = model_planner(
+            network,
+            lambda _, rated=rated: MCTS(4, evaluator=rated, selection="gumbel", discount=1.0),
+        )
+        zeros = np.zeros(1000, np.int64)
+        plans = planner.plan_batch(
+            None, np.zeros((1000, 1), np.uint8), rngs=rng.spawn(1000), obs=zeros
+        )
+        weights, q = (np.stack([getattr(plan, n) for plan in plans]) for n in ("weights", "q"))
+        # What was not tried is worth the mixed value (Danihelka et al., equation 33): by these
+        # returns the improved policy is never worse than the prior, whatever was drawn.
+        tried = ~np.isnan(q)
+        mean = (prior * np.nan_to_num(q)).sum(1) / (prior * tried).sum(1)
+        completed = np.where(tried, q, ((worth + 4 * mean) / 5)[:, None])
+        assert ((weights - prior) * completed).sum(1).min() >= -1e-6
+        played = rewards[[plan.action for plan in plans]]
+        gain.append(played.mean() - worth)
+        assert gain[-1] > -3 * played.std() / math.sqrt(1000)
+    assert min(gain) > 0.0
+
+
+def test_networks_and_states_of_others_are_refused():
+    plain = make_network(OBS, ACTIONS, seed=0)
+    with pytest.raises(WrongKind, match="LatentNetwork"):
+        MuZero(plain)
+    with pytest.raises(InvalidOption, match="Discrete"):
+        make_latent_network(OBS, OBS, seed=0)
+    made, _ = learner(np.random.default_rng(7))
+    wide = LatentConfig(**{**vars(SMALL), "latent": 5})
+    other = MuZero(make_latent_network(OBS, ACTIONS, wide, seed=0), CONFIG)
+    with pytest.raises(ForeignNetwork):
+        other.load_state_dict(made.state_dict())
