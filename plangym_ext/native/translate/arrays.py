@@ -25,7 +25,7 @@ from plangym_ext.native.translate.values import (
 
 
 class Arrays:
-    """What a walk knows of collections."""
+    """Translation of collections."""
 
     program: Any
     node: ast.AST

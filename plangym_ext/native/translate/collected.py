@@ -26,7 +26,7 @@ from plangym_ext.native.translate.values import (
 
 
 class Collections(Arrays):
-    """What a walk knows of parts and items."""
+    """Translation of parts and items."""
 
     # Subscripts -----------------------------------------------------------------
 

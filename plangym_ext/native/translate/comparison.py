@@ -25,7 +25,7 @@ _KINDS = ("a step", "a reset", "a reset by a seed")
 
 
 class _Played:
-    """What the class itself has done in the steps of a batch."""
+    """Steps of the class itself, as rows of a batch."""
 
     def __init__(self, env: KernelEnv, program: Any) -> None:
         kernel, (dtype, shape) = env.kernel, program.obs

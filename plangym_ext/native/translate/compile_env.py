@@ -96,7 +96,7 @@ def _compiled_class(cls: type) -> type[gym.Env[Any, Any]]:
 
 
 class _Compiled:
-    """What a compiled class adds to the env's: its kernel, and states."""
+    """Kernel and states of a compiled class, beside the env's own."""
 
     _translated_class: type
 

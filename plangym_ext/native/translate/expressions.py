@@ -28,7 +28,7 @@ from plangym_ext.native.translate.values import (
 
 
 class Expressions(Operators):
-    """What a walk knows of expressions."""
+    """Translation of expressions."""
 
     scope: dict[str, Any]
 

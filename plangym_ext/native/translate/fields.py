@@ -27,7 +27,7 @@ _MOST = 6
 
 
 class Fields(Record):
-    """What a translation knows of an env's attributes.
+    """Attributes of an env, in its translation.
 
     Args:
         env: an instance that was reset.

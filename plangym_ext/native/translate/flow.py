@@ -30,7 +30,7 @@ class Loop:
 
 
 class Flow(Expressions):
-    """What a walk knows of variables, branches and loops."""
+    """Translation of variables, branches and loops."""
 
     program: Any
     lines: list[str]

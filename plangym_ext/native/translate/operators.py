@@ -58,7 +58,7 @@ _COMPARISONS: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
 
 
 class Operators(Collections):
-    """What a walk knows of operators."""
+    """Translation of operators."""
 
     fork: Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""What translated code calls: Python's and numpy's arithmetic, exact or raising.
+"""Arithmetic of translated code: Python's and numpy's, exact or raising.
 
 Where the compiled code raises, the batch is played by the env itself. So what is rare need not be
 translated, only noticed: an overflow, a division by zero, an index out of range.

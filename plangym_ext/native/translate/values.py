@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Untranslatable(Exception):
-    """What cannot be translated, and why; the walk adds the place."""
+    """Refusal of what cannot be translated; the walk adds the place."""
 
 
 class _Varies:
