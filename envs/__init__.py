@@ -47,6 +47,8 @@ for _family in (
         extra="classic",
         headless=_PYGAME,
     ),
+    # Its classes derive from those of other families, and have states of their own.
+    Family(name="compiled", module="plangym_ext.native.translate", codec=None),
     Family(
         name="atari",
         module="ale_py",

@@ -14,6 +14,7 @@ from plangym_ext.native.kernel.kernel_env import KernelEnv as KernelEnv
 from plangym_ext.native.kernel.known import register_kernel as register_kernel
 from plangym_ext.native.kernel.row_kernel import Kernel as Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv as RulesEnv
+from plangym_ext.native.translate.compile_env import compile_env as compile_env
 from plangym_ext.registry import make as make
 from plangym_ext.registry import register as register
 from plangym_ext.states.families import Family as Family

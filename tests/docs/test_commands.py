@@ -84,6 +84,7 @@ REDUCED_CLI: dict[str, str] = {
     "states": "--count 10",
     "audit": "--rollouts 1 --max-steps 20",
     "doctor": "--steps 5",
+    "compile": "--steps 1000",
     "plot": "",
     "report": "",
     "watch": "--port 0",

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("report", "write one self-contained page about runs"),
     "watch": ("watch", "serve a live page about runs"),
     "doctor": ("doctor", "show how an env's state is captured, and test it"),
+    "compile": ("compiling", "make a kernel of a Python env, compared bit for bit"),
     "list": ("listing", "list envs, planners, algorithms and presets"),
     "new": ("new", "write an env, planner or algorithm of your own to begin from"),
     "completion": ("completion", "print the set-up for completion in bash, zsh or fish"),
