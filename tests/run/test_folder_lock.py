@@ -12,8 +12,8 @@ import pytest
 from training_runs import small
 
 from plangym_ext.errors import FolderBusy
-from plangym_ext.run import folder_lock
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run import files
+from plangym_ext.run.files import FolderLock
 from plangym_ext.run.training.runner import Runner
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -29,7 +29,7 @@ def test_a_second_holder_is_refused_until_the_first_lets_go(tmp_path):
 
 
 def test_who_is_refused_leaves_the_folder_that_it_made_to_its_holder(tmp_path, monkeypatch):
-    folder, made, holders = tmp_path / "new", folder_lock.made_folders, []
+    folder, made, holders = tmp_path / "new", files.made_folders, []
 
     def made_and_taken(path):
         found = made(path)
@@ -38,7 +38,7 @@ def test_who_is_refused_leaves_the_folder_that_it_made_to_its_holder(tmp_path, m
             holders[0] = FolderLock(path)  # of a command that began at the same time
         return found
 
-    monkeypatch.setattr(folder_lock, "made_folders", made_and_taken)
+    monkeypatch.setattr(files, "made_folders", made_and_taken)
     with pytest.raises(FolderBusy):
         FolderLock(folder)
     (folder / "log.csv").write_text("it goes on\n")
@@ -60,7 +60,7 @@ def test_two_runs_never_write_in_one_folder(tmp_path):
 _HOLDS = """
 import os, sys, time
 from pathlib import Path
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 child = os.fork()
 if child:
