@@ -89,7 +89,8 @@ class EnsembleModel(ModelEnv):
         spread = (obs / unit).std(axis=(1, 2), dtype=np.float64).mean(axis=-1)
         rewards = rewards + network.config.disagreement * spread
         whole = rows.view(np.uint8).reshape(count, -1)
-        return Advanced(whole, rewards, (over > 0).all(axis=(1, 2)), {"disagreement": spread})
+        all_over: Any = (over > 0).all(axis=(1, 2))
+        return Advanced(whole, rewards, all_over, {"disagreement": spread})
 
     def _noise(self, keys: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.float32]:
         """Return `[M, N * particles, O + 1]` normal numbers by the keys of N rows."""

@@ -58,12 +58,13 @@ class EnsembleNetwork(nn.Module):
                 f"{observation_space} and {action_space}. Flatten observations with a wrapper, or "
                 f"learn a latent model."
             )
-        self.observation_space, self.action_space = observation_space, action_space
+        self.observation_space: Any = observation_space
+        self.action_space: Any = action_space
         self.config, self.width = config, int(observation_space.shape[0])
         self.normalizer = ObservationNormalizer(observation_space, _CLIP)
-        is_discrete = isinstance(action_space, spaces.Discrete)
-        self._count = int(action_space.n) if is_discrete else 0
-        played = self._count or math.prod(action_space.shape)
+        space: Any = action_space
+        self._count = int(space.n) if isinstance(space, spaces.Discrete) else 0
+        played = self._count or math.prod(space.shape)
         out = 2 * (self.width + 1) + int(config.endings)
         sizes = [self.width + played, *config.hidden, out]
         layers = itertools.pairwise(sizes)

@@ -50,7 +50,11 @@ class EnsembleLearning(PlanLearning):
         self._seed = seed
 
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
-        """Return a row per step: `obs`, `action`, `next_obs`, `reward`, `ending` and `bag`."""
+        """Return a row per step, arrays that may be views of the record.
+
+        Float32 `obs` and `next_obs` `[T, O]`, `reward` and `ending` `[T]`, `bag` `[T, M]`; and
+        `action` `[T, *act]`.
+        """
         length, members = record.length, self.network.config.members
         obs = np.asarray(record.observations, np.float32)
         # By what was seen, so that a resumed run has the same bags.
