@@ -28,7 +28,7 @@ def normals(keys: Words, count: int) -> npt.NDArray[np.float32]:
     """Return `[N, count]` float32 standard normal numbers, a row for each of `[N]` keys; fresh."""
     pairs = -(-count // 2)
     with np.errstate(over="ignore"):
-        seeds: Words = mixed(keys)[:, None] + np.arange(1, 2 * pairs + 1, dtype=np.uint64)
+        seeds: Any = mixed(keys)[:, None] + np.arange(1, 2 * pairs + 1, dtype=np.uint64)
     # In (0, 1]: the logarithm of 0 is none. By Box and Muller.
     uniform: Any = ((mixed(seeds) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
     radius = np.sqrt(-2.0 * np.log(uniform[:, :pairs]))
