@@ -23,8 +23,8 @@ from plangym_ext.errors import (
     UnknownOption,
     suggestion,
 )
+from plangym_ext.planners.action_spaces import KeptModel
 from plangym_ext.planners.clock import Clock
-from plangym_ext.planners.joint_actions import KeptModel
 from plangym_ext.planners.kept import Kept, NothingKept
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.players import check_players
@@ -72,11 +72,11 @@ class Planner(CheckedOptions, ABC):
     #: Whether what a network says of actions is for the option `rollout_policy`; other planners
     #: have it as the prior of their evaluator.
     plays_policy: ClassVar[bool] = False
-    #: Whether the joint actions of spaces of discrete parts are numbered for this planner.
-    numbers_actions: ClassVar[bool] = False
+    #: What the actions of any space are for this planner: "numbers" or "vectors"; "": themselves.
+    plans_over: ClassVar[str] = ""
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
-    #: The model of numbered actions, of the env that was planned in last.
+    #: The model of numbers or vectors, of the env that was planned in last.
     _joint = KeptModel()
     #: `_memory_options` of the last plan.
     _made_for = None
@@ -183,8 +183,8 @@ class Planner(CheckedOptions, ABC):
             NoLegalAction: a state allows nothing.
             WrongKind: the env has two players, and this planner plans for one.
         """
-        if self.numbers_actions and env is not self._joint.plain:
-            joint = self._joint.of(env, type(self).__name__)
+        if self.plans_over and env is not self._joint.plain:
+            joint = self._joint.of(env, self)
             if joint is not None:
                 return joint.planned(self, states, rngs, obs, legal)
         self._check(env)

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.core.masks import MASK, checked_mask
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.short_text import html_table, one_line
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.base import Planner, as_planner
 from plangym_ext.planners.games import Game, Sides, Step, game_rng, step_games
+from plangym_ext.planners.masks import told_mask
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.players import next_player, num_players, who_moved
 from plangym_ext.planners.simulator import SearchModel, States, stacked_actions
@@ -355,6 +355,6 @@ def _step_alone(env: PlayableEnv, game: Game, action: Any) -> Step:
     state, obs, reward, over, cut, info = env.step(action, state=game.state)
     # After an ending there is no next move.
     following = None if over or cut else next_player(info, env)
-    mask = checked_mask(info.get(MASK), getattr(env, "action_space", None), "play")
+    mask = told_mask(info, env)
     player = who_moved(info, env)
     return Step(state, obs, float(reward), bool(over), bool(cut), mask, player, following)

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.core.masks import MASK, checked_mask
 from plangym_ext.planners.base import Planner
-from plangym_ext.planners.masks import stacked_masks, told_masks
+from plangym_ext.planners.masks import stacked_masks, told_mask, told_masks
 from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.players import movers, next_player
 from plangym_ext.planners.simulator import Rng, States, stacked_actions, stacked_obs
@@ -51,7 +50,7 @@ class Game:
         self.seed = seed
         self.rng = game_rng(seed)
         self.state, self.obs, info = env.reset(seed=seed)
-        self.legal = checked_mask(info.get(MASK), getattr(env, "action_space", None), "play")
+        self.legal = told_mask(info, env)
         self.to_play = next_player(info, env)
         self.ended = False
 

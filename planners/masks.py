@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.infos import info_values
-from plangym_ext.core.masks import MASK, checked_mask
+from plangym_ext.core.masks import MASK, checked_mask, choices_of
 from plangym_ext.errors import InvalidObservation, InvalidOption
 from plangym_ext.planners.simulator import Rng
 
@@ -31,6 +31,11 @@ def stacked_masks(
     return np.array([np.ones(width) if mask is None else mask for mask in masks]).astype(np.bool_)
 
 
+def told_mask(info: Any, env: Any) -> npt.NDArray[Any] | None:
+    """Return the mask of one info, `[A]`, or None; see `checked_mask`."""
+    return checked_mask(info.get(MASK), getattr(env, "action_space", None), "play", choices_of)
+
+
 def told_masks(infos: Any, space: Any, count: int) -> list[npt.NDArray[Any] | None]:
     """Return the mask `[A]` of each row's info, or None.
 
@@ -46,7 +51,9 @@ def told_masks(infos: Any, space: Any, count: int) -> list[npt.NDArray[Any] | No
         return [None] * count
     values, known = info_values(infos, MASK, count)
     pairs = zip(values, known, strict=True)
-    return [checked_mask(mask, space, "play") if there else None for mask, there in pairs]
+    return [
+        checked_mask(mask, space, "play", choices_of) if there else None for mask, there in pairs
+    ]
 
 
 def weights_over_legal(
@@ -107,9 +114,8 @@ def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
     """
     if not (hasattr(space, "n") and hasattr(space, "start")):
         raise InvalidOption(
-            f"{planner}: plans over discrete actions; got the action space {space}. "
-            f"Use a planner for continuous actions, such as CEM ('cem' on the command line), or "
-            f"wrap the env so that its actions are Discrete."
+            f"{planner}: plans over actions of Discrete, MultiDiscrete, MultiBinary and Box parts; "
+            f"got the action space {space}. Wrap the env so that its actions are of these."
         )
     return int(space.n), int(space.start)
 
@@ -146,8 +152,8 @@ def box_actions(space: Any, planner: str) -> Box:
     low, high = getattr(space, "low", None), getattr(space, "high", None)
     if low is None or high is None or np.asarray(low).dtype.kind != "f":
         raise InvalidOption(
-            f"{planner}: plans over continuous actions; got the action space {space}. "
-            f"Use a planner for discrete actions, such as MCTS ('mcts' on the command line)."
+            f"{planner}: plans over actions of Discrete, MultiDiscrete, MultiBinary and Box parts; "
+            f"got the action space {space}. Wrap the env so that its actions are of these."
         )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise InvalidOption(

@@ -65,7 +65,7 @@ class Plan:
 
     What a planner does not know is None. Entry i of an `[A]` array is about action
     `action_space.start + i`, or joint action i where those of several parts are numbered, the
-    last part changing fastest.
+    last part changing fastest, or action i of `candidates`.
 
     Attributes:
         action: what to play, an element of the env's action space.
@@ -83,6 +83,8 @@ class Plan:
         tree: the nodes of the search, if asked for with `return_tree`.
         chosen_by_visits: False where `visits` only say how often actions were tried, and
             the action is chosen otherwise: then their shares are no policy to learn.
+        candidates: `[A, *act]`, nested as the action space: the sampled actions that were
+            compared; None where actions were not sampled.
     """
 
     action: Any
@@ -95,6 +97,7 @@ class Plan:
     full: bool = False
     tree: SearchTree | None = None
     chosen_by_visits: bool = True
+    candidates: Any = None
 
     def __repr__(self) -> str:
         shown = {"action": self.action, "value": self.value}

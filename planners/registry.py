@@ -22,103 +22,103 @@ class Entry(NamedTuple):
 PLANNERS: dict[str, Entry] = {
     "mcts": Entry(
         "plangym_ext.planners.mcts.mcts:MCTS",
-        "Monte Carlo tree search (PUCT, UCT or Gumbel), discrete actions",
+        "Monte Carlo tree search (PUCT, UCT or Gumbel)",
     ),
     "sts": Entry(
         "plangym_ext.planners.mcts.sts:STS",
-        "Shoot Tree Search: several expansions per simulation, discrete actions",
+        "Shoot Tree Search: several expansions per simulation",
     ),
     "open-loop": Entry(
         "plangym_ext.planners.mcts.open_loop:OpenLoopMCTS",
-        "tree search over action sequences, for stochastic envs, discrete actions",
+        "tree search over action sequences, for stochastic envs",
     ),
     "ments": Entry(
         "plangym_ext.planners.mcts.soft:MENTS",
-        "maximum entropy tree search: soft values, Boltzmann visits, discrete actions",
+        "maximum entropy tree search: soft values, Boltzmann visits",
     ),
     "tents": Entry(
         "plangym_ext.planners.mcts.soft:TENTS",
-        "Tsallis entropy tree search: sparse policies, discrete actions",
+        "Tsallis entropy tree search: sparse policies",
     ),
     "dents": Entry(
         "plangym_ext.planners.mcts.soft:DENTS",
-        "Boltzmann tree search with a decaying entropy bonus, discrete actions",
+        "Boltzmann tree search with a decaying entropy bonus",
     ),
     "bts": Entry(
         "plangym_ext.planners.mcts.soft:BTS",
-        "Boltzmann tree search: largest returns as values, discrete actions",
+        "Boltzmann tree search: largest returns as values",
     ),
     "ants": Entry(
         "plangym_ext.planners.mcts.soft:ANTS",
-        "MENTS with a temperature for a target entropy, discrete actions",
+        "MENTS with a temperature for a target entropy",
     ),
     "graph": Entry(
         "plangym_ext.planners.graphs.search:GraphSearch",
-        "greedy search with transpositions and dead ends, discrete actions",
+        "greedy search with transpositions and dead ends",
     ),
     "best-first": Entry(
         "plangym_ext.planners.graphs.best_first:BestFirst",
-        "A*, weighted A* and greedy search by a heuristic, discrete actions",
+        "A*, weighted A* and greedy search by a heuristic",
     ),
     "levin": Entry(
         "plangym_ext.planners.graphs.best_first:LevinTS",
-        "best-first search by steps and a policy's probability, discrete actions",
+        "best-first search by steps and a policy's probability",
     ),
     "phs": Entry(
         "plangym_ext.planners.graphs.best_first:PHS",
-        "Levin tree search with a heuristic (PHS*), discrete actions",
+        "Levin tree search with a heuristic (PHS*)",
     ),
     "rollout-iw": Entry(
         "plangym_ext.planners.novelty.iw:RolloutIW",
-        "random walks, cut where no feature is new, discrete actions",
+        "random walks, cut where no feature is new",
     ),
     "iw": Entry(
         "plangym_ext.planners.novelty.iw:IW",
-        "breadth-first search, pruned where no feature is new, discrete actions",
+        "breadth-first search, pruned where no feature is new",
     ),
     "fractal": Entry(
         "plangym_ext.planners.rollouts.fractal:FractalMC",
-        "a swarm of walkers; poor ones clone better ones, discrete actions",
+        "a swarm of walkers; poor ones clone better ones",
     ),
     "spo": Entry(
         "plangym_ext.planners.rollouts.particle_search:SPO",
-        "particles of a policy, resampled by their advantages, discrete actions",
+        "particles of a policy, resampled by their advantages",
     ),
     "tsmcts": Entry(
         "plangym_ext.planners.rollouts.tsmcts:TSMCTS",
-        "particles from each action, with sequential halving, discrete actions",
+        "particles from each action, with sequential halving",
     ),
     "shooting": Entry(
         "plangym_ext.planners.rollouts.discrete_shooting:DiscreteShooting",
-        "rollouts, compared by their first action, discrete actions",
+        "rollouts, compared by their first action",
     ),
     "bandit": Entry(
         "plangym_ext.planners.rollouts.discrete_shooting:BanditShooting",
-        "a bandit over the first action of rollouts, discrete actions",
+        "a bandit over the first action of rollouts",
     ),
     "random-shooting": Entry(
         "plangym_ext.planners.continuous.cem:RandomShooting",
-        "the best of many random sequences, continuous actions",
+        "the best of many random sequences",
     ),
     "predictive-sampling": Entry(
         "plangym_ext.planners.continuous.mppi:PredictiveSampling",
-        "the best of the last plan and noisy copies of it, continuous actions",
+        "the best of the last plan and noisy copies of it",
     ),
     "cem": Entry(
         "plangym_ext.planners.continuous.cem:CEM",
-        "cross-entropy method, continuous actions",
+        "cross-entropy method",
     ),
     "icem": Entry(
         "plangym_ext.planners.continuous.cem:ICEM",
-        "cross-entropy method with coloured noise and kept elites, continuous actions",
+        "cross-entropy method with coloured noise and kept elites",
     ),
     "mppi": Entry(
         "plangym_ext.planners.continuous.mppi:MPPI",
-        "model predictive path integral control, continuous actions",
+        "model predictive path integral control",
     ),
     "dial": Entry(
         "plangym_ext.planners.continuous.mppi:DIAL",
-        "MPPI with noise that is annealed over rounds and horizon, continuous actions",
+        "MPPI with noise that is annealed over rounds and horizon",
     ),
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from plangym_ext.core.options import Count, OneOf, Range, Weight
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.action_spaces import VECTORS
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.continuous.novelty_bonus import Shown
 from plangym_ext.planners.continuous.spline import SPLINES, ActionPolicy, Floats, Spline, proposed
@@ -127,6 +128,7 @@ class Shooting(Planner):
     policy: ActionPolicy | None = None
     novelty_bonus: Weight = 0.0
 
+    plans_over: ClassVar[str] = VECTORS
     default_simulations = 128
     #: Whether the sequence that is played is one of those that rounds have tried. If not it
     #: is tried once in the end, as one of the simulations, so that its return is known.

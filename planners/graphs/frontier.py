@@ -16,7 +16,7 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.inherited_options import load_own
 from plangym_ext.core.options import Count, Finite, Function
 from plangym_ext.errors import InvalidAnswer
-from plangym_ext.planners.base import Planner
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.graphs.graph import StateKey, state_keys
 from plangym_ext.planners.graphs.open_list import Node, OpenList
@@ -75,7 +75,7 @@ class Rated(NamedTuple):
 
 
 @dataclass(eq=False, kw_only=True)
-class FrontierSearch(Planner):
+class FrontierSearch(DiscretePlanner):
     """Abstract base: expands states by priority, and plays the path to the first goal.
 
     For deterministic envs that are solved rather than explored. A goal is an ending with a
@@ -94,8 +94,6 @@ class FrontierSearch(Planner):
         heuristic: `obs [L, *obs] -> steps to a goal [L]`, >= 0, or the name of such a function,
             "module:function"; None: 0.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     wave_size: Count = 8
     goal_reward: Finite = 0.0

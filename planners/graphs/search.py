@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import Count, Finite, Range, Whole
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.base import UNBOUNDED
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.graphs.graph import (
     DEAD_END,
@@ -35,7 +36,7 @@ _TIMED_CAPACITY = 10_000
 
 
 @dataclass(eq=False, kw_only=True)
-class GraphSearch(Planner):
+class GraphSearch(DiscretePlanner):
     """Greedy graph search: each walk through the graph of states expands one or more nodes.
 
     For deterministic envs that are solved rather than explored, such as Sokoban. A
@@ -65,8 +66,6 @@ class GraphSearch(Planner):
 
     Source: Alpacka's DeterministicMCTS, without the step too many that it takes.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     num_expansions: Count = 1
     intermediate_backups: bool = False

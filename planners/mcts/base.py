@@ -7,15 +7,16 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.compiled.search import CompiledSearch
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.final_action import highest, sampled
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
@@ -46,7 +47,7 @@ _MOST_TIMED = 1_000_000
 
 
 @dataclass(eq=False, kw_only=True)
-class TreeSearch(Planner):
+class TreeSearch(DiscretePlanner):
     """Abstract base: grows a tree below the current state and plays the most visited action.
 
     Args:
@@ -76,8 +77,6 @@ class TreeSearch(Planner):
         slots: keep states in slots of the env, if it has any and there are no rollouts,
             rather than in an array of the planner. The plan is the same.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     wave_size: Count = 8
     rollout_depth: Whole | None = None
@@ -133,7 +132,7 @@ class TreeSearch(Planner):
         num_actions, _ = request.discrete_actions()
         search, in_code = self._kept.take(request)
         if search is None:
-            search = Search(request, self._settings(num_actions), self._rater(num_actions))
+            search = self._new_search(request, num_actions)
         # Before anything is stepped: without observations the roots could not be rated.
         if search.rater.rates_roots:
             request.needed_obs("an evaluator")
@@ -151,6 +150,10 @@ class TreeSearch(Planner):
         # Only now: a search that was interrupted is not one to go on with.
         self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
+
+    def _new_search(self, request: PlanRequest, num_actions: int) -> Search:
+        """Return a search with new trees."""
+        return Search(request, self._settings(num_actions), self._rater(num_actions))
 
     def _capacity(self, num_actions: int) -> int:
         """Return how many nodes a tree has room for."""

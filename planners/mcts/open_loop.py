@@ -18,7 +18,7 @@ from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.masks import action_masks, has_masks
-from plangym_ext.planners.mcts.bandit import BanditSearch
+from plangym_ext.planners.mcts.widened import WidenedSearch
 from plangym_ext.planners.rating import Leaves
 from plangym_ext.planners.simulator import Rng, States
 from plangym_ext.planners.trees.selection import select_wave
@@ -39,7 +39,7 @@ Resample = Annotated[Callable[[States, Rng], States], Function("a function of st
 
 
 @dataclass(eq=False, kw_only=True)
-class OpenLoopMCTS(BanditSearch):
+class OpenLoopMCTS(WidenedSearch):
     """Open-loop tree search over action sequences, for stochastic envs.
 
     A node stands for the actions that lead to it and stores no state: a simulation

@@ -6,7 +6,7 @@ import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +14,9 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import num_rows
 from plangym_ext.core.options import Count, Function, Range, Weight
 from plangym_ext.errors import InvalidAnswer, InvalidOption
-from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.clock import Clock
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
@@ -44,7 +45,7 @@ _NO_RULE = Selection(PUCT, 0.0, SCALE_NONE, 0.0, 0.0, 0.0)
 
 
 @dataclass(eq=False, kw_only=True)
-class NoveltySearch(Planner):
+class NoveltySearch(DiscretePlanner):
     """Abstract base: expands only nodes with new features, and plays the best branch.
 
     No evaluator and no rollouts: what is known of a branch are its rewards. A
@@ -76,8 +77,6 @@ class NoveltySearch(Planner):
         return_tree: put the nodes into the plan; `q` is the best return through a node,
             `visits` counts the nodes below it and itself.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     features: Features | str | None = None
     max_depth: Count = 1500

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
-from plangym_ext.planners.base import Planner
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.final_action import most_visited, sampled
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.masks import weights_over_legal, with_noise
@@ -25,7 +25,7 @@ _ROUND = 64
 
 
 @dataclass(eq=False, kw_only=True)
-class DiscreteShooting(Planner):
+class DiscreteShooting(DiscretePlanner):
     """Plays rollouts and takes the first action of the best ones.
 
     A simulation is one rollout. An action that began none has no score. The plan's policy
@@ -43,8 +43,6 @@ class DiscreteShooting(Planner):
 
     Source: Alpacka's Shooting agent.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     rollout_depth: Count = 20
     score: Annotated[str, OneOf(("mean", "max"))] = "mean"
@@ -139,7 +137,7 @@ class _Tally:
 
 
 @dataclass(eq=False, kw_only=True)
-class BanditShooting(Planner):
+class BanditShooting(DiscretePlanner):
     """A bandit over first actions, with rollout returns as its rewards.
 
     A simulation plays the arm with the highest Q(a) + c P(a) sqrt(N) / (1 + N(a)),
@@ -162,8 +160,6 @@ class BanditShooting(Planner):
 
     Source: Alpacka's Bandit agent.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     wave_size: Count = 8
     rollout_depth: Whole = 20

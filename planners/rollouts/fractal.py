@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.options import Count, Weight
-from plangym_ext.planners.base import Planner
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.final_action import most_visited
 from plangym_ext.planners.finite import check_finite, spread_of
 from plangym_ext.planners.masks import action_masks
@@ -20,7 +19,7 @@ from plangym_ext.planners.simulator import Rng, States, numbers_of
 
 
 @dataclass(eq=False, kw_only=True)
-class FractalMC(Planner):
+class FractalMC(DiscretePlanner):
     """Fractal Monte Carlo: a swarm of random walkers, cloned from poor to rich regions.
 
     After each step a walker compares itself with another one by its virtual reward,
@@ -44,8 +43,6 @@ class FractalMC(Planner):
     action is the most frequent one, since actions are discrete here; rewards are
     discounted.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     depth: Count = 30
     reward_weight: Weight = 1.0

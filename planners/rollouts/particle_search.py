@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import Count, Range
-from plangym_ext.planners.base import Planner
+from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.masks import action_masks, has_masks, weights_over_legal
 from plangym_ext.planners.plans import Budget, Plan
@@ -21,7 +21,7 @@ from plangym_ext.planners.rollouts.playouts import draw
 
 
 @dataclass(eq=False, kw_only=True)
-class ParticleSearch(Planner):
+class ParticleSearch(DiscretePlanner):
     """Abstract base: moves particles by an evaluator's policy; better ones multiply.
 
     A particle's weight is exp(sum of advantages / temperature), the advantage of a step being
@@ -35,8 +35,6 @@ class ParticleSearch(Planner):
         divergence: Kullback-Leibler divergence of weights from equal ones, in nats.
         evaluator: `obs [L, *obs] -> (prior [L, A] or None, value [L])`; None: uniform, and 0.
     """
-
-    numbers_actions: ClassVar[bool] = True
 
     depth: Count = 16
     resample_every: Count = 4

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Discrete, Sequence, Text, Tuple
 
 import plangym_ext
 from plangym_ext.errors import InvalidAnswer, InvalidObservation, InvalidOption
@@ -23,18 +23,14 @@ EVALUATED, FOLLOWING = planners_with("evaluator"), planners_with("rollout_policy
 
 
 @pytest.mark.parametrize("name", PLANNERS)
-def test_a_planner_for_other_actions_names_itself_and_another(models, name):
+@pytest.mark.parametrize("space", [Text(3), Tuple([Discrete(2), Sequence(Discrete(2))])], ids=str)
+def test_a_planner_names_itself_and_the_actions_that_it_plans_over(models, name, space):
     planner = load_planner(name)
     model = models.chain(3)
-    if issubclass(planner, Shooting):
-        model.action_space = Discrete(2)
-        kind, remedy = "continuous", "planner for discrete actions"
-    else:
-        model.action_space = Box(-1, 1, (2,))
-        kind, remedy = "discrete", "planner for continuous actions"
-    with pytest.raises(InvalidOption, match=f"{planner.__name__}: .*{kind} actions; got") as error:
+    model.action_space = space
+    with pytest.raises(InvalidOption, match=f"^{planner.__name__}: plans over act") as error:
         planner(4).plan(model, model.state(0), rng=0, obs=np.zeros(1))
-    assert remedy in str(error.value)
+    assert f"got the action space {space}. Wrap the env" in str(error.value)
 
 
 BROKEN = {

@@ -23,7 +23,7 @@ from plangym_ext.planners import (
     RolloutIW,
     play,
 )
-from plangym_ext.planners.joint_actions import numbered
+from plangym_ext.planners.action_spaces import adapted
 
 SPACES = {
     "MultiDiscrete": spaces.MultiDiscrete([2, 3, 2]),
@@ -158,20 +158,15 @@ def test_masks_of_the_parts_are_heeded(name):
 
 
 def test_numbers_are_in_the_order_of_the_parts():
-    model = numbered(Payment(SPACES["Tuple"]), "MCTS")
+    model = adapted(Payment(SPACES["Tuple"]), MCTS(1))
     assert model.action_space.n == 12
     rows = list(zip(*model.actions, strict=True))
     np.testing.assert_array_equal([row[0] for row in rows], np.repeat([4, 5, 6], 4))
     np.testing.assert_array_equal([row[1] for row in rows][:4], [[0, 0], [0, 1], [1, 0], [1, 1]])
-    assert numbered(Payment(spaces.Discrete(3)), "MCTS") is None
-    assert numbered(Payment(spaces.Tuple([spaces.Box(0, 1)])), "MCTS") is None
+    assert adapted(Payment(spaces.Discrete(3)), MCTS(1)) is None
 
 
-def test_too_many_joint_actions_and_wrong_masks_are_refused():
-    with GymEnv(lambda: Payment(spaces.MultiBinary(13))) as env:
-        state, *_ = env.reset(seed=0)
-        with pytest.raises(errors.InvalidOption, match=r"at most 4096 of them.* has 8192"):
-            MCTS(4).plan(env, state, rng=0)
+def test_masks_of_another_width_are_refused():
     with GymEnv(lambda: Payment(SPACES["MultiBinary"])) as env:
         state, *_ = env.reset(seed=0)
         with pytest.raises(errors.InvalidObservation, match="for each of their 6 choices"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,20 +46,37 @@ def mask_width(space: Any) -> int | None:
     return int(space.n) if hasattr(space, "n") and hasattr(space, "start") else None
 
 
-def checked_mask(mask: Any, space: Any, where: str) -> npt.NDArray[Any] | None:
+def choices_of(space: Any) -> int | None:
+    """Return the choices of all parts of an action space, which planners heed masks of.
+
+    Those of Dict and Tuple are in the order of their parts, a bit of MultiBinary has two, and what
+    a Box holds has none. None: there are none.
+    """
+    if hasattr(space, "spaces"):
+        parts = getattr(space.spaces, "values", lambda: space.spaces)()
+        return sum(choices_of(part) or 0 for part in parts) or None
+    width = mask_width(space)
+    is_bits = width is None and hasattr(space, "n")
+    return 2 * math.prod(space.shape) if is_bits else width
+
+
+def checked_mask(
+    mask: Any, space: Any, where: str, width_of: Callable[[Any], int | None] = mask_width
+) -> npt.NDArray[Any] | None:
     """Return the mask of an info as one array `[A]`; None: the info has none.
 
     Args:
         mask: what the info says.
         space: of the actions.
         where: for messages.
+        width_of: returns A; `choices_of` where parts of all kinds have choices.
 
     Raises:
         InvalidObservation: it has not one number for each action, or such actions have no masks.
     """
     if mask is None:
         return None
-    found, width = flat_mask(mask), mask_width(space)
+    found, width = flat_mask(mask), width_of(space)
     if width is None:
         raise InvalidObservation(
             f"{where}: the info {MASK!r} is heeded for Discrete and MultiDiscrete actions; the env "

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from plangym_ext.core.inherited_options import search_current_folder
-from plangym_ext.core.masks import MASK, checked_mask
+from plangym_ext.core.masks import MASK, checked_mask, choices_of
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import INTERRUPTED, Argument, Option, add_options, as_typed
@@ -270,7 +270,7 @@ def _check_pairs(
             state, obs, info = env.reset(seed=0)
             for planner in (player.made_for(env) for player in missing):
                 with line.passing(f"checking {type(planner).__name__} in {name}"):
-                    legal = checked_mask(info.get(MASK), env.action_space, "compare")
+                    legal = checked_mask(info.get(MASK), env.action_space, "compare", choices_of)
                     planner.plan(env, state, rng=0, obs=obs, legal=legal)
                 # What it keeps from move to move must not reach into the first episode.
                 planner.reset()
