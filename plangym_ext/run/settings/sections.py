@@ -12,7 +12,7 @@ from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.algorithms import plan_config
 from plangym_ext.learn.algorithms.learned import config as learned_config
-from plangym_ext.learn.algorithms.off_policy import actor_critic_config
+from plangym_ext.learn.algorithms.off_policy import config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
     DQNConfig,
@@ -26,10 +26,10 @@ from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,
     DeterministicPolicyConfig,
+    NetworkConfig,
     QAgentConfig,
     SoftPolicyConfig,
 )
-from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.several.config import AgentsConfig
 from plangym_ext.run.settings.settings import (
     Setting,
@@ -82,11 +82,11 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "qr_dqn": ("QRDQN", QRDQNConfig),
     "rainbow": ("Rainbow", RainbowConfig),
     "r2d1": ("R2D1", R2D1Config),
-    "sac": ("SAC", actor_critic_config.SACConfig),
-    "td3": ("TD3", actor_critic_config.TD3Config),
-    "ddpg": ("DDPG", actor_critic_config.DDPGConfig),
-    "tqc": ("TQC", actor_critic_config.TQCConfig),
-    "crossq": ("CrossQ", actor_critic_config.CrossQConfig),
+    "sac": ("SAC", config.SACConfig),
+    "td3": ("TD3", config.TD3Config),
+    "ddpg": ("DDPG", config.DDPGConfig),
+    "tqc": ("TQC", config.TQCConfig),
+    "crossq": ("CrossQ", config.CrossQConfig),
     "expert": ("ExpertIteration", plan_config.ExpertConfig),
     "alphazero": ("SupervisedLearning", plan_config.AlphaZeroConfig),
     "value": ("SupervisedLearning", plan_config.ValueConfig),

@@ -17,10 +17,10 @@ from typing import Any
 import gymnasium as gym
 
 from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, suggestion
-from plangym_ext.states.binding import Binding, Cost
 from plangym_ext.states.codec import METHODS, candidate_methods, layers
 from plangym_ext.states.families import custom_families, family_of, is_own_class
 from plangym_ext.states.in_place.part import remember
+from plangym_ext.states.layer_attributes import Binding, Cost
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.trials.digests import digest
 from plangym_ext.states.trials.fork import SILENCE, Fork, ForkFailed, Line
