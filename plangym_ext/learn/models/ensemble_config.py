@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf
-from plangym_ext.learn.networks.config import ACTIVATIONS
+from plangym_ext.learn.networks.agent_config import ACTIVATIONS
 
 
 @dataclass(frozen=True, kw_only=True)
