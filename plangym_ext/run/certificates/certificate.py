@@ -13,6 +13,7 @@ import datetime
 import json
 import os
 import re
+import statistics
 import sys
 import time
 from collections import Counter
@@ -49,12 +50,23 @@ def certificate(task: dict[str, Any]) -> dict[str, Any]:
 
     try:
         build = constructor(task)
+        begun = _worked()
         with plangym_ext.make(build, backend="serial") as env:
-            return _examined(env, task["steps"])
+            made = _worked()
+            found = _examined(env, task["steps"])
+        again = _worked()
+        # With what was proved before: what is left is imports and the constructor.
+        plangym_ext.make(build, backend="serial").close()
+        return found | {"proof_s": round(made - begun - (_worked() - again), 2)}
     except PlangymExtError as error:
         return {"outcome": "refused", "reason": _short(error)}
     except Exception as error:
         return {"outcome": "error", "reason": f"{type(error).__name__}: {_short(error)}"}
+
+
+def _worked() -> float:
+    """Return the seconds of the processor that this process and its forks took."""
+    return sum(os.times()[:4])
 
 
 def played(task: dict[str, Any]) -> dict[str, Any]:
@@ -153,6 +165,8 @@ if __name__ == "__main__":
 # Documentation page of the env certificates: a Markdown table -----------------
 
 
+#: Seconds that the proof at `make` should take at most.
+_LONG = 2.0
 _BEGIN = "<!-- begin certificates: written by plangym-ext doctor --all -->\n"
 _END = "<!-- end certificates -->\n"
 _MEANINGS = """
@@ -203,7 +217,7 @@ def text(results: dict[str, Any]) -> str:
         f"envs of {len(packages)} packages; {exact} exact as far as was tried, {refused} refused"
         + "".join(f", {number} {outcome}" for outcome, number in sorted(count.items()))
         + ".",
-        _MEANINGS,
+        _MEANINGS + _proof_times(envs),
         "| package | env | way | bytes | cost | proof, or the reason |",
         "|---|---|---|---:|---:|---|",
     ]
@@ -220,6 +234,20 @@ def text(results: dict[str, Any]) -> str:
         lines += ["", "Not installed:", ""]
         lines += [f"- {group}: {_escaped(reason)}" for group, reason in sorted(missing.items())]
     return "\n".join(lines) + "\n"
+
+
+def _proof_times(envs: dict[tuple[str, ...], dict[str, Any]]) -> str:
+    """Return a paragraph on what the proof at `make` took, of the envs whose rows have it."""
+    times = {env: one["proof_s"] for (_, env), one in envs.items() if "proof_s" in one}
+    if not times:
+        return ""
+    long = [f"`{_escaped(env)}` {time:.1f} s" for env, time in times.items() if time > _LONG]
+    middle, most = statistics.median(times.values()), max(times.values())
+    return (
+        f"\nThe proof at `make` was timed for {len(times)} of them. It took {middle:.1f} s of the "
+        f"processor in the middle and {most:.1f} s at most; more than {_LONG:g} s: "
+        f"{', '.join(sorted(long)) or 'none'}.\n"
+    )
 
 
 def _cost(one: dict[str, Any]) -> str:

@@ -90,13 +90,21 @@ def view_at(owner: np.ndarray, dtype: np.dtype, place: Place) -> np.ndarray:
     offset, shape, strides = place
     # Only rows first are taken as one piece of memory; it is the same memory.
     memory = owner if owner.flags.c_contiguous else owner.T
-    return np.ndarray(shape, dtype, memory, offset, strides)
+    frozen = owner.flags.owndata and not owner.flags.writeable
+    if frozen:  # as views that are older than that can be written to
+        owner.flags.writeable = True
+        memory = owner if owner.flags.c_contiguous else owner.T
+    found = np.ndarray(shape, dtype, memory, offset, strides)
+    if frozen:
+        owner.flags.writeable = False
+    return found
 
 
 # Array types (dtype -----------------------------------------------------------
 
 
 _OBJECTS = "O"
+_READ_ONLY = 2
 
 
 class ArrayType(NamedTuple):
@@ -108,6 +116,7 @@ class ArrayType(NamedTuple):
         shape: of the array.
         size: bytes of all elements; of a view, those before its first.
         strides: of a view, in bytes.
+        writeable: whether elements may be set.
     """
 
     dtype: np.dtype[Any]
@@ -115,6 +124,14 @@ class ArrayType(NamedTuple):
     shape: tuple[int, ...] = ()
     size: int = 0
     strides: tuple[int, ...] = ()
+    writeable: bool = True
+
+    def owned(self, flat: np.ndarray) -> np.ndarray:
+        """Return a fresh array of `[elements]`; the bytes of a graph cannot be written to."""
+        found = flat.reshape(self.shape, order=self.order).copy(self.order)
+        if not self.writeable:
+            found.flags.writeable = False
+        return found
 
 
 @functools.lru_cache(256)
@@ -138,6 +155,12 @@ def dtype_text(dtype: np.dtype[Any]) -> Any:
     return [[name, dtype_text(dtype[name].base), dtype[name].shape] for name in dtype.names]
 
 
+def order_of(array: np.ndarray) -> int:
+    """Return the number of an array's type: 1 if columns come first, and 2 if it is read-only."""
+    flags = array.flags
+    return flags.fnc + _READ_ONLY * (not flags.writeable)
+
+
 def array_type(row: Any) -> ArrayType:
     """Return the type of a table entry.
 
@@ -158,7 +181,8 @@ def array_type(row: Any) -> ArrayType:
         raise ValueError(f"an array of {shape}")
     # As Python ints, which do not wrap: a damaged shape must not come to a small size.
     size = math.prod(shape) * (1 if dtype.hasobject else dtype.itemsize)
-    return ArrayType(dtype, "F" if number else "C", tuple(shape), size)
+    order, writeable = "F" if number & 1 else "C", not number & _READ_ONLY
+    return ArrayType(dtype, order, tuple(shape), size, (), writeable)
 
 
 def _dtype(text: Any) -> np.dtype[Any]:

@@ -425,8 +425,7 @@ class GraphReader:
         if found.dtype.hasobject:
             raise ValueError("objects, where numbers are expected")
         flat = plain.array_of(self._blob(found.size), found.dtype)
-        # Copied: the bytes of the graph cannot be written to.
-        return self._number(flat.reshape(found.shape, order=found.order).copy(found.order))
+        return self._number(found.owned(flat))
 
     def _get_objects(self, place: int) -> Any:
         found: ArrayType = self._types[self._next()]

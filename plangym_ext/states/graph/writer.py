@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.states import plain
-from plangym_ext.states.graph.array_views import Ties, place_of
+from plangym_ext.states.graph.array_views import Ties, order_of, place_of
 from plangym_ext.states.graph.classes import (
     Name,
     Shape,
@@ -403,7 +403,7 @@ class GraphWriter(GraphTables):
             self._ints += (self._spec((dtype, 0, value.shape)), value.size)
             self._children += value.ravel().tolist()
             return Kind.OBJECTS
-        self._ints.append(self._spec((dtype, int(columns_first), value.shape)))
+        self._ints.append(self._spec((dtype, order_of(value), value.shape)))
         self._blobs.append(value.tobytes("F" if columns_first else "C"))
         return _ARRAY
 

@@ -32,7 +32,8 @@ from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
 
 #: Seconds that the proof of a way may take, but for a step in each process: the default.
 PROOF_SECONDS = float(os.environ.get("PLANGYM_EXT_PROOF_SECONDS", "1"))
-#: Steps of a simulator whose codec comes with the library, and is tested with it.
+#: Steps of a simulator whose codec comes with the library, and is tested with it; fewer if they
+#: take long.
 _CERTIFIED_STEPS = 8
 #: Seconds beside it for constructing the env, and for all ways together.
 _PATIENCE = 90.0
@@ -104,7 +105,7 @@ def prove(
         seconds = PROOF_SECONDS if check is True else float(check)
         plan = Plan(seconds / _times[stack])
         if is_certified(env):
-            plan = Plan(0.0, _CERTIFIED_STEPS, _CERTIFIED_STEPS)
+            plan = Plan(0.0, _CERTIFIED_STEPS)
         trial = Trial(state, plan if check else None, trusted, make=make)
         _proved[kind] = _first_way(trial, env, make)
     return _proved[kind]

@@ -128,7 +128,10 @@ class Trial:
             trip, notes, of_texts = _proof(env, codec, plan, line)
             difference = trip.difference
             if not difference and plan.seconds and line is not None and self.make is not None:
-                construct = functools.partial(self._second, codec.learned(before))
+                learned = codec.learned(before)
+                # Both write alike: what a step has changed is no constant any more.
+                codec.adopt(learned, before)
+                construct = functools.partial(self._second, learned)
                 difference = second_differs(Subject(env, codec), construct, plan.seconds)
             if difference:
                 return Failed(difference)
