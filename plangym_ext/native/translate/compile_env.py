@@ -14,8 +14,8 @@ import numpy as np
 from plangym_ext.errors import DamagedState, ResetNeeded, UnknownName, WrongKind
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.native.kernel.row_kernel import Kernel, silent
 from plangym_ext.native.kernel.known import register_kernel
+from plangym_ext.native.kernel.row_kernel import Kernel, silent
 from plangym_ext.native.kernel.rules_env import check_row
 from plangym_ext.native.translate import runtime
 from plangym_ext.native.translate.comparison import compared
