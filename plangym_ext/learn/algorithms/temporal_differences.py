@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.learn.algorithms.plan_config import TDConfig
 from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
 from plangym_ext.learn.networks.quick_forward import of_observations
@@ -61,10 +62,10 @@ class TDLearning(PlanLearning):
             gamma=self.config.discount,
         )
         return {
-            "obs": record.observations[:-1],
+            "obs": rows_of(record.observations, slice(None, -1)),
             "reward": window.reward[:, 0].astype(np.float32),
             # `last` is the last step of each window; what it led to is one further.
-            "next_obs": record.observations[window.last[:, 0] + 1],
+            "next_obs": rows_of(record.observations, window.last[:, 0] + 1),
             "discount": window.discount[:, 0].astype(np.float32),
         }
 
