@@ -15,6 +15,7 @@ import numpy as np
 from plangym_ext.errors import DamagedState
 from plangym_ext.states.part import StatePart
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
+from plangym_ext.states.wrapper_parts import MOST_STEPS
 
 # `state` is float64 after reset and, depending on the env, float32 or a tuple after
 # a step. Later arithmetic runs in that type, so the type is part of the state.
@@ -104,6 +105,10 @@ class ClassicControlPart(StatePart):
         if self.may_refuse:
             self._check_turns()
         if self._optional is not None:
+            if is_held and abs(value[0]) > MOST_STEPS:
+                raise DamagedState(
+                    f"state: {self._optional} is at most {MOST_STEPS}; got {value[0]}."
+                )
             setattr(env, self._optional, value[0] if is_held else None)
         if kind == FLOAT64:
             env.state = self._vector.copy()

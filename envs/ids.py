@@ -59,6 +59,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         "plangym_ext.envs.rules.rubiks_cube:RubiksCubeEnv",
         {"max_episode_steps": 100},
     ),
+    "plangym_ext/SimpleSpread-v0": ("plangym_ext.envs.rules.simple_spread:SimpleSpreadEnv", {}),
     # gym-sokoban gives a player 120 moves.
     "plangym_ext/Sokoban-v0": (
         "plangym_ext.envs.sokoban:SokobanEnv",

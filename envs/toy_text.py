@@ -76,6 +76,8 @@ class SquarePart(StatePart):
         """Set square, last action, Taxi's fields and generator."""
         env = self._env
         flags, action, facing, square = self._layout.unpack_from(buffer, offset)
+        if square not in env.P:
+            raise DamagedState(f"state: there are {len(env.P)} squares; got square {square}.")
         env.s = np.int64(square) if flags & _IS_NUMPY else square
         env.lastaction = None if action == _NO_ACTION else action
         if self._is_taxi:

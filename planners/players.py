@@ -21,6 +21,11 @@ def num_players(model: Any) -> int:
     return int(metadata.get("num_players", 1))
 
 
+def infos_of_players(env: Any) -> dict[str, Any]:
+    """Return the infos of players that an env of two tells in each step, with their dtypes."""
+    return dict.fromkeys((PLAYER, TO_PLAY), np.int64) if num_players(env) == 2 else {}
+
+
 def movers(env: Any, infos: Any, ended: npt.NDArray[np.bool_]) -> tuple[list[Any], list[Any]]:
     """Return the players of the last moves `[L]` and of the next; None with one player.
 

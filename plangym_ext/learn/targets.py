@@ -7,6 +7,7 @@ plan expected beyond its reward.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -41,10 +42,11 @@ def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> F
 
     After the last step comes 0 or, if the episode was cut, its value.
     """
+    record, sides = of_one_side(record)
     tail = value_after_last(record, discount)
     # `[T, 1]`, as the functions of returns take `[T, B]`.
     rows = returns(record.rewards[:, None], _never(record), gamma=discount, bootstrap=tail)
-    found: Floats = rows[:, 0]
+    found: Floats = rows[:, 0] * sides[:-1]
     return found
 
 
@@ -55,6 +57,7 @@ def root_value(record: EpisodeRecord, discount: float, n_steps: int) -> Floats: 
 
 def n_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:
     """Return `[T]` float64, fresh: n rewards, then the search's value of the state after them."""
+    record, sides = of_one_side(record)
     rows = multistep(
         record.rewards[:, None],
         _root_values(record, "n_return")[:, None],
@@ -63,7 +66,7 @@ def n_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:
         n=n_steps,
         bootstrap=value_after_last(record, discount),
     )
-    found: Floats = rows[:, 0]
+    found: Floats = rows[:, 0] * sides[:-1]
     return found
 
 
@@ -112,6 +115,25 @@ POLICY_TARGETS: Mapping[str, Callable[[EpisodeRecord], Floats]] = {
 }
 ACTION = "action"
 QUALITIES = "qualities"
+
+
+def of_one_side(record: EpisodeRecord) -> tuple[EpisodeRecord, Floats]:
+    """Return a record whose rewards and values are all of the player of its first step.
+
+    Returns:
+        The record, and the sides `[T + 1]`: what follows from it, times these, is the mover's.
+    """
+    sides, last = record.sides, record.final_value
+    if sides is None:
+        return record, np.ones(record.length + 1)
+    one = dataclasses.replace(
+        record,
+        rewards=record.rewards * sides[:-1],
+        root_values=record.root_values * sides[:-1],
+        final_value=None if last is None else last * float(sides[-1]),
+        sides=None,
+    )
+    return one, sides
 
 
 def value_after_last(record: EpisodeRecord, discount: float) -> float:

@@ -16,6 +16,7 @@ from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.tree import steps_of
 from plangym_ext.planners.plans import Budget
+from plangym_ext.planners.players import PLAYER, TO_PLAY
 
 #: Infos of a `PlannerAgent` that targets are made of.
 _KNOWN = ("value", "weights", "visits", "q")
@@ -103,6 +104,7 @@ class WholeEpisodes:
             visits=known("visits"),
             q=known("q"),
             legal=steps.get("legal"),
+            sides=_sides(steps),
             attributes=attributes,
             budget=Budget(),
         )
@@ -127,8 +129,18 @@ def _columns(tree: ArrayDict) -> dict[str, Any]:
     found = {name: steps_of(tree[name]) for name in names}
     if "action_mask" in tree:
         found["legal"] = steps_of(tree["action_mask"])
+    told: Any = tree.get("env_info", {})
+    found |= {name: steps_of(told[name]) for name in (PLAYER, TO_PLAY) if name in told}
     info: Any = tree.get("agent_info", {})
     return found | {name: steps_of(info[name]) for name in _KNOWN if name in info}
+
+
+def _sides(steps: Mapping[str, Any]) -> npt.NDArray[np.float64] | None:
+    """Return `EpisodeRecord.sides` of an episode; None with one player."""
+    if PLAYER not in steps:
+        return None
+    movers = np.append(steps[PLAYER], steps[TO_PLAY][-1])
+    return np.where(movers == movers[0], 1.0, -1.0)
 
 
 def _part(steps: dict[str, Any], first: int, end: int, row: int, valid: Any) -> dict[str, Any]:

@@ -55,6 +55,26 @@ def fingerprint(identity: dict[str, Any]) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
+def difference(there: Any, here: Any) -> tuple[str, Any, Any]:
+    """Return where two identities differ first, and what stands there in each.
+
+    It leads as deep as both have the same keys: `parts > TimeLimit > max_episode_steps`.
+    """
+    path: list[str] = []
+    while isinstance(there, dict) and isinstance(here, dict):
+        # One by one as the whole: values may be arrays, which have no plain equality.
+        keys = [
+            key
+            for key in here | there
+            if fingerprint({key: there.get(key)}) != fingerprint({key: here.get(key)})
+        ]
+        if not keys or (path and not (keys[0] in here and keys[0] in there)):
+            break
+        path.append(str(keys[0]))
+        there, here = there.get(keys[0]), here.get(keys[0])
+    return " > ".join(path), there, here
+
+
 def _plain(value: Any) -> Any:
     """Return a value that JSON lacks, in a form equal in every process."""
     return ["content", content_digest(value)]
@@ -250,15 +270,8 @@ class Envelope:
         if theirs is None:
             told = {k: v for k, v in self.identity.items() if k in ("id", "arguments", OF_TEXTS)}
             return f"one that was not made in this process; here it is {told}"
-        keys = (self.identity | theirs).keys()
-        # One by one as the whole: values may be arrays, which have no plain equality.
-        differing = (
-            key
-            for key in keys
-            if fingerprint({key: theirs.get(key)}) != fingerprint({key: self.identity.get(key)})
-        )
-        key = next(differing, "id")
-        return f"its {key} is {theirs.get(key)!r} there and {self.identity.get(key)!r} here"
+        where, there, here = difference(theirs, self.identity)
+        return f"its {where} is {there!r} there and {here!r} here"
 
 
 def stacked(rows: Sequence[Any], where: str) -> np.ndarray:

@@ -15,7 +15,11 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import wrappers
 
+from plangym_ext.errors import DamagedState
 from plangym_ext.states.part import StatePart
+
+#: Steps that an episode may have had: those after it can be counted too.
+MOST_STEPS = 1 << 62
 
 #: Wrappers that hold nothing a step of a reset env reads. OrderEnforcing only knows
 #: that reset was called, the checker only what it has already checked; the others
@@ -53,7 +57,10 @@ class TimeLimitPart(StatePart):
 
     def restore(self, buffer: memoryview, offset: int) -> int:
         """Set the elapsed steps."""
-        (self._layer._elapsed_steps,) = self._layout.unpack_from(buffer, offset)
+        (steps,) = self._layout.unpack_from(buffer, offset)
+        if not 0 <= steps <= MOST_STEPS:
+            raise DamagedState(f"state: an episode has at most {MOST_STEPS} steps; got {steps}.")
+        self._layer._elapsed_steps = steps
         return offset + self.width
 
     def identity(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from plangym_ext.core.numbers import seconds_or_none
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import EnvClosed, InvalidOption, ResetNeeded, StateError, WorkerDied
-from plangym_ext.states.envelope import HEADER, Envelope, as_wide, fingerprint, stacked_rows
+from plangym_ext.states.envelope import HEADER, Envelope, as_wide, difference, stacked_rows
 from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.external_process import ExternalProcess
 from plangym_ext.workers.limits import CLOSE_GRACE, ROW_TIMEOUT, start_limit
@@ -74,18 +74,7 @@ class BatchEnv(Closing, WorkerStepper):
             env.build()
         first, *others = [env.describe() for env in self._envs]
         for index, other in enumerate(others, start=1):
-            for what in ("observation_space", "action_space", "identity", "info", "payload_width"):
-                # Arguments may be arrays, which have no plain equality.
-                same = (
-                    fingerprint(other[what]) == fingerprint(first[what])
-                    if what == "identity"
-                    else other[what] == first[what]
-                )
-                if not same:
-                    raise InvalidOption(
-                        f"BatchEnv: all envs must be equal; env {index} has {what} {other[what]}, "
-                        f"env 0 has {first[what]}"
-                    )
+            _check_equal(index, other, first)
         self.layout, self.autoreset = first["layout"], first["autoreset"]
         self.envelope = Envelope(first["identity"], first["payload_width"])
         for env in self._envs:
@@ -285,3 +274,19 @@ def _begun(request: Callable[[], Callable[[], Any]]) -> Callable[[], Any] | None
         return request()
     except WorkerDied:
         return None
+
+
+def _check_equal(index: int, other: dict[str, Any], first: dict[str, Any]) -> None:
+    """Check that an env is described as the first one is."""
+    for what in ("observation_space", "action_space", "identity", "info", "payload_width"):
+        where, there, here = what, other[what], first[what]
+        if what == "identity":
+            where, there, here = difference(there, here)
+            if not where:
+                continue
+        elif there == here:
+            continue
+        raise InvalidOption(
+            f"BatchEnv: all envs must be equal; env {index} has {where} {there}, env 0 has "
+            f"{here}. Make all of them by one constructor, with equal arguments."
+        )

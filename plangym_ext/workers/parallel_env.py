@@ -14,7 +14,7 @@ from plangym_ext.core.numbers import at_least, check_flags, seconds_or_none
 from plangym_ext.core.unknown_options import raise_if_unknown
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
 from plangym_ext.states.binding import Binding
-from plangym_ext.states.envelope import fingerprint
+from plangym_ext.states.envelope import difference
 from plangym_ext.workers.batch_env import BatchEnv
 from plangym_ext.workers.batch_run import WorkerStepper
 from plangym_ext.workers.external_process import ExternalProcess
@@ -282,15 +282,11 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
 def check_equal(where: str, here: dict[str, Any], there: dict[str, Any]) -> None:
     """Check that states of this env and of the workers are interchangeable."""
-    if fingerprint(here) != fingerprint(there):
-        # One by one as the whole: arguments may be arrays, which have no plain equality.
-        keys = (here | there).keys()
-        differing = [
-            k for k in keys if fingerprint({k: here.get(k)}) != fingerprint({k: there.get(k)})
-        ]
+    what, theirs, ours = difference(there, here)
+    if what:
         raise IncompleteState(
-            f"{where}: the env in the workers differs from the one here in {differing[0]}: "
-            f"{there.get(differing[0])} there, {here.get(differing[0])} here. If the way to "
+            f"{where}: the env in the workers differs from the one here in {what}: "
+            f"{theirs} there, {ours} here. If the way to "
             "capture its state differs, the workers cannot import its classes: define them in a "
             "module on sys.path, or choose a way with state=..."
         )

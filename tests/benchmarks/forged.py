@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[Any, tuple[str, ...], int]] = {
 }
 
 
-def fuzzed(kind: str, name: str, count: int, folder: Path) -> dict[str, Any]:
+def fuzzed(kind: str, name: str, count: int, folder: Path, seed: int = 0) -> dict[str, Any]:
     """Use mutants until so many of a target are done; return what came of all of them."""
     path = folder / f"{kind}-{name.replace('/', '_').replace(' ', '_')}.json"
     found: dict[str, Any] = {"done": 0, "seconds": 0.0, "outcomes": {}, "examples": {}}
@@ -57,7 +57,8 @@ def fuzzed(kind: str, name: str, count: int, folder: Path) -> dict[str, Any]:
             began, first = time.monotonic(), found["done"]
             numbers = list(range(first, min(first + size, count)))
             outcomes = Counter(found["outcomes"])
-            for number, word in batch(numbers, made.use).items():
+            mutants = [seed * 10**7 + number for number in numbers]
+            for number, word in batch(mutants, made.use).items():
                 outcomes[word.partition(":")[0]] += 1
                 if word not in GOOD:
                     found["examples"].setdefault(word, number)
@@ -94,6 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     for kind in KINDS:
         parser.add_argument(f"--{kind}", type=int, default=0, metavar="N", help="mutants, in all")
     parser.add_argument("--only", nargs="*", default=[""], metavar="TEXT", help="targets by name")
+    parser.add_argument("--seed", type=int, default=0, help="others are other mutants")
     parser.add_argument("--out", type=Path, default=Path("runs/forged"), help="folder of results")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
@@ -104,7 +106,9 @@ def main(arguments: list[str] | None = None) -> int:
         chosen = [name for name in targets if any(text in name for text in options.only)]
         total = getattr(options, kind)
         for name in chosen if total else ():
-            found[f"{kind} {name}"] = fuzzed(kind, name, -(-total // len(chosen)), options.out)
+            found[f"{kind} {name}"] = fuzzed(
+                kind, name, -(-total // len(chosen)), options.out, options.seed
+            )
     write_json(options.out / "forged.json", found)
     print("\n".join(table(found)))
     bad = False

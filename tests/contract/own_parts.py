@@ -10,12 +10,14 @@ import numpy as np
 import torch
 from gymnasium.wrappers.utils import RunningMeanStd
 from torch import nn
+from training_runs import SMALL
 
 from plangym_ext.learn import (
     DQN,
     PPO,
     ActorCriticAgent,
     AlphaZeroConfig,
+    NetworkEvaluator,
     QAgent,
     RewardNormalizer,
     SupervisedLearning,
@@ -25,6 +27,41 @@ from plangym_ext.learn.networks.agent_config import AgentConfig
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.planners import MCTS
 from plangym_ext.run import Callback
+
+#: What an agent plays, in rounds of 16 moves.
+PLAYED = {"evaluation": {"every": 2, "episodes": 2}, "collector": {"num_envs": 2, "moves": 8}}
+#: Learns from the first round on.
+REPLAYED = {"learning_starts": 8, "batch_size": 8, "capacity": 200}
+OWN = __name__
+
+
+def ppo(**more):
+    """Settings of a run whose algorithm and agent are these."""
+    own = {"algorithm": {"name": f"{OWN}:OwnPPO"}, "agent": {"name": f"{OWN}:OwnAgent"}}
+    return ["ppo_cartpole", PLAYED, own, more]
+
+
+def dqn(**more):
+    """Likewise, with a replay."""
+    own = {
+        "algorithm": {"name": f"{OWN}:OwnDQN", **REPLAYED},
+        "agent": {"name": f"{OWN}:OwnQAgent"},
+    }
+    return ["dqn_cartpole", PLAYED, own, more]
+
+
+def searched(**more):
+    """Likewise, of a planner."""
+    names = {
+        "algorithm": {
+            **SMALL["algorithm"],
+            "name": f"{OWN}:OwnLearning",
+            "discount": 0.99,
+            "replay": f"{OWN}:OwnReplay",
+        },
+        "planner": {"name": f"{OWN}:OwnPlanner", "num_simulations": 4},
+    }
+    return ["cartpole", SMALL, names, {"evaluation": {"every": 2}}, more]
 
 
 class Helper:
@@ -145,6 +182,18 @@ class OwnAgent(Told, ActorCriticAgent):
 
 class OwnQAgent(Told, QAgent):
     """Of Q values."""
+
+
+class OwnEvaluator(NetworkEvaluator):
+    """Answers what it was told, whatever its network says."""
+
+    def __init__(self, network, **options):
+        super().__init__(network, **options)
+        self.told = {"logits": np.zeros(2, np.float32)}
+
+    def ask(self, obs):
+        out = super().ask(obs)
+        return out._replace(policy_logits=np.broadcast_to(self.told["logits"], (len(out.value), 2)))
 
 
 class OwnLearning(Keeper, SupervisedLearning):

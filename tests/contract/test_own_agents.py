@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 
 from contract import own_agents
 from contract.agent_contract import ROWS, STEPS, AgentContract, rows_of
+from contract.own_parts import OwnEvaluator
 
 from plangym_ext.errors import WrongKind
 from plangym_ext.learn import (
@@ -163,6 +164,18 @@ class TestOwnNetworkOfAnEvaluator(AgentContract):
         agent.evaluator.network.learn(action)
 
     @pytest.mark.parametrize("kind", ["serial"])  # it tells no likelihood, which branches need
+    def test_in_this_process(self, kind):
+        super().test_in_this_process(kind)
+
+
+class TestOwnEvaluator(AgentContract):
+    def agent(self):
+        return EvaluatorAgent(OwnEvaluator(own_agents.OwnNetwork(), outputs="policy-value"))
+
+    def learn(self, agent, action):
+        agent.evaluator.told["logits"][:] = 50.0 * np.array([1 - 2 * action, 2 * action - 1])
+
+    @pytest.mark.parametrize("kind", ["serial"])
     def test_in_this_process(self, kind):
         super().test_in_this_process(kind)
 

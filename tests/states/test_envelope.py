@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plangym_ext.errors import DamagedState, ForeignState, StateError
-from plangym_ext.states.envelope import HEADER, VERSION, Envelope, fingerprint, payload
+from plangym_ext.states.envelope import (
+    HEADER,
+    VERSION,
+    Envelope,
+    difference,
+    fingerprint,
+    payload,
+)
 
 IDENTITY = {"id": "Some-v0", "arguments": {"a": 1}}
 WIDTH = 37  # not a multiple of a word: the row has padding
@@ -102,6 +109,22 @@ def test_row_of_another_identity_is_foreign(identity):
     _, foreign = sealed(b"", identity)
     with pytest.raises(ForeignState, match=r"states\[0\] belongs to another env.*Some-v0"):
         envelope.check(foreign, "test")
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        ({"id": "a", "parts": {"Limit": {"steps": 7}}}, ("parts > Limit > steps", 7, 500)),
+        ({"id": "b", "parts": {"Limit": {"steps": 7}}}, ("id", "b", "a")),
+        ({"id": "a", "parts": {"Other": 1}}, ("parts", {"Other": 1}, {"Limit": {"steps": 500}})),
+        ({"id": "a"}, ("parts", None, {"Limit": {"steps": 500}})),
+        ({"id": "a", "parts": {"Limit": {"steps": 500}}}, ("", None, None)),
+    ],
+)
+def test_of_two_identities_only_what_differs_is_told(there, found):
+    where, theirs, ours = difference(there, {"id": "a", "parts": {"Limit": {"steps": 500}}})
+    assert where == found[0]
+    assert not where or (theirs, ours) == found[1:]
 
 
 def test_order_of_keys_is_no_difference():

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import plangym_ext
+from plangym_ext.errors import PlangymExtError
+from plangym_ext.states.envelope import HEADER
 
 PROGRAM = Path(__file__).parents[1] / "benchmarks" / "forged.py"
 #: Outcomes that a mutant may have; the program ends with 1 for any other.
@@ -39,6 +45,29 @@ def test_mutants_are_accepted_or_refused_and_nothing_else(tmp_path, kind, only, 
     again = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert again.returncode == 0
     assert " of " not in again.stdout.partition("|")[0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["CartPole-v1", "Acrobot-v1", "Pendulum-v1", "Taxi-v4", "FrozenLake-v1", "Blackjack-v1"],
+)
+def test_the_greatest_numbers_in_any_place_raise_nothing_but_our_errors(name):
+    env = plangym_ext.make(name, backend="serial", audit="off")
+    with env, np.errstate(all="ignore"):
+        good = env.reset(seed=0)[0][None]
+        action = [env.sample_action()]
+        # Where an episode is over, a step counts the steps beyond.
+        rows = [good, env.step_batch(action, good).states]
+        size = int(good[0, 8:12].view("<u4")[0])
+        for row in rows:
+            for at in range(HEADER, HEADER + size):
+                for number in (2**63 - 1, -(2**63), 2**62 + 1):
+                    forged = row.copy()
+                    word = np.array([number]).view(np.uint8)
+                    forged[0, at : at + 8] = word[: len(forged[0, at : at + 8])]
+                    env.envelope.seal(forged, size)
+                    with contextlib.suppress(PlangymExtError):
+                        env.step_batch(action, forged)
 
 
 def test_a_crash_a_hang_and_an_error_of_the_library_are_told(monkeypatch):

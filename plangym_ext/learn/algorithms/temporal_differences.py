@@ -18,6 +18,7 @@ from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.returns.discounted import n_step_rewards
 from plangym_ext.learn.schedule import at
+from plangym_ext.learn.targets import of_one_side
 from plangym_ext.learn.torch_extra import nn, torch
 
 
@@ -51,6 +52,7 @@ class TDLearning(PlanLearning):
 
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
         """Return `obs`, `next_obs`, and float32 `reward` and `discount` `[T]` of the windows."""
+        record, sides = of_one_side(record)
         terminated = np.zeros((record.length, 1), np.bool_)
         # An episode that was cut is none that ended: its last window bootstraps.
         terminated[-1] = record.terminated
@@ -61,12 +63,14 @@ class TDLearning(PlanLearning):
             n=self.config.n_steps,
             gamma=self.config.discount,
         )
+        # `last` is the last step of each window; what it led to is one further.
+        mine, after = sides[:-1], window.last[:, 0] + 1
         return {
             "obs": rows_of(record.observations, slice(None, -1)),
-            "reward": window.reward[:, 0].astype(np.float32),
-            # `last` is the last step of each window; what it led to is one further.
-            "next_obs": rows_of(record.observations, window.last[:, 0] + 1),
-            "discount": window.discount[:, 0].astype(np.float32),
+            "reward": (mine * window.reward[:, 0]).astype(np.float32),
+            "next_obs": rows_of(record.observations, after),
+            # Negative where the other player is to move there.
+            "discount": (mine * sides[after] * window.discount[:, 0]).astype(np.float32),
         }
 
     def update(

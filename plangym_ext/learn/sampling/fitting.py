@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from gymnasium import spaces
@@ -10,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, WrongKind
-from plangym_ext.planners.players import check_one_player
+from plangym_ext.planners.players import PLAYER, TO_PLAY, check_one_player
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -37,17 +38,24 @@ class RowSpaces:
         self.action = SpaceLayout(self.single_action_space)
 
 
-def check_vector_env(venv: Any, where: str) -> None:
+def check_vector_env(venv: Any, where: str, told: Container[str] = ()) -> None:
     """Refuse a vector env that cannot be sampled from.
 
+    Args:
+        venv: the vector env.
+        where: for messages.
+        told: infos that are kept. With those of who moved and who moves next, targets are of the
+            player who moved.
+
     Raises:
-        WrongKind: it is none, or its envs have several players.
+        WrongKind: it is none, or its envs have several players, of whom nothing is told.
         InvalidOption: it does not reset in the step that ends an episode, or its envs have
             spaces of their own.
     """
     if not isinstance(venv, PlanVectorEnv):
         raise WrongKind(f"{where}: must be a vector env, as make_vec makes them; got {venv!r}.")
-    check_one_player(venv, where)
+    if not (PLAYER in told and TO_PLAY in told):
+        check_one_player(venv, where)
     mode = venv.autoreset_mode
     if mode is not AutoresetMode.SAME_STEP:
         raise InvalidOption(

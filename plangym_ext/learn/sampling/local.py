@@ -200,7 +200,7 @@ class SerialSampler(LocalSampler):
         num_steps: int,
         **options: Any,
     ) -> None:
-        check_vector_env(venv, "SerialSampler")
+        check_vector_env(venv, "SerialSampler", options.get("env_info", ()))
         rows = [range(venv.num_envs)]
         super().__init__(venv, agent, num_steps, SamplerOptions(**options), rows)
 
@@ -217,7 +217,7 @@ class AlternatingSampler(LocalSampler):
     """
 
     def __init__(self, venv: PlanVectorEnv, agent: Agent, num_steps: int, **options: Any) -> None:
-        check_vector_env(venv, "AlternatingSampler")
+        check_vector_env(venv, "AlternatingSampler", options.get("env_info", ()))
         count = venv.num_envs
         if count < 2:
             raise InvalidOption(

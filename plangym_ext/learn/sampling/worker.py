@@ -165,7 +165,7 @@ class WorkerSampler(PastSampler):
     def _built_tree(self, make_venv: MakeVenv, storage: Literal["local", "shared"]) -> ArrayDict:
         venv = make_venv(range(1))
         try:
-            check_vector_env(venv, "WorkerSampler")
+            check_vector_env(venv, "WorkerSampler", self._options.env_info)
             size = self.num_steps, self.num_envs
             options = self._options
             return build_sample_tree(

@@ -10,7 +10,6 @@ from gymnasium import spaces
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.distributions.noise import Noise
 
 Ndarray = npt.NDArray[Any]
 
@@ -60,7 +59,7 @@ def _count(action_space: Any) -> int:
 
 
 def _first_box(space: spaces.Box) -> spaces.Box:
-    return spaces.Box(space.low[0], space.high[0], dtype=space.dtype)  # type: ignore[arg-type]
+    return spaces.Box(space.low[0], space.high[0], dtype=space.dtype)
 
 
 def _first_action(space: Any) -> spaces.Space[Any]:
@@ -116,7 +115,7 @@ def whole_space(one: spaces.Box, count: int) -> spaces.Dict:
     "agent" is `[A]`, 1 at the agent's own number; "all" `[A, *obs]`; "own" `[*obs]`.
     """
     low, high = (np.stack([bound] * count) for bound in (one.low, one.high))
-    every = spaces.Box(low, high, dtype=one.dtype)  # type: ignore[arg-type]
+    every = spaces.Box(low, high, dtype=one.dtype)
     return spaces.Dict({"agent": spaces.Box(0.0, 1.0, (count,)), "all": every, "own": one})
 
 
@@ -135,12 +134,8 @@ class AgentsNoise:
 
     def __init__(self, noise: Any, count: int) -> None:
         self._noise, self._count = noise, count
-
-    @property
-    def rows(self) -> Ndarray:
-        """Numbers of the rows."""
-        every: Ndarray = self._noise.rows[:, None] * self._count + np.arange(self._count)
-        return every.reshape(-1)
+        numbers = np.arange(count)
+        self.rows: Any = (noise.rows[:, None] * count + numbers).reshape(-1)
 
     def __len__(self) -> int:
         return len(self._noise) * self._count
@@ -155,6 +150,3 @@ class AgentsNoise:
 
     def _shared(self, drawn: Ndarray, k: int) -> Ndarray:
         return drawn.reshape(-1, k)
-
-
-_: type[Noise] = AgentsNoise

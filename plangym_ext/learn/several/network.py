@@ -105,7 +105,8 @@ class AgentsNetwork(nn.Module):
 
     def forward(self, inputs: Inputs, carry: Any = None) -> tuple[NetworkOutput, Any]:
         """Evaluate tensors `[N, ...]`, or sequences `[T, N, ...]`; see `AgentNetwork.forward`."""
-        seen, kept = inputs.obs, {}
+        seen = inputs.obs
+        kept: dict[str, torch.Tensor] = {}
         outs = []
         for prefix, network in self._named():
             rows = inputs._replace(obs=seen if network is self.critic else seen["own"])

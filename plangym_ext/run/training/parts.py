@@ -20,7 +20,7 @@ from plangym_ext.core.numbers import check_flags
 from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, WrongKind
 from plangym_ext.learn.parallel.group import learner_seed
 from plangym_ext.learn.sampling.collected import Algorithm
-from plangym_ext.planners.players import check_one_player
+from plangym_ext.planners.players import check_one_player, num_players
 from plangym_ext.registry import constructor_of
 from plangym_ext.run.settings.config import EnvSettings, RunConfig, StartsSettings
 from plangym_ext.run.settings.sections import is_own, make_planner
@@ -98,9 +98,13 @@ class Parts:
 
         Raises:
             IncompleteState: its states are not exact; nothing can be planned with them.
-            WrongKind: it has several players, or `make_env` returned no gymnasium env.
+            WrongKind: it has several players, of whom the algorithm knows nothing, or `make_env`
+                returned no gymnasium env.
         """
         env = self._made_env({**self.config.env.kwargs, **(changed or {})})
+        # A planner's whole games teach what positions are worth to the player who moves there.
+        if self.config.learns_episodes and num_players(env) == 2:
+            return env
         try:
             check_one_player(env, "training")
         except WrongKind:

@@ -21,6 +21,7 @@ from plangym_ext.learn.transforms.rewards import in_rewards
 from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import Game, plan_games, step_games
 from plangym_ext.planners.plans import Budget, Plan, one_hot
+from plangym_ext.planners.players import infos_of_players
 from plangym_ext.run.settings.config import StartsSettings
 from plangym_ext.run.training.actors import Actors
 from plangym_ext.run.training.parts import Parts
@@ -173,7 +174,7 @@ def _options(parts: Parts, env: Any, agent: Any) -> dict[str, Any]:
         "seed": config.seed,
         "discount": config.learner.discount,
         "episode_fields": config.collector.attributes,
-        "env_info": getattr(agent, "env_info", {}),
+        "env_info": {**getattr(agent, "env_info", {}), **infos_of_players(env)},
         "starts": make_starts(parts.starts, env, agent, config.learner),
         # Whole episodes are learned from when they end.
         "max_steps": config.env.max_steps if config.learns_episodes else None,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from contract import own_parts
+from contract.own_parts import OWN, PLAYED, dqn, ppo, searched
 from gymnasium.spaces import Box, Discrete
 from torch import nn
-from training_runs import SMALL, log, weights
+from training_runs import log, weights
 
 from plangym_ext.errors import DamagedCheckpoint, WrongKind
 from plangym_ext.learn import AgentConfig, make_agent_network
@@ -18,39 +19,6 @@ from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
 pytestmark = pytest.mark.slow
-
-#: What an agent plays, in rounds of 16 moves.
-PLAYED = {"evaluation": {"every": 2, "episodes": 2}, "collector": {"num_envs": 2, "moves": 8}}
-#: Learns from the first round on.
-REPLAYED = {"learning_starts": 8, "batch_size": 8, "capacity": 200}
-OWN = "contract.own_parts"
-
-
-def ppo(**more):
-    own = {"algorithm": {"name": f"{OWN}:OwnPPO"}, "agent": {"name": f"{OWN}:OwnAgent"}}
-    return ["ppo_cartpole", PLAYED, own, more]
-
-
-def dqn(**more):
-    own = {
-        "algorithm": {"name": f"{OWN}:OwnDQN", **REPLAYED},
-        "agent": {"name": f"{OWN}:OwnQAgent"},
-    }
-    return ["dqn_cartpole", PLAYED, own, more]
-
-
-def searched(**more):
-    names = {
-        "algorithm": {
-            **SMALL["algorithm"],
-            "name": f"{OWN}:OwnLearning",
-            "discount": 0.99,
-            "replay": f"{OWN}:OwnReplay",
-        },
-        "planner": {"name": f"{OWN}:OwnPlanner", "num_simulations": 4},
-    }
-    return ["cartpole", SMALL, names, {"evaluation": {"every": 2}}, more]
-
 
 #: Name -> settings, and what `Runner` is given besides.
 CASES = {

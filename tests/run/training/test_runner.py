@@ -331,12 +331,13 @@ def test_a_planner_learns_from_observations_of_several_parts(kind, tmp_path):
     assert more.round == 7
 
 
-def test_a_game_of_two_players_is_refused(tmp_path):
+def test_a_game_of_two_players_is_refused_where_rewards_are_added_up(tmp_path):
     game, message = "plangym_ext/TicTacToe-v0", "training: the env must have one player"
     with pytest.raises(WrongKind, match=message):
         Runner(compose(["ppo_cartpole", {"env": {"id": game}}]), tmp_path / "run")
+    expert = compose(["expert_cartpole", {"env": {"id": game}}])
     with pytest.raises(WrongKind, match=message):
-        Runner(small(), tmp_path / "run", make_env=lambda **_: gymnasium.make(game))
+        Runner(expert, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

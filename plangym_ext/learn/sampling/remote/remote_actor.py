@@ -66,7 +66,7 @@ class RemoteActor:
         self._progress: npt.NDArray[Any] = np.zeros(1, np.int64)
         self._copy = AgentCopy(maker.agent, maker.tensors)
         self._venv = maker.make_venv(maker.rows)
-        check_vector_env(self._venv, "WorkerSampler")
+        check_vector_env(self._venv, "WorkerSampler", maker.options.env_info)
 
     def description(self) -> dict[str, Any]:
         """Return how many rows there are, and the bytes that they write to."""
