@@ -13,7 +13,13 @@ from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
 from plangym_ext.learn.agents.q_agent import QAgent as QAgent
 from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
 from plangym_ext.learn.algorithms.expert_iteration import ExpertIteration as ExpertIteration
+from plangym_ext.learn.algorithms.learned.config import (
+    EnsembleLearningConfig as EnsembleLearningConfig,
+)
 from plangym_ext.learn.algorithms.learned.config import MuZeroConfig as MuZeroConfig
+from plangym_ext.learn.algorithms.learned.ensemble_learning import (
+    EnsembleLearning as EnsembleLearning,
+)
 from plangym_ext.learn.algorithms.learned.muzero import MuZero as MuZero
 from plangym_ext.learn.algorithms.off_policy.config import C51Config as C51Config
 from plangym_ext.learn.algorithms.off_policy.config import (
@@ -65,6 +71,12 @@ from plangym_ext.learn.distributions.make import distribution_of as distribution
 from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
+from plangym_ext.learn.models.ensemble_config import EnsembleConfig as EnsembleConfig
+from plangym_ext.learn.models.ensemble_model import EnsembleModel as EnsembleModel
+from plangym_ext.learn.models.ensemble_network import EnsembleNetwork as EnsembleNetwork
+from plangym_ext.learn.models.ensemble_network import (
+    make_ensemble_network as make_ensemble_network,
+)
 from plangym_ext.learn.models.latent_config import LatentConfig as LatentConfig
 from plangym_ext.learn.models.latent_model import LatentModel as LatentModel
 from plangym_ext.learn.models.latent_network import LatentNetwork as LatentNetwork

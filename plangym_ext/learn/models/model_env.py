@@ -119,7 +119,8 @@ class ModelEnv(LocalStepper, PlanEnv):
         return rows
 
     def _contents(self, states: npt.NDArray[np.uint8]) -> Contents:
-        return np.ascontiguousarray(states[:, HEADER : HEADER + self._payload])
+        # A copy, also where a single row lies as it should: rows are stepped in place.
+        return states[:, HEADER : HEADER + self._payload].copy()
 
     def _run_rows(self, request: RowRequest) -> RowResults:
         size, horizon = request.num_rows, request.horizon

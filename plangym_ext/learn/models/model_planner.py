@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.learn.evaluator import NetworkEvaluator
+from plangym_ext.learn.models.ensemble_model import EnsembleModel
+from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
 from plangym_ext.learn.models.latent_model import LatentModel
 from plangym_ext.learn.models.latent_network import LatentNetwork, OfLatents
 from plangym_ext.learn.models.model_env import ModelEnv
@@ -66,14 +68,20 @@ class ModelPlanner(Planner):
 
 
 def model_planner(
-    network: LatentNetwork, make: Callable[[Any], Planner], *, device: str = "cpu"
+    network: LatentNetwork | EnsembleNetwork,
+    make: Callable[[Any], Planner],
+    *,
+    device: str = "cpu",
 ) -> ModelPlanner:
     """Return a planner that searches in a network, and shares its weights.
 
     Args:
         network: of the model.
-        make: returns the planner that searches, given the evaluator of its leaves.
+        make: returns the planner that searches, given the evaluator of its leaves; None, where
+            the network rates none.
         device: of the network.
     """
+    if isinstance(network, EnsembleNetwork):
+        return ModelPlanner(planner=make(None), model=EnsembleModel(network, device=device))
     evaluator = NetworkEvaluator(OfLatents(network), device=device)
     return ModelPlanner(planner=make(evaluator), model=LatentModel(network, device=device))

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
-from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
+from plangym_ext.learn.algorithms import plan_config
+from plangym_ext.learn.algorithms.learned import config as learned_config
 from plangym_ext.learn.algorithms.off_policy import config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
@@ -19,16 +20,8 @@ from plangym_ext.learn.algorithms.off_policy.config import (
     R2D1Config,
     RainbowConfig,
 )
-from plangym_ext.learn.algorithms.plan_config import (
-    AlphaZeroConfig,
-    ExpertConfig,
-    HistogramConfig,
-    QConfig,
-    SupervisedConfig,
-    TDConfig,
-    ValueConfig,
-)
 from plangym_ext.learn.algorithms.rollouts import config as rollout_config
+from plangym_ext.learn.models.ensemble_config import EnsembleConfig
 from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,
@@ -74,6 +67,7 @@ AGENTS: Mapping[str, AgentKind] = {
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
     "network": AgentKind("EvaluatorAgent", NetworkConfig, "make_network", draws=False),
     "latent": AgentKind("EvaluatorAgent", LatentConfig, "make_latent_network", draws=False),
+    "ensemble": AgentKind("EvaluatorAgent", EnsembleConfig, "make_ensemble_network", draws=False),
 }
 _OWN_AGENT = AgentKind("module:Class", AgentConfig)
 #: Name -> the algorithm's class in `plangym_ext.learn`, and its settings.
@@ -93,14 +87,15 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "ddpg": ("DDPG", config.DDPGConfig),
     "tqc": ("TQC", config.TQCConfig),
     "crossq": ("CrossQ", config.CrossQConfig),
-    "expert": ("ExpertIteration", ExpertConfig),
-    "alphazero": ("SupervisedLearning", AlphaZeroConfig),
-    "value": ("SupervisedLearning", ValueConfig),
-    "q": ("SupervisedLearning", QConfig),
-    "histogram": ("SupervisedLearning", HistogramConfig),
-    "supervised": ("SupervisedLearning", SupervisedConfig),
-    "td": ("TDLearning", TDConfig),
-    "muzero": ("MuZero", MuZeroConfig),
+    "expert": ("ExpertIteration", plan_config.ExpertConfig),
+    "alphazero": ("SupervisedLearning", plan_config.AlphaZeroConfig),
+    "value": ("SupervisedLearning", plan_config.ValueConfig),
+    "q": ("SupervisedLearning", plan_config.QConfig),
+    "histogram": ("SupervisedLearning", plan_config.HistogramConfig),
+    "supervised": ("SupervisedLearning", plan_config.SupervisedConfig),
+    "td": ("TDLearning", plan_config.TDConfig),
+    "muzero": ("MuZero", learned_config.MuZeroConfig),
+    "ensemble": ("EnsembleLearning", learned_config.EnsembleLearningConfig),
 }
 
 
@@ -253,7 +248,7 @@ class AlgorithmSettings(NamedSettings):
     """
 
     name: str = "alphazero"
-    config: Any = field(default_factory=AlphaZeroConfig)
+    config: Any = field(default_factory=plan_config.AlphaZeroConfig)
 
     known = ALGORITHMS
     unnamed = "alphazero"

@@ -271,12 +271,12 @@ class Parts:
 
     def _searching(self, make: Callable[[Any, Any], Any], evaluator: Any) -> Any:
         """Return a planner of the network: it searches in the model, if the network is one."""
-        from plangym_ext.learn import LatentNetwork, model_planner
+        from plangym_ext.learn import EnsembleNetwork, LatentNetwork, model_planner
 
         def made(asked: Any) -> Any:
-            return make(asked, self._policy(asked))
+            return make(asked, None if asked is None else self._policy(asked))
 
-        if isinstance(evaluator.network, LatentNetwork):
+        if isinstance(evaluator.network, EnsembleNetwork | LatentNetwork):
             return model_planner(evaluator.network, made, device=self.config.device)
         return made(evaluator)
 

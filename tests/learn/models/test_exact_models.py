@@ -95,7 +95,10 @@ def test_rows_of_a_model_are_those_of_the_table():
     assert not found.truncateds.any()
     # By itself a row is what it is among others.
     for i in (0, 7, 63):
-        one = model.step_batch(actions[i : i + 1], model.states_of(at[i : i + 1]))
+        state = model.states_of(at[i : i + 1])
+        before = state.copy()
+        one = model.step_batch(actions[i : i + 1], state)
+        np.testing.assert_array_equal(state, before)
         np.testing.assert_array_equal(one.states[0], found.states[i])
 
 

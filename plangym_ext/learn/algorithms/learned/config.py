@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from plangym_ext.core.options import Count, OneOf, Range
+from plangym_ext.core.options import Count, OneOf, Range, Weight
 from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig
 from plangym_ext.learn.schedule import Scheduled
 
@@ -33,3 +33,19 @@ class MuZeroConfig(PlanLearningConfig):
     reward_weight: Scheduled = 1.0
     ending_weight: Scheduled = 1.0
     replay: Annotated[str, OneOf(("uniform", "prioritized"))] = "uniform"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleLearningConfig(PlanLearningConfig):
+    """Learning of an ensemble of observation models, in which a planner such as iCEM plans.
+
+    Args:
+        bounds_weight: of the distance between the bounds of the members' log-variances.
+    """
+
+    bounds_weight: Weight = 0.01
+
+    @property
+    def discounts(self) -> bool:
+        """Whether a target depends on the discount: none does."""
+        return False

@@ -1,0 +1,104 @@
+"""EnsembleLearning: learning of an ensemble of observation models from what a planner plays."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import WrongKind
+from plangym_ext.learn.algorithms.learned.config import EnsembleLearningConfig
+from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
+from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
+from plangym_ext.learn.records import EpisodeRecord
+from plangym_ext.learn.sampling.collected import Collected
+from plangym_ext.learn.torch_extra import functional, torch
+
+
+class EnsembleLearning(PlanLearning):
+    """Teaches each member the steps of its own bag, by their likelihood (PETS).
+
+    A row of the replay is a step. It counts for a member as often as it was drawn into its bag,
+    by a Poisson distribution of mean 1, once and for all.
+
+    Source: Chua et al. 2018, "Deep reinforcement learning in a handful of trials using
+    probabilistic dynamics models".
+
+    Args:
+        network: an `EnsembleNetwork`, changed in place.
+        config: None: the defaults.
+        seed: of the draws.
+
+    Raises:
+        WrongKind: the network is no `EnsembleNetwork`.
+    """
+
+    config_class: ClassVar[type[EnsembleLearningConfig]] = EnsembleLearningConfig
+    config: EnsembleLearningConfig
+
+    def __init__(self, network: EnsembleNetwork, config: Any = None, *, seed: int = 0) -> None:
+        if not isinstance(network, EnsembleNetwork):
+            raise WrongKind(
+                f"EnsembleLearning: the network must be an EnsembleNetwork; got "
+                f"{type(network).__name__}. Set agent.name = 'ensemble', or call "
+                f"make_ensemble_network."
+            )
+        super().__init__(network, config, seed=seed)
+        self._seed = seed
+
+    def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
+        """Return a row per step, arrays that may be views of the record.
+
+        Float32 `obs` and `next_obs` `[T, O]`, `reward` and `ending` `[T]`, `bag` `[T, M]`; and
+        `action` `[T, *act]`.
+        """
+        length, members = record.length, self.network.config.members
+        obs = np.asarray(record.observations, np.float32)
+        # By what was seen, so that a resumed run has the same bags.
+        rng = np.random.default_rng([self._seed, zlib.crc32(obs.tobytes())])
+        ending = np.zeros(length, np.float32)
+        ending[-1] = record.terminated
+        return {
+            "obs": obs[:-1],
+            "action": np.asarray(record.actions),
+            "next_obs": obs[1:],
+            "reward": record.rewards.astype(np.float32),
+            "ending": ending,
+            "bag": rng.poisson(1.0, (length, members)).astype(np.float32),
+        }
+
+    def _env_steps(self, collected: Collected) -> int:
+        # What is searched is the model.
+        return collected.steps
+
+    def _valued(self, records: list[EpisodeRecord]) -> list[EpisodeRecord]:
+        # No target depends on what follows an episode.
+        return records
+
+    def _losses(self, batch: Mapping[str, torch.Tensor]) -> dict[str, Part]:
+        """Return the losses of rows `[B]`, the means over the members' bags."""
+        network = self.network
+        count = network.config.members
+        obs, actions = (
+            rows.expand(count, *rows.shape)
+            for rows in (batch["obs"], network.actions(batch["action"]))
+        )
+        found = network.members(obs, actions)
+        change = (batch["next_obs"] - batch["obs"]) / network.unit
+        wanted = torch.cat([change, batch["reward"][:, None]], dim=1)
+        error = (found.mean - wanted) ** 2 * (-found.log_variance).exp()
+        bags = batch["bag"].T
+        loss = ((error + found.log_variance).mean(-1) * bags).mean(0)
+        # The same for all rows: bounds of the variance are drawn together.
+        bounds = self.config.bounds_weight * (network.most.sum() - network.least.sum())
+        parts = {"model": Part(1.0, loss + bounds)}
+        if found.ending is not None:
+            over = batch["ending"].expand(count, -1)
+            of_ending = functional.binary_cross_entropy_with_logits(
+                found.ending, over, reduction="none"
+            )
+            parts["ending"] = Part(1.0, (of_ending * bags).mean(0))
+        return parts

@@ -1,0 +1,146 @@
+"""EnsembleNetwork: probabilistic models of observations, side by side."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+from gymnasium import spaces
+
+from plangym_ext.errors import InvalidOption
+from plangym_ext.learn.models.ensemble_config import EnsembleConfig
+from plangym_ext.learn.networks.agent_config import NetworkConfig
+from plangym_ext.learn.networks.bodies import activation_of
+from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.repeatable import seeded
+from plangym_ext.learn.torch_extra import functional, nn, torch
+from plangym_ext.learn.transforms.observations import ObservationNormalizer
+
+#: Normalised observations are clipped to this in both directions.
+_CLIP = 10.0
+
+
+class Predicted(NamedTuple):
+    """The outputs of M members for N rows each."""
+
+    mean: Any  # [M, N, O + 1] float32: change of the observation by its deviation, and reward
+    log_variance: Any  # [M, N, O + 1] float32, within learned bounds
+    ending: Any  # [M, N] float32, above 0 where the episode is over; None if not predicted
+
+
+class EnsembleNetwork(nn.Module):
+    """M networks from an observation and an action to what follows, as normal distributions.
+
+    Source: Chua et al. 2018, "Deep reinforcement learning in a handful of trials using
+    probabilistic dynamics models". Different from there: rewards are predicted, too; changes are
+    in units of the observation's running deviation.
+
+    Args:
+        observation_space: Box of one axis.
+        action_space: Box, or Discrete, whose actions are one-hot.
+        config: its layers.
+
+    Attributes:
+        observation_space, action_space, config: the same.
+        normalizer: of the observations, a part of the network.
+
+    Raises:
+        InvalidOption: the spaces are others.
+    """
+
+    def __init__(self, observation_space: Any, action_space: Any, config: EnsembleConfig) -> None:
+        super().__init__()
+        is_vector = isinstance(observation_space, spaces.Box) and len(observation_space.shape) == 1
+        if not is_vector or not isinstance(action_space, spaces.Box | spaces.Discrete):
+            raise InvalidOption(
+                f"EnsembleNetwork: observations must be vectors, actions a Box or Discrete; got "
+                f"{observation_space} and {action_space}. Flatten observations with a wrapper, or "
+                f"learn a latent model."
+            )
+        self.observation_space: Any = observation_space
+        self.action_space: Any = action_space
+        self.config, self.width = config, int(observation_space.shape[0])
+        self.normalizer = ObservationNormalizer(observation_space, _CLIP)
+        space: Any = action_space
+        self._count = int(space.n) if isinstance(space, spaces.Discrete) else 0
+        played = self._count or math.prod(space.shape)
+        out = 2 * (self.width + 1) + int(config.endings)
+        sizes = [self.width + played, *config.hidden, out]
+        layers = itertools.pairwise(sizes)
+        self.layers = nn.ModuleList(_Dense(config.members, *size) for size in layers)
+        self.activation = activation_of(NetworkConfig(activation=config.activation))
+        self.most = nn.Parameter(torch.full((self.width + 1,), 0.5, dtype=torch.float32))
+        self.least = nn.Parameter(torch.full((self.width + 1,), -10.0, dtype=torch.float32))
+
+    def actions(self, played: Any) -> Any:
+        """Return actions of the space `[..., *act]` as float32 `[..., D]`."""
+        if self._count:
+            index = (played - int(self.action_space.start)).long()
+            return functional.one_hot(index, self._count).float()
+        return played.float().flatten(-len(self.action_space.shape) or None)
+
+    def members(self, obs: Any, actions: Any) -> Predicted:
+        """Return the predictions of all members.
+
+        Args:
+            obs: `[M, N, O]`, those of each member.
+            actions: `[M, N, D]`.
+        """
+        rows = self.normalizer(obs.reshape(-1, self.width)).reshape(obs.shape)
+        x = torch.cat([rows, actions], dim=-1)
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        out = self.layers[-1](x)
+        size = self.width + 1
+        mean, spread = out[..., :size], out[..., size : 2 * size]
+        # Soft bounds, so that a variance far from what was seen stays what was learned.
+        spread = self.most - functional.softplus(self.most - spread)
+        spread = self.least + functional.softplus(spread - self.least)
+        return Predicted(mean, spread, out[..., -1] if self.config.endings else None)
+
+    @property
+    def unit(self) -> Any:
+        """`[O]` float32, what a change of 1 is worth in each number of an observation."""
+        part: Any = self.normalizer.parts[0]
+        return (1.0 / part.scale[0]).float()
+
+    def forward(self, obs: Any) -> NetworkOutput:  # noqa: ARG002 - of all networks
+        """Return no heads: there is no policy without a search."""
+        return NetworkOutput(None, None, None)
+
+
+class _Dense(nn.Module):
+    """A dense layer of each member."""
+
+    def __init__(self, members: int, width: int, size: int) -> None:
+        super().__init__()
+        made = [nn.Linear(width, size, dtype=torch.float32) for _ in range(members)]
+        self.weights = nn.Parameter(torch.stack([one.weight.detach().T for one in made]))
+        self.biases = nn.Parameter(torch.stack([one.bias.detach()[None] for one in made]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply to `[M, N, F]`."""
+        return torch.baddbmm(self.biases, x, self.weights)
+
+
+def make_ensemble_network(
+    observation_space: Any,
+    action_space: Any,
+    config: EnsembleConfig | None = None,
+    *,
+    seed: int,
+) -> EnsembleNetwork:
+    """Make a network for an observation and an action space.
+
+    Args:
+        observation_space: Box of one axis.
+        action_space: Box or Discrete.
+        config: its layers.
+        seed: of the weights; torch's own generator is left as it was.
+
+    Raises:
+        InvalidOption: the spaces are others.
+    """
+    with seeded(seed):
+        return EnsembleNetwork(observation_space, action_space, config or EnsembleConfig())
