@@ -75,9 +75,9 @@ class TDLearning(PlanLearning):
         # `last` is the last step of each window; what it led to is one further.
         mine, after = sides[:-1], window.last[:, 0] + 1
         return {
-            "obs": record.observations[:-1],
+            "obs": rows_of(record.observations, slice(None, -1)),
             "reward": (mine * window.reward[:, 0]).astype(np.float32),
-            "next_obs": record.observations[after],
+            "next_obs": rows_of(record.observations, after),
             # Negative where the other player is to move there.
             "discount": (mine * sides[after] * window.discount[:, 0]).astype(np.float32),
         }
