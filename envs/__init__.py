@@ -73,7 +73,7 @@ for _family in (
     Family(
         name="dm_control",
         module=f"{_HERE}.dm_control",
-        codec=f"{_HERE}.dm_control_state:DMControlPart",
+        codec=f"{_HERE}.dm_control:DMControlPart",
         names=("dm_control/*",),
         resolve=f"{_HERE}.dm_control:resolve",
     ),

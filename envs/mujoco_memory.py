@@ -20,7 +20,7 @@ import numpy as np
 from plangym_ext.envs.mujoco_arrays import ModelArrays, Rest, words_at
 from plangym_ext.errors import DamagedState, IncompleteState
 from plangym_ext.states import plain
-from plangym_ext.states.in_place.standing import hashed
+from plangym_ext.states.in_place.kinds import hashed
 from plangym_ext.states.simulators import SimulatorMemory
 
 _INTEGRATION = int(mujoco.mjtState.mjSTATE_INTEGRATION)

@@ -11,8 +11,7 @@ import functools
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from plangym_ext.core.inherited_options import check_factory, import_module_of
-from plangym_ext.core.unknown_options import raise_if_unknown
+from plangym_ext.core.inherited_options import check_factory, import_module_of, raise_if_unknown
 from plangym_ext.errors import (
     InvalidOption,
     MissingExtra,
@@ -268,7 +267,7 @@ def env_here(
     if backend == "mujoco" or (
         backend == "auto" and family is not None and family.is_run_by("mujoco")
     ):
-        from plangym_ext.native.mujoco.make import make_native
+        from plangym_ext.native.mujoco.env import make_native
 
         required = backend == "mujoco"
         native, note = make_native(env, threads, check=settings["check"], required=required)
@@ -282,7 +281,7 @@ def env_here(
 def _with_workers(env: Any, name: str | Callable[[], Any], timeout: float | None) -> PlanEnv:
     """Return the serial env, or one that plays it and has workers for its batches if they pay."""
     from plangym_ext.workers.parallel_env import ParallelEnv
-    from plangym_ext.workers.processors import WAVE, chosen_workers, proved_seconds
+    from plangym_ext.workers.scheduling import WAVE, chosen_workers, proved_seconds
 
     target = find_spec(name).entry_point if isinstance(name, str) else name
     n_workers, reason = chosen_workers(proved_seconds(env), env.gym_env.render_mode, target, WAVE)

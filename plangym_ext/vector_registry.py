@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from plangym_ext.core.plan_env import PlanEnv
-    from plangym_ext.states.binding import Binding
+    from plangym_ext.states.layer_attributes import Binding
     from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -186,7 +186,7 @@ def _native_env(
     """
     from plangym_ext.errors import BackendUnavailable, IncompleteState
     from plangym_ext.native.kernel.known import may_have_kernel
-    from plangym_ext.workers.processors import chosen_workers, proved_seconds
+    from plangym_ext.workers.scheduling import chosen_workers, proved_seconds
 
     own = dict(kwargs)
     threads, frameskip = own.pop("threads", None), own.pop("frameskip", None)

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.core.numbers import at_least
-from plangym_ext.core.short_text import html_table, one_line
+from plangym_ext.core.numbers import at_least, html_table, one_line
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.base import Planner, as_planner
 from plangym_ext.planners.games import Game, Sides, Step, game_rng, step_games

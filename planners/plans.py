@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.short_text import html_table, one_line
+from plangym_ext.core.numbers import html_table, one_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def forged(env: GymEnv) -> np.ndarray:
 
 def strangers(writer: GraphWriter) -> bytes:
     """Return what a writer writes that does not care for finalisers."""
-    with mock.patch("plangym_ext.states.graph.writer.finaliser_of", return_value=None):
+    with mock.patch("plangym_ext.states.graph.tables.finaliser_of", return_value=None):
         return writer.data()
 
 

@@ -10,8 +10,8 @@ import pytest
 from gymnasium.envs.toy_text import BlackjackEnv
 
 import plangym_ext
-from plangym_ext.workers import processors
-from plangym_ext.workers.processors import default_n_workers, workers_pay
+from plangym_ext.workers import scheduling
+from plangym_ext.workers.scheduling import default_n_workers, workers_pay
 
 needs_two = pytest.mark.skipif(default_n_workers() < 2, reason="workers need two processors")
 
@@ -106,8 +106,8 @@ def test_limits_of_control_groups(groups, files, expected, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         (path.parent / "cpu.cfs_period_us").write_text("100000")
-    assert processors._granted(tmp_path / "groups", tmp_path / "fs") == expected
-    assert processors._granted(tmp_path / "none", tmp_path / "fs") == float("inf")
+    assert scheduling._granted(tmp_path / "groups", tmp_path / "fs") == expected
+    assert scheduling._granted(tmp_path / "none", tmp_path / "fs") == float("inf")
 
 
 PROGRAM = """

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.envs.classic_control import FLOAT32
-from plangym_ext.envs.kernels.classic_state import classic_state, could_be_classic, number
+from plangym_ext.envs.kernels.cart_pole import classic_state, could_be_classic, number
 from plangym_ext.envs.kernels.mountain_car import observe, reset
 from plangym_ext.native.compiled import compiled
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 
 
 class ContinuousMountainCar(NamedTuple):

@@ -9,9 +9,9 @@ import math
 from typing import Any, NamedTuple
 
 from plangym_ext.envs.classic_control import FLOAT64, TUPLE
-from plangym_ext.envs.kernels.classic_state import classic_state, could_be_classic, number
+from plangym_ext.envs.kernels.cart_pole import classic_state, could_be_classic, number
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 
 
 class MountainCar(NamedTuple):

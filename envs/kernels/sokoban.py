@@ -13,6 +13,7 @@ import numpy as np
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
+    COLOURS,
     NUM_CODES,
     PLAYER,
     PLAYER_ON_TARGET,
@@ -20,10 +21,9 @@ from plangym_ext.envs.sokoban.cells import (
     WALL,
     push,
 )
-from plangym_ext.envs.sokoban.picture import COLOURS
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.states.randomness.rng import RNG_BYTES
 
 compiled(push)

@@ -13,7 +13,7 @@ from plangym_ext.envs.toy_text import _IS_FICKLE, _IS_NUMPY, _NO_ACTION
 from plangym_ext.errors import NoKernel
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 
 _STATE = np.dtype(
     [

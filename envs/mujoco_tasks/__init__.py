@@ -16,7 +16,7 @@ _HERE = "plangym_ext.envs.mujoco_tasks"
 _TASK_ENV = f"{_HERE}.task_env:TaskEnv"
 #: Class of gymnasium's, by module, and the task that describes it.
 _TASKS = {
-    "ant_v5.AntEnv": "ant:Ant",
+    "ant_v5.AntEnv": "walkers:Ant",
     "half_cheetah_v5.HalfCheetahEnv": "walkers:HalfCheetah",
     "hopper_v5.HopperEnv": "walkers:Hopper",
     "humanoid_v5.HumanoidEnv": "humanoids:Humanoid",

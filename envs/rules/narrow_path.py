@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
 
 _STATE = np.dtype([("cell", "<u4")])

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
 
 _STATE = np.dtype([("corridor", "u1"), ("place", "<u2"), ("goal", "u1"), ("rng", pcg64.RNG)])

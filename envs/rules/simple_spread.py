@@ -11,7 +11,7 @@ from gymnasium import spaces
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
 
 #: Of MPE's world: seconds of a step, what is left of a speed, and what pushes apart.

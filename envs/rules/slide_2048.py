@@ -10,7 +10,7 @@ from gymnasium import spaces
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
-from plangym_ext.native.kernel.kernel import Kernel
+from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
 
 _INFO = np.dtype([("action_mask", "i1", (4,))])

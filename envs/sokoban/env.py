@@ -20,12 +20,14 @@ from plangym_ext.envs.sokoban.cells import (
     NUM_CODES,
     PLAYER,
     PLAYER_ON_TARGET,
+    coloured_cells,
+    draw,
     find_fault,
     format_board,
+    one_hot_planes,
     push,
 )
 from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
-from plangym_ext.envs.sokoban.picture import coloured_cells, draw, one_hot_planes
 from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded
 from plangym_ext.native.kernel.rules_env import check_action, check_row
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes

@@ -10,10 +10,9 @@ import numpy.typing as npt
 from plangym_ext.arrays import indexing
 from plangym_ext.arrays.axes import Axis, Trail, lay_out, location_of, place, quick_select, visible
 from plangym_ext.arrays.base import BaseArray, make
-from plangym_ext.arrays.buffer import Buffer, Storage, misfit
+from plangym_ext.arrays.buffer import Buffer, Storage, Window, misfit
 from plangym_ext.arrays.indexing import Location, Span, frozen
-from plangym_ext.arrays.tensors import as_tensor
-from plangym_ext.arrays.window import Window
+from plangym_ext.arrays.nested import as_tensor
 from plangym_ext.errors import InvalidOption, WrongKind
 
 Ndarray: TypeAlias = npt.NDArray[Any]

@@ -14,7 +14,7 @@ from plangym_ext.arrays.base import BaseArray
 from plangym_ext.arrays.buffer import Storage, checked_dtype, checked_shape
 from plangym_ext.arrays.heap import CELL, Heap, OnOverflow
 from plangym_ext.arrays.indexing import Location
-from plangym_ext.arrays.tensors import as_tensor
+from plangym_ext.arrays.nested import as_tensor
 from plangym_ext.errors import InvalidOption, WrongKind
 
 Ndarray: TypeAlias = npt.NDArray[Any]

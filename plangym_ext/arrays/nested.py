@@ -6,10 +6,20 @@ one array is the simplest case, so callers need not tell the two apart.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.errors import (
+    InvalidObservation,
+    InvalidOption,
+    MissingExtra,
+    WrongKind,
+    installing,
+)
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -105,3 +115,69 @@ _FORMATS = "?bBhHiIlLqQfd"  # what a memoryview reads and writes
 def cells_of(array: np.ndarray) -> memoryview | None:
     """Return the array's memory, if it takes numbers as the array does, but for casts."""
     return array.data if array.dtype.isnative and array.dtype.char in _FORMATS else None
+
+
+# Conversion of an env's reward to a float -------------------------------------
+
+
+def reward_of(reward: Any) -> float:
+    """Return a reward as a float; arrays of one number count, as for gymnasium's vector envs.
+
+    Raises:
+        InvalidObservation: it is no number, or several.
+    """
+    try:
+        return float(reward)
+    except (TypeError, ValueError):
+        pass
+    if isinstance(reward, np.ndarray) and reward.size == 1:
+        return float(reward.reshape(-1)[0])
+    several = isinstance(reward, list | tuple | dict | np.ndarray)
+    advice = (
+        "Several, one for each agent or objective, are made one by a wrapper: "
+        "gymnasium.wrappers.TransformReward(env, lambda reward: float(sum(reward)))."
+        if several
+        else "Correct the env."
+    )
+    raise InvalidObservation(f"reward: expected one number; got {reward!r}. {advice}")
+
+
+# Conversion of numpy arrays to torch tensors on the same memory ---------------
+
+
+def as_tensor(data: npt.NDArray[Any]) -> Any:
+    """Return a torch tensor that shares memory with `data` and keeps it alive.
+
+    Raises:
+        MissingExtra: torch is not installed.
+        TypeError: torch has no such dtype.
+        ValueError: `data` runs backwards along an axis, which torch cannot.
+    """
+    try:
+        # Here and not above: importing torch takes seconds and most workers
+        # never need it.
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise MissingExtra(
+            f"Array.to_torch: torch must be installed; it is not. {installing('learn')}"
+        ) from error
+    if any(stride < 0 for stride in data.strides):
+        raise InvalidOption(
+            f"Array.to_torch: strides must not be negative; got {data.strides} for shape "
+            f"{data.shape}. Flip the tensor of the unreversed view."
+        )
+    try:
+        return torch.from_numpy(np.asarray(data))
+    except TypeError as error:
+        raise WrongKind(
+            f"Array.to_torch: torch must know the dtype; got {data.dtype} ({error}). "
+            f"Convert to_ndarray() first."
+        ) from error
+
+
+def as_array(given: Any, where: str, kind: type[Exception]) -> np.ndarray:
+    """Return what a caller gave as an array; raise `kind` if it cannot be made one."""
+    try:
+        return np.asarray(given)
+    except Exception as error:  # whatever `__array__` of an object raises
+        raise kind(f"{where} must be one array; got {type(given).__name__}: {error}") from error

@@ -14,9 +14,9 @@ from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.rows import RowLayout
-from plangym_ext.states.binding import Exactness
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import Envelope
+from plangym_ext.states.layer_attributes import Exactness
 
 #: No arrays to write results to.
 NO_OUT: Mapping[str, np.ndarray] = {}

@@ -11,12 +11,12 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.actions import check_actions
-from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.nested import reward_of
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
-from plangym_ext.core.construction.made_env import close_env, made_env
 from plangym_ext.core.drawing import Film, picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
+from plangym_ext.core.made_env import close_env, made_env
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
@@ -26,9 +26,9 @@ from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.errors import EnvClosed, ResetNeeded, WrongKind, add_note
-from plangym_ext.states.binding import Binding, Exactness
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import HEADER, stacked_rows
+from plangym_ext.states.layer_attributes import Binding, Exactness
 from plangym_ext.states.live_state import LiveState, state_identity
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.randomness.reseeding import generator_words, reseed

@@ -12,9 +12,9 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.arrays.tensors import as_array
+from plangym_ext.arrays.nested import as_array
+from plangym_ext.core.numbers import html_table
 from plangym_ext.core.results import StateTransition, Transition
-from plangym_ext.core.short_text import html_table
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import StateError
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.nested import reward_of
 from plangym_ext.arrays.spaces import ObsWriter, own_copy
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import InvalidValue, ValuePolicy

@@ -11,13 +11,13 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.actions import check_actions
-from plangym_ext.core.continued_rows import ContinuedRows
 from plangym_ext.core.one_caller import OneCaller
 from plangym_ext.core.out_fields import OutFields
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import Rollouts, RowResults, StateTransitions, Transitions
 from plangym_ext.core.row_request import (
     ONE_STEP,
+    ContinuedRows,
     RowRequest,
     checked_dt,
     checked_infos,

@@ -17,11 +17,11 @@ from plangym_ext.core.results import RowResults, Transitions
 from plangym_ext.core.row_request import (
     RowRequest,
     SlotRequest,
+    StateStore,
     checked_dt,
     checked_infos,
 )
 from plangym_ext.core.row_stepper import RowStepper
-from plangym_ext.core.state_store import StateStore
 from plangym_ext.errors import InvalidOption
 
 

@@ -1,42 +1,42 @@
 from plangym_ext.learn.agents.agent import Acted as Acted
 from plangym_ext.learn.agents.agent import Agent as Agent
+from plangym_ext.learn.agents.agent import RandomAgent as RandomAgent
+from plangym_ext.learn.agents.agent import check_agent as check_agent
 from plangym_ext.learn.agents.agent_planner import AgentPlanner as AgentPlanner
-from plangym_ext.learn.agents.check import check_agent as check_agent
 from plangym_ext.learn.agents.evaluator_agent import EvaluatorAgent as EvaluatorAgent
 from plangym_ext.learn.agents.evaluator_agent import NetworkPolicy as NetworkPolicy
 from plangym_ext.learn.agents.inputs import Inputs as Inputs
+from plangym_ext.learn.agents.network_agent import ActorCriticAgent as ActorCriticAgent
 from plangym_ext.learn.agents.network_agent import NetworkAgent as NetworkAgent
+from plangym_ext.learn.agents.network_agent import PolicyAgent as PolicyAgent
 from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
-from plangym_ext.learn.agents.policy_agent import ActorCriticAgent as ActorCriticAgent
-from plangym_ext.learn.agents.policy_agent import PolicyAgent as PolicyAgent
 from plangym_ext.learn.agents.q_agent import QAgent as QAgent
 from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
-from plangym_ext.learn.agents.random_agent import RandomAgent as RandomAgent
 from plangym_ext.learn.algorithms.expert_iteration import ExpertIteration as ExpertIteration
 from plangym_ext.learn.algorithms.learned.config import MuZeroConfig as MuZeroConfig
 from plangym_ext.learn.algorithms.learned.muzero import MuZero as MuZero
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
+from plangym_ext.learn.algorithms.off_policy.config import C51Config as C51Config
+from plangym_ext.learn.algorithms.off_policy.config import (
     CrossQConfig as CrossQConfig,
 )
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import DDPGConfig as DDPGConfig
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import SACConfig as SACConfig
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import TD3Config as TD3Config
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import TQCConfig as TQCConfig
-from plangym_ext.learn.algorithms.off_policy.config import C51Config as C51Config
+from plangym_ext.learn.algorithms.off_policy.config import DDPGConfig as DDPGConfig
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig as DQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import QRDQNConfig as QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import R2D1Config as R2D1Config
 from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
-from plangym_ext.learn.algorithms.off_policy.crossq import CrossQ as CrossQ
-from plangym_ext.learn.algorithms.off_policy.distributional import C51 as C51
-from plangym_ext.learn.algorithms.off_policy.distributional import QRDQN as QRDQN
-from plangym_ext.learn.algorithms.off_policy.distributional import Rainbow as Rainbow
-from plangym_ext.learn.algorithms.off_policy.dqn import DQN as DQN
+from plangym_ext.learn.algorithms.off_policy.config import SACConfig as SACConfig
+from plangym_ext.learn.algorithms.off_policy.config import TD3Config as TD3Config
+from plangym_ext.learn.algorithms.off_policy.config import TQCConfig as TQCConfig
+from plangym_ext.learn.algorithms.off_policy.q_learning import C51 as C51
+from plangym_ext.learn.algorithms.off_policy.q_learning import DQN as DQN
+from plangym_ext.learn.algorithms.off_policy.q_learning import QRDQN as QRDQN
+from plangym_ext.learn.algorithms.off_policy.q_learning import Rainbow as Rainbow
 from plangym_ext.learn.algorithms.off_policy.r2d1 import R2D1 as R2D1
 from plangym_ext.learn.algorithms.off_policy.sac import SAC as SAC
+from plangym_ext.learn.algorithms.off_policy.sac import TQC as TQC
+from plangym_ext.learn.algorithms.off_policy.sac import CrossQ as CrossQ
 from plangym_ext.learn.algorithms.off_policy.td3 import DDPG as DDPG
 from plangym_ext.learn.algorithms.off_policy.td3 import TD3 as TD3
-from plangym_ext.learn.algorithms.off_policy.tqc import TQC as TQC
 from plangym_ext.learn.algorithms.plan_config import AlphaZeroConfig as AlphaZeroConfig
 from plangym_ext.learn.algorithms.plan_config import ExpertConfig as ExpertConfig
 from plangym_ext.learn.algorithms.plan_config import HistogramConfig as HistogramConfig
@@ -46,6 +46,8 @@ from plangym_ext.learn.algorithms.plan_config import SupervisedConfig as Supervi
 from plangym_ext.learn.algorithms.plan_config import TDConfig as TDConfig
 from plangym_ext.learn.algorithms.plan_config import ValueConfig as ValueConfig
 from plangym_ext.learn.algorithms.plan_learning import PlanLearning as PlanLearning
+from plangym_ext.learn.algorithms.plan_losses import SupervisedLearning as SupervisedLearning
+from plangym_ext.learn.algorithms.plan_losses import TDLearning as TDLearning
 from plangym_ext.learn.algorithms.rollouts.config import A2CConfig as A2CConfig
 from plangym_ext.learn.algorithms.rollouts.config import (
     AdvantageConfig as AdvantageConfig,
@@ -59,8 +61,6 @@ from plangym_ext.learn.algorithms.rollouts.policy_gradient import REINFORCE as R
 from plangym_ext.learn.algorithms.rollouts.policy_gradient import VTrace as VTrace
 from plangym_ext.learn.algorithms.rollouts.ppo import PPO as PPO
 from plangym_ext.learn.algorithms.rollouts.pqn import PQN as PQN
-from plangym_ext.learn.algorithms.supervised import SupervisedLearning as SupervisedLearning
-from plangym_ext.learn.algorithms.temporal_differences import TDLearning as TDLearning
 from plangym_ext.learn.distributions.make import distribution_of as distribution_of
 from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -77,22 +77,22 @@ from plangym_ext.learn.networks.agent_config import AgentConfig as AgentConfig
 from plangym_ext.learn.networks.agent_config import (
     DeterministicPolicyConfig as DeterministicPolicyConfig,
 )
+from plangym_ext.learn.networks.agent_config import NetworkConfig as NetworkConfig
 from plangym_ext.learn.networks.agent_config import QAgentConfig as QAgentConfig
 from plangym_ext.learn.networks.agent_config import SoftPolicyConfig as SoftPolicyConfig
 from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork
 from plangym_ext.learn.networks.agent_network import make_agent_network as make_agent_network
-from plangym_ext.learn.networks.config import NetworkConfig as NetworkConfig
 from plangym_ext.learn.networks.network import Network as Network
 from plangym_ext.learn.networks.network import NetworkOutput as NetworkOutput
 from plangym_ext.learn.networks.network import make_network as make_network
 from plangym_ext.learn.networks.state import load_network_state as load_network_state
 from plangym_ext.learn.records import EpisodeRecord as EpisodeRecord
 from plangym_ext.learn.records import EpisodeRecorder as EpisodeRecorder
-from plangym_ext.learn.replay.balanced import BalancedReplay as BalancedReplay
 from plangym_ext.learn.replay.base import Replay as Replay
 from plangym_ext.learn.replay.priorities import PrioritizedReplay as PrioritizedReplay
+from plangym_ext.learn.replay.ring_replay import StepReplay as StepReplay
 from plangym_ext.learn.replay.sequences import SequenceReplay as SequenceReplay
-from plangym_ext.learn.replay.steps import StepReplay as StepReplay
+from plangym_ext.learn.replay.uniform import BalancedReplay as BalancedReplay
 from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
 from plangym_ext.learn.sampling.expert import ExpertSampler as ExpertSampler

@@ -30,7 +30,7 @@ from plangym_ext.learn.held_numbers import (
 from plangym_ext.learn.networks.state import load_network_state, network_state
 from plangym_ext.learn.packed_values import is_exact, kept_exact
 from plangym_ext.learn.torch_extra import torch
-from plangym_ext.states.protocols import misplaced
+from plangym_ext.states.part import misplaced
 
 #: Says what the class does, and is there again once the object is made.
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial)

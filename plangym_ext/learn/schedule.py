@@ -11,7 +11,16 @@ from typing import Annotated, Any, Union
 
 from plangym_ext.core.inherited_options import load_own
 from plangym_ext.core.numbers import finite_between
-from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Range, Whole
+from plangym_ext.core.options import (
+    CheckedOptions,
+    Count,
+    Finite,
+    OneOf,
+    Range,
+    Share,
+    Weight,
+    Whole,
+)
 from plangym_ext.errors import InvalidOption
 
 SHAPES = ("linear", "cosine", "rsqrt")
@@ -127,3 +136,36 @@ Limit = Annotated[Number | None, Range(0.0, above=True, advice="None: there is n
 def at(number: Number, updates: int) -> float:
     """Return a number as it is for the update after `updates` others."""
     return number(updates) if callable(number) else number
+
+
+# Common configuration of the algorithms that train an agent's network. Imports no torch
+
+
+OPTIMIZERS = ("adam", "adamw", "rmsprop", "sgd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerConfig(CheckedOptions):
+    """Common configuration of the algorithms that train an agent's network.
+
+    A `Number` is one, or changes with the updates: a `Schedule`, which settings have as
+    `{start, end, over}`, or a function of your own, "module:function".
+
+    Args:
+        optimizer: "adam", "adamw", "rmsprop" or "sgd" (with momentum 0.9).
+        learning_rate: its step size.
+        adam_beta: how much adam's first moment keeps of itself in each step.
+        epsilon: what adam and rmsprop add to the root of the second moment.
+        l2: weight decay; biases are free.
+        max_grad_norm: longer gradients are shortened to this; None: they are not.
+        discount: gamma, per step.
+    """
+
+    optimizer: Annotated[str, OneOf(OPTIMIZERS)] = "adam"
+    learning_rate: Scheduled = 3e-4
+    adam_beta: Share = 0.9
+    # Of OpenAI's Baselines for PPO and A2C; torch's own is 1e-8.
+    epsilon: Weight = 1e-5
+    l2: Weight = 0.0
+    max_grad_norm: Limit = 0.5
+    discount: Share = 0.99

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.core.files.whole_file import contents, replacing
-from plangym_ext.errors import FolderTaken, UnreadableFile
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.files.whole_file import HeldFile, PathLock, contents, replacing
+from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption, UnreadableFile
+from plangym_ext.run.arguments import as_typed
 
 #: Where a run writes its settings.
 CONFIG = "config.json"
@@ -124,3 +129,130 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         f"{path}: it must hold {what}, a JSON object; it was damaged, or is of another kind "
         f"({told}). Mend it, or take it away."
     )
+
+
+# OutputFiles: locks on a command's output files before its work begins --------
+
+
+class OutputFiles(Closing):
+    """Locks of single output files in folders that others may use.
+
+    A command that has a folder to itself takes a `FolderLock`. Folders that were made here, and
+    have nothing in them at the end, are removed.
+
+    Args:
+        paths: of the files.
+        option: that names them or their folder, for messages.
+        replace: whether they may be there already.
+        own: bytes in a file that the command has made itself, of what is there still: it is
+            renewed in any case.
+
+    Raises:
+        FolderTaken: one of them is there, and `replace` is False.
+        FolderBusy: another process is writing one of them.
+        InvalidOption: one of them cannot be written.
+    """
+
+    def __init__(
+        self, paths: Sequence[Path], option: str = "--out", *, replace: bool, own: bytes = b""
+    ) -> None:
+        with ExitStack() as stack:
+            for path in paths:
+                if path.is_dir():
+                    raise InvalidOption(
+                        f"{option} must be the file to write; got the folder {as_typed(path)}. "
+                        f"Name a file in it."
+                    )
+                try:
+                    self._hold(path, stack)
+                except FolderBusy:
+                    raise
+                except OSError as error:
+                    raise InvalidOption(
+                        f"{option} must be a file in a folder that can be written to; got "
+                        f"{path}: {error.strerror}"
+                    ) from error
+                except InvalidOption as error:
+                    raise InvalidOption(f"{option}: {error}") from None
+                # Once it is held: another command may have written it a moment ago.
+                if path.exists() and not (replace or (own and own in contents(path, 1 << 30))):
+                    raise FolderTaken(
+                        f"{path} is there already. Name another place with {option}, or write "
+                        f"over it with --overwrite."
+                    )
+            self._stack = stack.pop_all()
+
+    @staticmethod
+    def _hold(path: Path, stack: ExitStack) -> None:
+        # After the file is let go, which lies in the folder.
+        stack.callback(remove_empty, made_folders(path.parent.absolute()))
+        stack.enter_context(HeldFile(path))
+
+    def close(self) -> None:
+        """Release files that were not written; safe to call twice."""
+        self._stack.close()
+
+
+# FolderLock: exclusive lock of an output folder for one process ---------------
+
+
+#: Folders that are removed by another process between the making and the lock, at most.
+_TRIES = 100
+
+
+class FolderLock(Closing):
+    """Makes an output folder, and locks it until it is closed or the process ends.
+
+    To be taken before anything is looked up in the folder: of two commands that begin at once in
+    one folder, even in a new one, the second is refused. The lock is on the folder itself, so it
+    leaves no file, and a run that was killed can be resumed at once. What was made here, and has
+    nothing in it at the end, is removed.
+
+    Args:
+        folder: made if it is not there, with those above it.
+        files: names of files that will be written in it.
+
+    Raises:
+        FolderBusy: another process, or another part of this one, holds it.
+        InvalidOption: it cannot be made, or written to, or a folder has the name of a file.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[str] = ()) -> None:
+        self._made: list[Path] = []
+        try:
+            self._lock = self._held(folder.absolute(), folder)
+        except OSError as error:
+            remove_empty(self._made)
+            if error.errno is None:  # another holds it
+                raise
+            raise InvalidOption(
+                f"--out must be a folder that can be written to; got {folder}: {error.strerror}"
+            ) from error
+        for name in files:
+            if (folder / name).exists() and not (folder / name).is_file():
+                self.close()
+                raise InvalidOption(
+                    f"{folder / name} must be a file, or not be there; it is a folder, a "
+                    f"pipe or a device. Move it, "
+                    f"or name another folder with --out."
+                )
+
+    def _held(self, path: Path, folder: Path) -> PathLock:
+        busy = (
+            f"{folder}: another run is writing there. Wait until it has ended, or choose another "
+            "folder."
+        )
+        for _ in range(_TRIES):
+            # One that was refused may remove the folder that it has made, before we hold it.
+            with contextlib.suppress(FileNotFoundError):
+                self._made = made_folders(path)
+                return PathLock(path, os.O_RDONLY, busy)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+
+    def close(self) -> None:
+        """Release the folder; safe to call twice."""
+        # While it is held: another one that waits for it would find it gone.
+        if self._lock.is_there():
+            remove_empty(self._made)
+        self._made = []
+        self._lock.close()

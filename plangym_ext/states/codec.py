@@ -22,17 +22,15 @@ from typing import Any
 import gymnasium as gym
 
 from plangym_ext.errors import DamagedState, IncompleteState, PlangymExtError
+from plangym_ext.states import plain
 from plangym_ext.states.constants import Made
-from plangym_ext.states.extra_fields import ExtraFieldsPart
 from plangym_ext.states.families import family_of, is_own_class
-from plangym_ext.states.fixed_fields import FixedFields
+from plangym_ext.states.fixed_fields import ExtraFieldsPart, FixedFields
 from plangym_ext.states.in_place.part import InPlacePart, holds_simulator
-from plangym_ext.states.own_state import OwnStatePart, offers_state
-from plangym_ext.states.part import StatePart
-from plangym_ext.states.randomness.reset_seed import ResetSeedPart
+from plangym_ext.states.part import StatePart, get_block, put_block
 from plangym_ext.states.replay import Recorder, ReplayPart, ResetRecorder
 from plangym_ext.states.snapshot import SnapshotPart
-from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
+from plangym_ext.states.wrapper_parts import STATELESS, OwnStatePart, offers_state, wrapper_part
 
 #: The ways, in the order in which they are tried.
 METHODS = ("codec", "own", "simulator", "snapshot", "replay")
@@ -279,3 +277,43 @@ def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart |
 
 
 _TimeLimit = gym.wrappers.TimeLimit
+
+
+# ResetSeedPart ----------------------------------------------------------------
+# An env whose simulator has a codec has no use for it, but a wrapper of the user's own may read it.
+
+
+_NAME = "_np_random_seed"
+
+
+class ResetSeedPart(StatePart):
+    """Captures the seed of an env as its simulator holds it.
+
+    Args:
+        simulator: whose own part does not hold it.
+    """
+
+    method = "seed"
+
+    def __init__(self, simulator: gym.Env[Any, Any]) -> None:
+        self._simulator = simulator
+        self.width = 64
+
+    def capture(self, buffer: memoryview, offset: int, end: int) -> int:
+        """Write the seed."""
+        seed = getattr(self._simulator, _NAME, None)
+        return put_block(buffer, offset, end, plain.encode(seed, _NAME))
+
+    def restore(self, buffer: memoryview, offset: int) -> int:
+        """Set the seed.
+
+        Raises:
+            DamagedState: it is no seed.
+        """
+        data, offset = get_block(buffer, offset)
+        seed = plain.decode(data)
+        if seed is not None and type(seed) is not int:
+            raise DamagedState(f"state: a seed is an int or None; got {seed!r:.40}")
+        # Not through `np_random`, which would forget the seed.
+        setattr(self._simulator, _NAME, seed)
+        return offset

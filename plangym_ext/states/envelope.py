@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.arrays.tensors import as_array
+from plangym_ext.arrays.nested import as_array
 from plangym_ext.errors import DamagedState, ForeignState, StateError
 from plangym_ext.states.content_hash import content_digest
 

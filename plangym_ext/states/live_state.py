@@ -16,11 +16,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.states.binding import Binding
 from plangym_ext.states.codec import StateCodec, layers, with_recorder
 from plangym_ext.states.content_hash import enclosed_by_constructor
 from plangym_ext.states.envelope import HEADER, OF_TEXTS, Envelope
-from plangym_ext.states.extra_fields import plain_fields
+from plangym_ext.states.fixed_fields import plain_fields
+from plangym_ext.states.layer_attributes import Binding
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.trials.trial import prepare
 

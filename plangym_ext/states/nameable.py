@@ -28,7 +28,7 @@ from typing import Any
 
 from plangym_ext.errors import DamagedState, UntrustedState
 from plangym_ext.states.graph.classes import BASES, Shape, imported, name_of
-from plangym_ext.states.protocols import is_protocol, misplaced
+from plangym_ext.states.part import is_protocol, misplaced
 
 _NOT_OWN = {"builtins", "gymnasium", "typing", "abc"}
 #: Packages whose classes do nothing when they are called with data.

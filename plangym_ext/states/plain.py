@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import DamagedState
-from plangym_ext.states.protocols import is_protocol
+from plangym_ext.states.part import is_protocol
 from plangym_ext.states.randomness import random_state
 
 _U32 = struct.Struct("<I")

@@ -18,7 +18,7 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.errors import DamagedState, IncompleteState, UntrustedState
-from plangym_ext.states import protocols, trust
+from plangym_ext.states import part, trust
 from plangym_ext.states.constants import Constants, Made
 from plangym_ext.states.costs import AttributeCost, least
 from plangym_ext.states.graph.plans import Plans
@@ -255,12 +255,12 @@ class SnapshotPart(StatePart):
         """Return whether a state needs this session's word: no stranger's may hold the like."""
         needs = self._needs_word.get(writer.table)
         if needs is None:
-            needs = protocols.are_written(writer.table) or not self._nameable.needs_no_word(
+            needs = part.are_written(writer.table) or not self._nameable.needs_no_word(
                 writer.shapes, writer.references
             )
             for layer in self._layers:
                 kind: Any = type(layer.layer)
-                needs = needs or bool(protocols.misplaced(kind, tuple(layer.state())))
+                needs = needs or bool(part.misplaced(kind, tuple(layer.state())))
             if len(self._needs_word) >= _MOST_TABLES:
                 self._needs_word.clear()
             self._needs_word[writer.table] = needs

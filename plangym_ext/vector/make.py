@@ -6,16 +6,16 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plangym_ext.arrays.short_memory import told_of_memory
+from plangym_ext.arrays.storage import told_of_memory
 from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
 from plangym_ext.vector.backend import VectorBackend
-from plangym_ext.vector.state_rows.state_backend import StateBackend
+from plangym_ext.vector.state_backend import StateBackend
 from plangym_ext.vector.sub_envs.env_backend import EnvBackend
 from plangym_ext.vector.vector_env import PlanVectorEnv
-from plangym_ext.workers.processors import default_n_workers
+from plangym_ext.workers.scheduling import default_n_workers
 
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco", "ray")
 

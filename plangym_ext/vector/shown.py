@@ -17,7 +17,6 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.errors import InvalidObservation, WrongKind
 from plangym_ext.vector.infos import GroupedInfos
-from plangym_ext.vector.nested_values import is_nested
 from plangym_ext.vector.results import StepResults
 
 #: Adds one env's info to those of all: gymnasium's `VectorEnv._add_info`.
@@ -357,3 +356,26 @@ def listed_infos(num_rows: int, results: StepResults) -> list[dict[str, Any]]:
     for k, obs, info in finals:
         found[k] |= _final(obs, info)
     return found
+
+
+# Check that a value is nested as its Dict or Tuple space says -----------------
+
+
+def is_nested(
+    space: spaces.Space[Any], value: Any, is_leaf: Callable[[spaces.Space[Any], Any], bool]
+) -> bool:
+    """Return whether a value has exactly the nesting of a space.
+
+    Args:
+        space: nested or not.
+        value: an element of it, or something else.
+        is_leaf: whether a value is one of a space that is not nested.
+    """
+    if isinstance(space, spaces.Dict):
+        known = type(value) is dict and list(value) == list(space)
+        return known and all(is_nested(sub, value[key], is_leaf) for key, sub in space.items())
+    if isinstance(space, spaces.Tuple):
+        known = type(value) is tuple and len(value) == len(space)
+        pairs = zip(space, value, strict=True) if known else ()
+        return known and all(is_nested(sub, part, is_leaf) for sub, part in pairs)
+    return is_leaf(space, value)

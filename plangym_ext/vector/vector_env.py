@@ -10,11 +10,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from plangym_ext.core.numbers import wait_or_none
+from plangym_ext.core.numbers import html_table, one_line, wait_or_none
 from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.core.short_text import html_table, one_line
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
+    ObservationMode,
     check_call,
     checked_actions,
     checked_autoreset,
@@ -24,11 +24,10 @@ from plangym_ext.vector.arguments import (
     checked_rows,
     checked_seeds,
     checked_states,
+    observation_spaces,
     per_row,
 )
 from plangym_ext.vector.backend import RowStep, VectorBackend
-from plangym_ext.vector.episodes import Episodes, first_episodes
-from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import only_infos, widen
 from plangym_ext.vector.memory.step_out import (
     RESET_FIELDS,
@@ -36,10 +35,9 @@ from plangym_ext.vector.memory.step_out import (
     StepOut,
     checked_out,
 )
-from plangym_ext.vector.pending import Begun, PendingCalls
-from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.pending import Begun, Episodes, PendingCalls, first_episodes
+from plangym_ext.vector.results import StepResults, VectorResetNeeded
 from plangym_ext.vector.shown import infos_of, layout_of, listed_infos, some_infos
-from plangym_ext.vector.spaces import ObservationMode, observation_spaces
 from plangym_ext.workers.limits import CLOSE_GRACE
 
 _SAME_STEP = AutoresetMode.SAME_STEP

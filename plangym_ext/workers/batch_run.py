@@ -31,8 +31,7 @@ from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import PoisonState, WorkerDied
 from plangym_ext.states.envelope import Envelope
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.batch_rows import Round, Rows
+from plangym_ext.workers.batch_layout import NO_ROW, Round, Rows
 from plangym_ext.workers.limits import MAX_IDLE_ROUNDS, MAX_KILLS
 
 

@@ -10,17 +10,16 @@ import numpy as np
 
 from plangym_ext.core.backend_env import BackendEnv
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.inherited_options import raise_if_unknown
 from plangym_ext.core.numbers import at_least, check_flags, seconds_or_none
-from plangym_ext.core.unknown_options import raise_if_unknown
 from plangym_ext.errors import EnvClosed, IncompleteState, WrongKind
-from plangym_ext.states.binding import Binding
 from plangym_ext.states.envelope import difference
-from plangym_ext.workers.batch_env import BatchEnv
+from plangym_ext.states.layer_attributes import Binding
+from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.batch_run import WorkerStepper
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.channel import check_descriptors
 from plangym_ext.workers.limits import ROW_TIMEOUT
-from plangym_ext.workers.processes.descriptors import check_descriptors
-from plangym_ext.workers.processors import default_n_workers
+from plangym_ext.workers.scheduling import default_n_workers
 
 
 class ParallelEnv(WorkerStepper, BackendEnv):

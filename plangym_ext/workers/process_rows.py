@@ -19,8 +19,7 @@ import numpy as np
 
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import EnvClosed, WorkerDied, WorkerTimeout
-from plangym_ext.workers.batch_layout import NO_ROW, ROW
-from plangym_ext.workers.batch_rows import Death, Round
+from plangym_ext.workers.batch_layout import NO_ROW, ROW, Death, Round
 from plangym_ext.workers.batch_run import BatchOwner
 from plangym_ext.workers.channel import ChannelDamaged
 from plangym_ext.workers.limits import LOOK, row_limit

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plangym_ext.arrays.short_memory import told_of_memory
-from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.arrays.storage import SharedBlock, told_of_memory
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.rows import RowBatch, RowLayout, outgrown
 from plangym_ext.errors import StorageError
-from plangym_ext.workers.batch_layout import BatchLayout, Place, lines_bytes, worker_lines
-from plangym_ext.workers.batch_rows import Rows
+from plangym_ext.workers.batch_layout import BatchLayout, Place, Rows, lines_bytes, worker_lines
 from plangym_ext.workers.worker_pool import WorkerPool
 
 #: Pages whose results callers may hold at a time; further results are copied out.

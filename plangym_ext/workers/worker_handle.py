@@ -18,10 +18,10 @@ from plangym_ext.workers.channel import (
     ChannelDamaged,
     ChannelFull,
     Plain,
+    check_descriptors,
     wait_readable,
 )
 from plangym_ext.workers.limits import CLOSE_GRACE, SEND_TIMEOUT, START_TIMEOUT
-from plangym_ext.workers.processes.descriptors import check_descriptors
 from plangym_ext.workers.processes.process import WorkerProcess, pickled_constructor
 from plangym_ext.workers.protocol import (
     CLOSED,

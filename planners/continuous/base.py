@@ -16,11 +16,10 @@ from plangym_ext.planners.action_spaces import VECTORS
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.continuous.novelty_bonus import Shown
 from plangym_ext.planners.continuous.spline import SPLINES, ActionPolicy, Floats, Spline, proposed
-from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import Box, box_actions
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator, evaluate
+from plangym_ext.planners.rating import Evaluator, check_finite, evaluate
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import bootstrapped
 from plangym_ext.planners.simulator import Rng, Rollout, numbers_of

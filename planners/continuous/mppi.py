@@ -11,7 +11,7 @@ import numpy as np
 from plangym_ext.core.options import Range, Weight
 from plangym_ext.planners.continuous.base import Population, Round, Row, Shooting
 from plangym_ext.planners.continuous.spline import Floats
-from plangym_ext.planners.finite import spread_of
+from plangym_ext.planners.rating import spread_of
 
 
 @dataclass(eq=False, kw_only=True)

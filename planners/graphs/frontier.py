@@ -17,13 +17,11 @@ from plangym_ext.core.inherited_options import load_own
 from plangym_ext.core.options import Count, Finite, Function
 from plangym_ext.errors import InvalidAnswer
 from plangym_ext.planners.discrete import DiscretePlanner
-from plangym_ext.planners.finite import check_finite
-from plangym_ext.planners.graphs.graph import StateKey, state_keys
-from plangym_ext.planners.graphs.open_list import Node, OpenList
+from plangym_ext.planners.graphs.graph import Node, OpenList, StateKey, state_keys
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator, as_floats, evaluate
+from plangym_ext.planners.rating import Evaluator, as_floats, check_finite, evaluate
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.states.envelope import stacked_rows, state_content
 

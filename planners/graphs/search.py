@@ -13,7 +13,6 @@ from plangym_ext.core.options import Count, Finite, Range, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.discrete import DiscretePlanner
-from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.graphs.graph import (
     DEAD_END,
     FRONTIER,
@@ -25,7 +24,7 @@ from plangym_ext.planners.graphs.walk import GraphWalk
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.rating import Evaluator, Leaves, Rater
+from plangym_ext.planners.rating import Evaluator, Leaves, Rater, check_finite
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
 from plangym_ext.planners.simulator import Transitions

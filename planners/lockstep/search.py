@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.lockstep.costs import Costs
 from plangym_ext.planners.lockstep.node_states import ArrayStates, NodeStates, SlotStates, reuse
 from plangym_ext.planners.lockstep.simulated_states import simulated_states
@@ -32,7 +31,7 @@ from plangym_ext.planners.lockstep.wave_kernels import (
 )
 from plangym_ext.planners.masks import action_masks, has_masks, with_noise
 from plangym_ext.planners.players import num_players, player_swaps
-from plangym_ext.planners.rating import Leaves, Rater, Rating, without
+from plangym_ext.planners.rating import Leaves, Rater, Rating, check_finite, without
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.simulator import Rng, Transitions
 from plangym_ext.planners.trees.gumbel import new_halving, no_halving

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from plangym_ext.core.options import Count
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
-from plangym_ext.planners.compiled.shoot import make_shoot_wave, new_shoot
+from plangym_ext.planners.compiled.waves import make_shoot_wave, new_shoot
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.mcts.bandit import BanditSearch
 from plangym_ext.planners.trees.sts_kernels import (

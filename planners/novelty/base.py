@@ -20,10 +20,17 @@ from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
-from plangym_ext.planners.novelty.count_bonus import count_root, counted, new_bonus, rate
 from plangym_ext.planners.novelty.features import FEATURES, TilePairs, default_features, tile_grid
 from plangym_ext.planners.novelty.novelty import Novelty, best_returns, new_novelty, see, subset
-from plangym_ext.planners.novelty.pairs import NEVER, new_pairs, with_room
+from plangym_ext.planners.novelty.pairs import (
+    NEVER,
+    count_root,
+    counted,
+    new_bonus,
+    new_pairs,
+    rate,
+    with_room,
+)
 from plangym_ext.planners.plans import Plan, SearchTree, one_hot
 from plangym_ext.planners.rating import Rater, ZeroRater
 from plangym_ext.planners.registry import unknown

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel, kernel_part
-from plangym_ext.planners.novelty.count_bonus import CountBonus, no_bonus
 from plangym_ext.planners.novelty.features import TOLD_APART
-from plangym_ext.planners.novelty.pairs import NEVER, Pairs, see_pairs
+from plangym_ext.planners.novelty.pairs import NEVER, CountBonus, Pairs, no_bonus, see_pairs
 from plangym_ext.planners.trees.tree import (
     NO_ACTION,
     NO_PARENT,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.planners.finite import spread_of
+from plangym_ext.planners.rating import spread_of
 from plangym_ext.planners.request import PlanRequest
 
 Floats = npt.NDArray[np.float64]

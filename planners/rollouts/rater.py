@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.planners.finite import check_finite
 from plangym_ext.planners.masks import discrete_actions
 from plangym_ext.planners.rating import (
     Evaluator,
@@ -18,6 +17,7 @@ from plangym_ext.planners.rating import (
     Rater,
     Rating,
     ZeroRater,
+    check_finite,
     evaluate,
     unrated,
     value_code,

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from plangym_ext.core.files import array_file
+from plangym_ext.core.files import state_file
 from plangym_ext.core.files.whole_file import opened, replacing
 from plangym_ext.errors import UnreadableFile, WrongKind
 from plangym_ext.planners.plans import SearchTree
@@ -45,7 +45,7 @@ def write_tree(path: str | os.PathLike[str], tree: SearchTree) -> None:
         )
     columns: dict[str, Any] = {name: np.asarray(column) for name, column in tree._asdict().items()}
     with replacing(Path(path), "wb") as file:
-        array_file.write(file, {"format": np.array(FORMAT, np.int32), **columns})
+        state_file.write(file, {"format": np.array(FORMAT, np.int32), **columns})
 
 
 def read_tree(path: str | os.PathLike[str]) -> SearchTree:
@@ -89,7 +89,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
 
 
 def _read(file: IO[bytes]) -> dict[str, Any]:
-    return array_file.read(file, (), ("format", *_DTYPES))
+    return state_file.read(file, (), ("format", *_DTYPES))
 
 
 def _check_numbers(path: Any, columns: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ from plangym_ext.errors import WorkerDied
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.states.envelope import stacked
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 #: Envs by name: id, arguments, rows of a batch. Others are named by their ids.

@@ -29,8 +29,7 @@ from plangym_ext.envs.sokoban import format_board, read_levels
 from plangym_ext.envs.sokoban.generator import generate_level
 from plangym_ext.planners import STS
 from plangym_ext.run.files import write_json
-from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.settings.presets import preset
+from plangym_ext.run.settings.compose import compose, preset
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained

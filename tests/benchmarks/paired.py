@@ -19,8 +19,7 @@ import numpy as np
 from table.sections import write_section
 
 from plangym_ext.planners import visited_states
-from plangym_ext.run.evaluating.contest import Contest
-from plangym_ext.run.evaluating.paired import difference
+from plangym_ext.run.evaluating.contest import Contest, difference
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner

@@ -34,8 +34,7 @@ from table.sections import write_section
 from plangym_ext import learn
 from plangym_ext.run import cli
 from plangym_ext.run.files import write_json
-from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.settings.presets import PRESETS
+from plangym_ext.run.settings.compose import PRESETS, compose
 from plangym_ext.run.settings.sections import ALGORITHMS
 from plangym_ext.run.training import block_files
 from plangym_ext.run.training.checkpoints import Checkpoints, read_checkpoint

@@ -34,7 +34,7 @@ from contract.episode import (
 
 import plangym_ext
 from plangym_ext.errors import ForeignState
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import ExternalProcess
 
 
 @pytest.mark.filterwarnings("ignore:.*You are calling 'step.*:UserWarning")

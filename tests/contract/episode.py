@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import ExternalProcess
 
 #: Steps that are compared after each restore.
 FOLLOW = 100

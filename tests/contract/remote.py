@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import ExternalProcess
 
 
 class Remote:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.core.files import array_file
+from plangym_ext.core.files import state_file
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import DamagedState
 from plangym_ext.planners import read_tree
@@ -99,22 +99,22 @@ def test_what_packs_better_than_ten_times_is_read_back(env, tmp_path):
 
 def test_flags_are_0_or_1(tmp_path):
     with (tmp_path / "f.npz").open("wb") as file:
-        array_file.write(file, {"flags": np.array([0, 1, 2, 255], np.uint8).view(np.bool_)})
+        state_file.write(file, {"flags": np.array([0, 1, 2, 255], np.uint8).view(np.bool_)})
     with (tmp_path / "f.npz").open("rb") as file:
-        assert array_file.read(file, ["flags"])["flags"].view(np.uint8).tolist() == [0, 1, 1, 1]
+        assert state_file.read(file, ["flags"])["flags"].view(np.uint8).tolist() == [0, 1, 1, 1]
 
 
 def test_reading_ends_with_ctrl_c(tmp_path):
     path, arrays = tmp_path / "large.npz", {"a": np.zeros(400 << 20, np.uint8)}
     with path.open("wb") as file:
-        array_file.write(file, arrays)
+        state_file.write(file, arrays)
     threading.Timer(0.02, signal.raise_signal, (signal.SIGINT,)).start()
     began = time.monotonic()
 
     def read_for_ever():
         with path.open("rb") as file:
             while True:
-                array_file.read(file, ["a"])
+                state_file.read(file, ["a"])
 
     with pytest.raises(KeyboardInterrupt):
         read_for_ever()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.core.short_text import html_table
+from plangym_ext.core.numbers import html_table
 from plangym_ext.errors import WrongKind
 from plangym_ext.planners import MCTS, play
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from plangym_ext.envs.sokoban import SokobanEnv, parse_levels
-from plangym_ext.envs.sokoban.cells import push
+from plangym_ext.envs.sokoban.cells import one_hot_planes, push
 from plangym_ext.envs.sokoban.generator import generate_level
 from plangym_ext.envs.sokoban.heuristic import UNSOLVABLE, _nearest, _rate, pushes_to_go
-from plangym_ext.envs.sokoban.picture import one_hot_planes
 
 pytestmark = pytest.mark.slow
 

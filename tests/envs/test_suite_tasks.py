@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.envs.mujoco_tasks.suite import tolerance
+from plangym_ext.envs.mujoco_tasks.suite import suite_task
 from plangym_ext.errors import MissingExtra
 
 RECORDED = json.loads(Path(__file__).with_name("suite_recorded.json").read_text())
@@ -89,23 +89,23 @@ def test_held_actions_sum_their_rewards():
         np.testing.assert_array_equal(held.obs, second.obs)
 
 
-@pytest.mark.parametrize("run", [tolerance.gaussian, tolerance.linear])
+@pytest.mark.parametrize("run", [suite_task.gaussian, suite_task.linear])
 def test_the_indicator_is_one_inside_and_what_was_asked_for_at_the_margin(run):
     values = np.array([2.0, 3.0, 2.5, 1.5, 3.5])
     found = run(values, 2.0, 3.0, 0.5, 0.25)
     np.testing.assert_allclose(found, [1, 1, 1, 0.25, 0.25], rtol=1e-12)
     # Halfway to the margin: 0.25 ** (1/4) of the bell, half of 0.75 less on the line.
     halfway = run(np.array([1.75]), 2.0, np.inf, 0.5, 0.25)[0]
-    expected = {tolerance.gaussian: 0.25**0.25, tolerance.linear: 0.625}
+    expected = {suite_task.gaussian: 0.25**0.25, suite_task.linear: 0.625}
     assert halfway == pytest.approx(expected[run])
 
 
 def test_lines_and_parabolas_end_at_nought():
     np.testing.assert_array_equal(
-        tolerance.linear(np.array([5.0, 0, -9]), 10, np.inf, 10), [0.5, 0, 0]
+        suite_task.linear(np.array([5.0, 0, -9]), 10, np.inf, 10), [0.5, 0, 0]
     )
-    np.testing.assert_array_equal(tolerance.quadratic(np.array([0.0, 0.5, -2]), 1), [1, 0.75, 0])
-    np.testing.assert_array_equal(tolerance.within(np.array([0.5, 0.6, 2.1]), 0.6, 2), [0, 1, 0])
+    np.testing.assert_array_equal(suite_task.quadratic(np.array([0.0, 0.5, -2]), 1), [1, 0.75, 0])
+    np.testing.assert_array_equal(suite_task.within(np.array([0.5, 0.6, 2.1]), 0.6, 2), [0, 1, 0])
 
 
 def test_pictures_need_no_display():

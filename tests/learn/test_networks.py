@@ -7,7 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn import NetworkConfig, load_network_state, make_network
-from plangym_ext.learn.networks.observations import ObservationEncoder
+from plangym_ext.learn.networks.inputs import ObservationEncoder
 
 TWO = Discrete(2)
 SPACES = {

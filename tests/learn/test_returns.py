@@ -18,7 +18,7 @@ from plangym_ext.learn.returns import (
     td_lambda,
     vtrace,
 )
-from plangym_ext.learn.returns.rows import recurrence, stepwise_recurrence
+from plangym_ext.learn.returns.checked import recurrence, stepwise_recurrence
 
 #: One env, four rows; the second ends an episode.
 REWARD = np.array([[1.0], [2.0], [3.0], [4.0]])

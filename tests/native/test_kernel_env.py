@@ -29,7 +29,7 @@ from plangym_ext.errors import (
     KernelDiffers,
     NoKernel,
 )
-from plangym_ext.native.kernel import proof
+from plangym_ext.native.kernel import known
 from plangym_ext.native.kernel.known import _registered, register_kernel
 
 # An env of one's own, and its kernel ------------------------------------------------
@@ -374,7 +374,7 @@ def test_a_kernel_that_differs_is_found_before_it_is_used(changes, match):
 
 
 def test_a_kernel_is_not_compared_with_a_slow_env_unless_asked_for(monkeypatch):
-    monkeypatch.setattr(proof, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(known, "_MOST_SECONDS", 0.0)
     env = counter_env()
     state, *_ = env.reset(seed=0)
     lenient = KernelEnv(env, counter_kernel(env.gym_env), strict=False)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.native.kernel.known import find_kernel
-from plangym_ext.native.kernel.proof import first_difference
+from plangym_ext.native.kernel.known import find_kernel, first_difference
 from plangym_ext.native.kernel.row_kernel import SEAL, make_loop
 from plangym_ext.native.kernel.row_memory import RowMemory
-from plangym_ext.native.seals import are_sealed
+from plangym_ext.native.row_checks import are_sealed
 
 ENVS = {
     "CartPole-v1": {},

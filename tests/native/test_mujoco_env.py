@@ -13,7 +13,7 @@ import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.envs.mujoco_tasks import register_task, task_of
 from plangym_ext.errors import BackendUnavailable, EnvClosed, IncompleteState, InvalidObservation
-from plangym_ext.native.mujoco import library as mujoco_library
+from plangym_ext.native.mujoco import play as mujoco_library
 from plangym_ext.native.mujoco.env import MujocoEnv
 
 _ACTIONS = np.random.default_rng(0).uniform(-1, 1, (12, 5, 6)).astype(np.float32)

@@ -9,8 +9,7 @@ from gymnasium import spaces
 from plangym_ext.arrays.actions import check_actions
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidAction
-from plangym_ext.native.row_checks import RowChecks, are_within
-from plangym_ext.native.seals import RowSeals
+from plangym_ext.native.row_checks import RowChecks, RowSeals, are_within
 from plangym_ext.states.envelope import Envelope
 
 SPACES = {

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from plangym_ext.native.threads import SharingThreads
+from plangym_ext.native.compiled import SharingThreads
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from counting_env import counting
 
 import plangym_ext
 from plangym_ext.errors import DamagedState, EnvClosed, InvalidObservation, InvalidOption
-from plangym_ext.native.threads import SharingThreads
+from plangym_ext.native.compiled import SharingThreads
 from plangym_ext.planners import MCTS, STS, OpenLoopMCTS
 from plangym_ext.planners.compiled import search
 from plangym_ext.planners.evaluators import from_code, from_value

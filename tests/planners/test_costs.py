@@ -3,9 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from plangym_ext.planners.finite import all_finite
 from plangym_ext.planners.lockstep.costs import tally, tally_each, tally_rating, tally_steps
-from plangym_ext.planners.rating import first_improper
+from plangym_ext.planners.rating import all_finite, first_improper
 
 
 def both(kernel):

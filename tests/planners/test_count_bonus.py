@@ -7,13 +7,13 @@ import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.planners import IW, RolloutIW
-from plangym_ext.planners.novelty.count_bonus import (
+from plangym_ext.planners.novelty.features import TOLD_APART
+from plangym_ext.planners.novelty.pairs import (
     count_root,
     counted,
     new_bonus,
     rate,
 )
-from plangym_ext.planners.novelty.features import TOLD_APART
 from plangym_ext.planners.trees.tree import ROOT
 
 

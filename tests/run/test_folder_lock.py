@@ -12,7 +12,7 @@ import pytest
 from training_runs import small
 
 from plangym_ext.errors import FolderBusy
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock
 from plangym_ext.run.training.runner import Runner
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -42,7 +42,7 @@ def test_two_runs_never_write_in_one_folder(tmp_path):
 _HOLDS = """
 import os, sys, time
 from pathlib import Path
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock
 lock = FolderLock(Path(sys.argv[1]))
 child = os.fork()
 if child:

@@ -19,10 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plangym_ext.errors import FolderTaken, InvalidOption, MissingExtra
-from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.logs.logger import Logger, tensorboard_is_there
 from plangym_ext.run.logs.runs import read_run
 from plangym_ext.run.logs.table import STEP_RATE, LiveTable
-from plangym_ext.run.logs.tensorboard_file import tensorboard_is_there
 from plangym_ext.run.progress import ProgressLine
 
 

@@ -17,7 +17,7 @@ from plangym_ext.core.files.whole_file import HeldFile, replacing
 from plangym_ext.errors import FolderBusy, InvalidOption
 from plangym_ext.run.cli import main
 from plangym_ext.run.figures import MARK
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock
 from plangym_ext.run.training.runner import Runner
 
 MCTS = "mcts:num_simulations=2"

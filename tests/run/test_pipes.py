@@ -18,10 +18,8 @@ from plangym_ext.errors import DamagedState, InvalidOption, UnreadableFile
 from plangym_ext.planners import read_tree
 from plangym_ext.run.cli import main
 from plangym_ext.run.experiments.queue import started_run
-from plangym_ext.run.files import read_json, write_json
-from plangym_ext.run.folder_lock import FolderLock
-from plangym_ext.run.logs.appended import AppendedFile
-from plangym_ext.run.logs.csv_file import CsvFile
+from plangym_ext.run.files import FolderLock, read_json, write_json
+from plangym_ext.run.logs.appended import AppendedFile, CsvFile
 from plangym_ext.run.logs.logger import JsonlFile
 from plangym_ext.run.logs.runs import read_params
 from plangym_ext.run.settings.compose import compose

@@ -11,9 +11,8 @@ import pytest
 
 from plangym_ext.errors import InvalidOption, PlangymExtError, UnknownName
 from plangym_ext.learn.schedule import OwnSchedule, Schedule
-from plangym_ext.run.settings.compose import compose
+from plangym_ext.run.settings.compose import PRESETS, compose
 from plangym_ext.run.settings.config import RunConfig
-from plangym_ext.run.settings.presets import PRESETS
 from plangym_ext.run.settings.settings import (
     Text,
     build,

@@ -141,3 +141,57 @@ class Folded(Rows):
 def test_a_memory_that_its_bytes_do_not_tell_is_refused():
     with pytest.raises(IncompleteState, match="in no plain order"):
         GymEnv(Folded, state="snapshot")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arrays_that_cannot_be_written_to_come_back_so(order):
+    frozen = np.array([[1.0, 2.0], [3.0, 4.0]], order=order)
+    view = frozen[0]  # from before: it can be written to
+    frozen.flags.writeable = False
+    alone = np.arange(3.0)
+    alone.flags.writeable = False
+    values = [frozen, view, frozen[1], alone, np.arange(3.0)]
+    back = read(written(values))
+    assert [one.flags.num for one in back[:2]] == [one.flags.num for one in values[:2]]
+    assert [one.flags.num for one in back[3:]] == [one.flags.num for one in values[3:]]
+    back[1][0] = 9.0
+    assert back[0][0, 0] == 9.0
+    assert written(back[3:]) == written(values[3:]) != written([np.arange(3.0), np.arange(3.0)])
+
+
+class Frozen(gym.Env):
+    """Freezes a table late, long after a proof, and shows whether it is frozen."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self):
+        self.table = np.zeros((30, 40))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.small = 0, np.arange(4.0)
+        return np.zeros(1), {}
+
+    def step(self, action):
+        self.t += 1
+        self.small.flags.writeable = self.t % 20 < 10
+        if self.t == 1200:
+            self.table.flags.writeable = False
+        return np.array([self.table.flags.writeable + 2.0 * self.small.flags.writeable]), 0.0, *END
+
+
+END = (False, False, {})
+
+
+def test_a_constant_that_is_frozen_late_is_none_any_more():
+    with plangym_ext.make(Frozen, backend="serial", state="snapshot") as env:
+        state, *_ = env.reset(seed=0)
+        states, shown = [], []
+        for t in range(1300):
+            if t % 99 == 0:
+                states.append((t, env.get_state()))
+            shown.append(float(env.step(0).obs[0]))
+        for t, state in states[::-1] + states:
+            env.set_state(state)
+            assert [float(env.step(0).obs[0]) for _ in shown[t : t + 25]] == shown[t : t + 25], t

@@ -14,7 +14,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.errors import InexactState, UnknownName
-from plangym_ext.states.binding import Cost
+from plangym_ext.states.layer_attributes import Cost
 from plangym_ext.states.trials import audit as audits
 from plangym_ext.states.trials.fork import Fork
 

@@ -376,7 +376,7 @@ def one_by_one(make, num):
 
 def test_asynchronous_tianshou_waits_for_as_many_envs_as_it_is_told(tmp_path):
     tianshou = pytest.importorskip("tianshou.env")
-    adapters = pytest.importorskip("plangym_ext.vector.adapters.tianshou_async")
+    adapters = pytest.importorskip("plangym_ext.vector.adapters.tianshou")
     found = []
     for kind in (adapters.TianshouAsyncVectorEnv, tianshou.SubprocVectorEnv):
         file = tmp_path / kind.__name__
@@ -401,7 +401,7 @@ def test_asynchronous_tianshou_waits_for_as_many_envs_as_it_is_told(tmp_path):
 
 
 def test_asynchronous_tianshou_returns_in_time_and_replaces_a_dead_worker(tmp_path):
-    adapters = pytest.importorskip("plangym_ext.vector.adapters.tianshou_async")
+    adapters = pytest.importorskip("plangym_ext.vector.adapters.tianshou")
     file = tmp_path / "file"
     venvs = one_by_one(functools.partial(Waits, file), 2)
     envs = adapters.TianshouAsyncVectorEnv(venvs, timeout=0.05)

@@ -12,7 +12,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.errors import NotExact, ResetNeeded
-from plangym_ext.vector.sub_envs.checksum import ResultChecksum
+from plangym_ext.vector.sub_envs.checkpoint import ResultChecksum
 
 
 class Level(gym.Env):

@@ -18,7 +18,7 @@ from gymnasium.wrappers import TimeLimit
 
 import plangym_ext
 from plangym_ext.errors import BackendUnavailable, IncompleteState, WorkerDied
-from plangym_ext.vector.errors import VectorClosed
+from plangym_ext.vector.results import VectorClosed
 
 #: What was done to envs here. It only grows, as logs do: what is counted is no state.
 DONE: list[str] = []

@@ -10,7 +10,7 @@ from same_results import FloatProb, floats
 
 import plangym_ext
 from plangym_ext.native.kernel.pcg64 import record_of
-from plangym_ext.native.seeded_resets import generator_at, streams_of
+from plangym_ext.native.native_env import generator_at, streams_of
 
 N = 5
 ENVS = ["CartPole-v1", "FrozenLake-v1", "InvertedPendulum-v5", "HalfCheetah-v5"]

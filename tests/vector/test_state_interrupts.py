@@ -11,7 +11,7 @@ import pytest
 from interrupting import EVERY_LINE, InterruptAt, points
 
 import plangym_ext
-from plangym_ext.vector.state_rows.state_backend import StateBackend
+from plangym_ext.vector.state_backend import StateBackend
 
 pytestmark = pytest.mark.slow
 

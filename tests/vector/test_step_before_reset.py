@@ -12,7 +12,7 @@ from same_results import assert_same
 
 import plangym_ext
 from plangym_ext.errors import NotExact, WorkerDied
-from plangym_ext.vector.sub_envs import steps_ahead
+from plangym_ext.vector.sub_envs import row_states
 
 every_backend = pytest.mark.parametrize(
     "options", [{"backend": "serial"}, {"n_workers": 2}], ids=["serial", "workers"]
@@ -177,7 +177,7 @@ def test_a_death_before_anything_was_done_loses_nothing():
 
 
 def test_after_too_many_steps_to_play_again_a_reset_brings_states_back(monkeypatch):
-    monkeypatch.setattr(steps_ahead, "_MOST_STEPS", 80)
+    monkeypatch.setattr(row_states, "_MOST_STEPS", 80)
     with walks(make=Endless) as venv, walks(make=Endless) as plain:
         for envs in (venv, plain):
             steps(envs, 90)

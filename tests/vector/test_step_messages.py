@@ -14,8 +14,8 @@ from same_results import assert_same
 
 import plangym_ext
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.vector.memory.action_memory import ActionMemory
 from plangym_ext.vector.memory.info_forms import INFO_BYTES, MAX_FORMS, InfoForms
+from plangym_ext.vector.memory.row_memory import ActionMemory
 from plangym_ext.vector.sub_envs import hosts
 from plangym_ext.workers import channel, remote_errors, row_worker, worker_handle
 

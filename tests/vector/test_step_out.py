@@ -147,7 +147,7 @@ def test_results_lie_where_the_caller_says_with_the_same_bytes(name, host, stora
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "FrozenLake-v1", "InvertedPendulum-v5"])
 def test_large_results_are_written_by_native_code_itself(name, monkeypatch):
-    monkeypatch.setattr("plangym_ext.vector.state_rows.native_results._SMALL", 0)
+    monkeypatch.setattr("plangym_ext.vector.kept_states._SMALL", 0)
     options = {"num_envs": 5, "autoreset_mode": "same_step"}
     with (
         plangym_ext.make_vec(name, **options) as venv,

@@ -16,7 +16,7 @@ from same_results import assert_same
 import plangym_ext
 from plangym_ext import Array
 from plangym_ext.errors import BatchPending, InvalidAction, PoisonState, WorkerTimeout
-from plangym_ext.vector.errors import VectorPending
+from plangym_ext.vector.results import VectorPending
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,7 @@ from tianshou.algorithm.algorithm_base import Policy
 from tianshou.data import AsyncCollector, Batch, Collector, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv, SubprocVectorEnv
 
-from plangym_ext.vector.adapters.tianshou import TianshouVectorEnv
-from plangym_ext.vector.adapters.tianshou_async import TianshouAsyncVectorEnv
+from plangym_ext.vector.adapters.tianshou import TianshouAsyncVectorEnv, TianshouVectorEnv
 
 LENGTHS = (2, 3, 4, 5)
 NUM_REWARDS = 3

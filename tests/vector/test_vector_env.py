@@ -667,7 +667,7 @@ def test_constructors_must_be_callable_and_enough():
 
 
 def test_errors_travel():
-    from plangym_ext.vector.errors import VectorTimeout
+    from plangym_ext.vector.results import VectorTimeout
 
     error = pickle.loads(pickle.dumps(VectorTimeout("late", workers=(1,))))
     assert (str(error), isinstance(error, TimeoutError)) == ("late", True)

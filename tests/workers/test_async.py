@@ -21,8 +21,7 @@ from plangym_ext.errors import (
     PoisonState,
     WorkerTimeout,
 )
-from plangym_ext.workers.batch_env import BatchEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 pytestmark = [

@@ -9,8 +9,7 @@ from contract.backend_contract import assert_equal
 from toy_envs import Faulty, faulty_env
 
 from plangym_ext.errors import DamagedState, ResetNeeded
-from plangym_ext.workers.batch_env import BatchEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 pytestmark = pytest.mark.slow  # a worker takes about 0.3 s to start

@@ -16,8 +16,8 @@ from batches import stop
 
 import plangym_ext
 from plangym_ext.errors import WorkerDied, WorkerTimeout
+from plangym_ext.workers.batch_env import ExternalProcess
 from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelDamaged, ChannelFull
-from plangym_ext.workers.external_process import ExternalProcess
 
 #: Actions of `Interrupting`: stop or kill itself while it sends, write where it must not.
 STOP, KILL, GARBAGE = 2, 3, 4

@@ -10,7 +10,7 @@ from contract.backend_contract import assert_equal, flat
 from toy_envs import faulty_env
 
 from plangym_ext.errors import EnvClosed, InvalidAction, ResetNeeded
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import ExternalProcess
 
 pytestmark = pytest.mark.slow  # a worker takes about 0.3 s to start
 

@@ -17,7 +17,7 @@ from toy_envs import Faulty
 import plangym_ext
 from plangym_ext.errors import InvalidOption, WorkerDied, WorkerTimeout
 from plangym_ext.workers import limits, worker_handle
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 pytestmark = [

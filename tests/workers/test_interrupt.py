@@ -11,8 +11,8 @@ from interrupting import EVERY_LINE, InterruptAt, InterruptWait
 
 import plangym_ext
 from plangym_ext.errors import WorkerDied
+from plangym_ext.workers.batch_env import ExternalProcess
 from plangym_ext.workers.channel import wait_readable
-from plangym_ext.workers.external_process import ExternalProcess
 
 
 class Slow(gym.Env):

@@ -17,8 +17,7 @@ from toy_envs import Faulty
 
 import plangym_ext
 from plangym_ext.errors import EnvClosed
-from plangym_ext.workers.batch_env import BatchEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 pytestmark = pytest.mark.slow  # every test starts processes
@@ -429,7 +428,7 @@ def test_worker_imports_neither_numba_nor_torch(tmp_path):
     out = run_script(
         """
         import toy_envs
-        from plangym_ext.workers.external_process import ExternalProcess
+        from plangym_ext.workers.batch_env import ExternalProcess
 
         if __name__ == "__main__":
             with ExternalProcess(toy_envs.Faulty) as process:

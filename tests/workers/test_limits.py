@@ -17,8 +17,7 @@ from toy_envs import Faulty, faulty_env
 
 from plangym_ext.arrays import Array
 from plangym_ext.errors import ConcurrentUse, EnvClosed
-from plangym_ext.workers.batch_env import BatchEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 pytestmark = pytest.mark.slow  # workers take about 0.3 s to start
@@ -90,7 +89,7 @@ def test_descriptors_that_run_out_later_leave_nothing_half_done(tmp_path):
         import plangym_ext
         from toy_envs import Faulty
         from plangym_ext.errors import StorageError
-        from plangym_ext.workers.external_process import ExternalProcess
+        from plangym_ext.workers.batch_env import ExternalProcess
 
         env = plangym_ext.ParallelEnv(Faulty, n_workers=1)
         state, *_ = env.reset(seed=0)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.core.construction.own_children import children_of
+from plangym_ext.core.own_children import children_of
 
 HERE = str(Path(__file__).parent)
 

@@ -14,7 +14,7 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import plangym_ext
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import ExternalProcess
 
 SCRIPT = """
 import contextlib
@@ -24,7 +24,7 @@ import numpy as np
 import sys
 import plangym_ext
 from plangym_ext.workers.batch_env import BatchEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 class Mine(gym.Env):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from toy_envs import Faulty
 
-from plangym_ext.workers.batch_env import BatchEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 # Leading arguments, as plangym 0.1.32 has them; ours may go on after them.

@@ -18,8 +18,9 @@ import toy_envs
 
 import plangym_ext
 from plangym_ext.errors import StorageError, WorkerDied, WorkerError
-from plangym_ext.workers.external_process import ExternalProcess
-from plangym_ext.workers.processes import descriptors, fork_server
+from plangym_ext.workers import channel
+from plangym_ext.workers.batch_env import ExternalProcess
+from plangym_ext.workers.processes import fork_server
 
 pytestmark = pytest.mark.slow
 
@@ -123,9 +124,9 @@ def test_workers_start_where_the_current_folder_is_gone(tmp_path, monkeypatch):
 
 
 def test_no_room_for_any_worker_is_said(monkeypatch):
-    monkeypatch.setattr(descriptors, "_limit", lambda: 30)
+    monkeypatch.setattr(channel, "_limit", lambda: 30)
     with pytest.raises(StorageError, match="There is room for none"):
-        descriptors.check_descriptors(40)
+        channel.check_descriptors(40)
 
 
 @pytest.mark.parametrize("act", [pickle.dumps, copy.deepcopy], ids=["pickle", "copy"])
@@ -142,7 +143,7 @@ def test_a_busy_env_that_handles_sigio_ends_with_its_parent(tmp_path):
             """
             import pathlib, signal, time
             import toy_envs
-            from plangym_ext.workers.external_process import ExternalProcess
+            from plangym_ext.workers.batch_env import ExternalProcess
 
             class Deaf(toy_envs.Faulty):
                 def step(self, action):

@@ -7,8 +7,7 @@ import pytest
 from growing_env import Growing
 
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.workers.batch_env import BatchEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 

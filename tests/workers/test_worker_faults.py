@@ -18,8 +18,7 @@ from toy_envs import Faulty, faulty_env
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import EnvClosed, PoisonState, WorkerDied, WorkerError
-from plangym_ext.workers.batch_env import BatchEnv
-from plangym_ext.workers.external_process import ExternalProcess
+from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 from plangym_ext.workers.remote_errors import RemoteTraceback
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from plangym_ext.envs.mujoco_tasks.draws import Joints
-from plangym_ext.envs.mujoco_tasks.suite import tolerance
+from plangym_ext.envs.mujoco_tasks.suite import suite_task
 from plangym_ext.envs.mujoco_tasks.suite.suite_task import SuiteTask
 from plangym_ext.envs.mujoco_tasks.walkers import norms
 from plangym_ext.native.mujoco.task import Rows
@@ -36,4 +36,4 @@ class AcrobotSwingup(SuiteTask):
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         distance = norms(after.site_xpos[:, _TARGET] - after.site_xpos[:, _TIP])
-        return tolerance.gaussian(distance, 0, _TARGET_RADIUS, 1), {"distance": distance}
+        return suite_task.gaussian(distance, 0, _TARGET_RADIUS, 1), {"distance": distance}

@@ -7,7 +7,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.suite import tolerance
+from plangym_ext.envs.mujoco_tasks.suite import suite_task
 from plangym_ext.envs.mujoco_tasks.suite.suite_task import SuiteTask
 from plangym_ext.native.mujoco.task import Rows
 
@@ -47,4 +47,4 @@ class CheetahRun(SuiteTask):
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         speed = after.sensordata[:, 0]
-        return tolerance.linear(speed, _RUN_SPEED, np.inf, _RUN_SPEED), {"speed": speed}
+        return suite_task.linear(speed, _RUN_SPEED, np.inf, _RUN_SPEED), {"speed": speed}

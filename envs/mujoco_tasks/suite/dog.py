@@ -10,7 +10,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.suite import tolerance
+from plangym_ext.envs.mujoco_tasks.suite import suite_task
 from plangym_ext.envs.mujoco_tasks.suite.suite_task import SuiteTask, body, sensor
 from plangym_ext.errors import MissingExtra
 from plangym_ext.native.mujoco.task import Rows
@@ -102,16 +102,16 @@ class DogRun(SuiteTask):
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         heights, speed = after.xpos[:, self._heights, 2], self._torso_velocity(after)[:, 0]
         factors = [
-            tolerance.gaussian(heights[:, k], stand, np.inf, stand)
+            suite_task.gaussian(heights[:, k], stand, np.inf, stand)
             for k, stand in enumerate(self._stand.tolist())
         ]
         upright = self._projection(after)[..., _ZZ]
-        standing = tolerance.linear(upright, _UPRIGHT, np.inf, _UPRIGHT + 1)
+        standing = suite_task.linear(upright, _UPRIGHT, np.inf, _UPRIGHT + 1)
         factors += list(standing.T)
         # Picked columns lie the other way round in memory, where numpy may add in another order.
         pressed = np.ascontiguousarray(after.sensordata[:, self._touch]).sum(axis=1)
-        factors.append(tolerance.linear(pressed, self._weight, np.inf, self._weight, 0.9))
-        moving = tolerance.linear(speed, _RUN_SPEED, 2 * _RUN_SPEED, _RUN_SPEED)
+        factors.append(suite_task.linear(pressed, self._weight, np.inf, self._weight, 0.9))
+        moving = suite_task.linear(speed, _RUN_SPEED, 2 * _RUN_SPEED, _RUN_SPEED)
         factors.append((4 * moving + 1) / 5)
         reward = np.prod(np.stack(factors, axis=1), axis=1)
         return reward, {"height": heights[:, 0], "speed": speed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.suite import tolerance
+from plangym_ext.envs.mujoco_tasks.suite import suite_task
 from plangym_ext.envs.mujoco_tasks.suite.suite_task import RandomJoints
 from plangym_ext.native.mujoco.task import Rows
 
@@ -34,6 +34,6 @@ class HopperHop(RandomJoints):
         # Of the centres of mass (`xipos`), as in the suite, not of the bodies' frames.
         height = after.xipos[:, _TORSO, 2] - after.xipos[:, _FOOT, 2]
         speed = after.sensordata[:, 0]
-        standing = tolerance.within(height, _STAND_HEIGHT, _MOST_HEIGHT)
-        hopping = tolerance.linear(speed, _HOP_SPEED, np.inf, _HOP_SPEED / 2, 0.5)
+        standing = suite_task.within(height, _STAND_HEIGHT, _MOST_HEIGHT)
+        hopping = suite_task.linear(speed, _HOP_SPEED, np.inf, _HOP_SPEED / 2, 0.5)
         return standing * hopping, {"height": height, "speed": speed}

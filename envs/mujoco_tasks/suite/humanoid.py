@@ -7,7 +7,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.suite import tolerance
+from plangym_ext.envs.mujoco_tasks.suite import suite_task
 from plangym_ext.envs.mujoco_tasks.suite.suite_task import RandomJoints, body
 from plangym_ext.envs.mujoco_tasks.walkers import norms
 from plangym_ext.native.mujoco.task import Rows
@@ -69,10 +69,10 @@ class HumanoidRun(RandomJoints):
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         height = after.xpos[:, _HEAD, 2]
-        standing = tolerance.gaussian(height, _STAND_HEIGHT, np.inf, _STAND_HEIGHT / 4)
-        upright = tolerance.linear(after.xmat[:, _TORSO, _ZZ], 0.9, np.inf, 1.9)
-        small_control = (4 + tolerance.quadratic(after.ctrl, 1).mean(axis=1)) / 5
+        standing = suite_task.gaussian(height, _STAND_HEIGHT, np.inf, _STAND_HEIGHT / 4)
+        upright = suite_task.linear(after.xmat[:, _TORSO, _ZZ], 0.9, np.inf, 1.9)
+        small_control = (4 + suite_task.quadratic(after.ctrl, 1).mean(axis=1)) / 5
         # The first two numbers are the centre of mass's velocity along the ground.
         speed = norms(np.ascontiguousarray(after.sensordata[:, :2]))
-        moving = (5 * tolerance.linear(speed, _RUN_SPEED, np.inf, _RUN_SPEED) + 1) / 6
+        moving = (5 * suite_task.linear(speed, _RUN_SPEED, np.inf, _RUN_SPEED) + 1) / 6
         return small_control * (standing * upright) * moving, {"height": height, "speed": speed}

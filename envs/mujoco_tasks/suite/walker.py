@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.suite import tolerance
+from plangym_ext.envs.mujoco_tasks.suite import suite_task
 from plangym_ext.envs.mujoco_tasks.suite.suite_task import RandomJoints
 from plangym_ext.native.mujoco.task import Rows
 
@@ -33,8 +33,8 @@ class WalkerRun(RandomJoints):
         self, before: Rows, after: Rows, actions: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         height, speed = after.xpos[:, _TORSO, 2], after.sensordata[:, 0]
-        standing = tolerance.gaussian(height, _STAND_HEIGHT, np.inf, _STAND_HEIGHT / 2)
+        standing = suite_task.gaussian(height, _STAND_HEIGHT, np.inf, _STAND_HEIGHT / 2)
         upright = (1 + after.xmat[:, _TORSO, _ZZ]) / 2
         stands = (3 * standing + upright) / 4
-        moving = tolerance.linear(speed, _RUN_SPEED, np.inf, _RUN_SPEED / 2, 0.5)
+        moving = suite_task.linear(speed, _RUN_SPEED, np.inf, _RUN_SPEED / 2, 0.5)
         return stands * (5 * moving + 1) / 6, {"height": height, "speed": speed}

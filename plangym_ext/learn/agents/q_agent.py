@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.agent import Acted
+from plangym_ext.learn.agents.agent import Acted, legal_index
 from plangym_ext.learn.agents.inputs import Inputs, Mode, needed_noise
 from plangym_ext.learn.agents.network_agent import ROWS, NetworkAgent, refuse_infinite
-from plangym_ext.learn.agents.random_agent import legal_index
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.networks.agent_network import AgentNetwork
-from plangym_ext.learn.networks.noisy import num_factors, row_noise, use_noise
+from plangym_ext.learn.networks.bodies import num_factors, row_noise, use_noise
 from plangym_ext.learn.torch_extra import torch
 
 

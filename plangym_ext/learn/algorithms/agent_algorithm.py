@@ -11,6 +11,7 @@ from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, WrongKind
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
+from plangym_ext.learn.group import ALONE, LearnerGroup
 from plangym_ext.learn.networks.state import (
     KnownParameters,
     check_network,
@@ -18,7 +19,6 @@ from plangym_ext.learn.networks.state import (
     load_network_state,
     network_state,
 )
-from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
 from plangym_ext.learn.repeatable import TorchRandom
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at

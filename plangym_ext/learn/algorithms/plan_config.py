@@ -11,8 +11,7 @@ import numpy.typing as npt
 from plangym_ext.core.inherited_options import load_own
 from plangym_ext.core.options import Count, OneOf, Range, Share, Whole
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.learner_config import LearnerConfig
-from plangym_ext.learn.schedule import Number, Scheduled, ScheduledShare
+from plangym_ext.learn.schedule import LearnerConfig, Number, Scheduled, ScheduledShare
 from plangym_ext.learn.targets import (
     ACTION,
     POLICY_TARGETS,

@@ -16,13 +16,12 @@ from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, LossNotFinite
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
+from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.networks.quick_forward import of_observations
-from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.records import EpisodeRecord
-from plangym_ext.learn.replay.balanced import BalancedReplay
 from plangym_ext.learn.replay.base import Replay
 from plangym_ext.learn.replay.priorities import PrioritizedReplay, of_errors
-from plangym_ext.learn.replay.uniform import ReplayBuffer
+from plangym_ext.learn.replay.uniform import BalancedReplay, ReplayBuffer
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import device_of, nn, torch

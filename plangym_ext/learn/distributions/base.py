@@ -158,3 +158,10 @@ def masked(values: Any, legal: Any) -> Any:
         allowed = legal | ~legal.any(axis=-1, keepdims=True)
         return np.where(allowed, values, values.dtype.type(FORBIDDEN))
     return values.masked_fill(~legal & legal.any(dim=-1, keepdim=True), FORBIDDEN)
+
+
+# Numeric limits of distribution parameters. Needs the standard library only ---
+
+
+#: Logarithms of standard deviations: between 1/150 and 7, in units in which actions are [-1, 1].
+LOG_STD = (-5.0, 2.0)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.distributions.base import Distribution
-from plangym_ext.learn.distributions.categorical import Categorical
-from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions
-from plangym_ext.learn.distributions.gaussian import Gaussian
-from plangym_ext.learn.distributions.joint import Joint
-from plangym_ext.learn.distributions.multi_categorical import Bernoulli, MultiCategorical
-from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
+from plangym_ext.learn.distributions.base import Distribution, Params
+from plangym_ext.learn.distributions.categorical import Bernoulli, Categorical, MultiCategorical
+from plangym_ext.learn.distributions.gaussian import (
+    DeterministicActions,
+    Gaussian,
+    SquashedGaussian,
+)
+from plangym_ext.learn.distributions.noise import Noise
+from plangym_ext.learn.torch_extra import torch
 
 
 def distribution_of(
@@ -55,3 +58,104 @@ def distribution_of(
         f"make_network: actions must be Discrete, MultiDiscrete, MultiBinary, a Box of floats, "
         f"or Dict and Tuple of them; got {space}. Wrap the env, or write a network of your own."
     )
+
+
+# Joint distribution of a Dict or Tuple action ---------------------------------
+
+
+@final
+class Joint(Distribution):
+    """The parameters of all parts side by side, in the order of the space; targets alike.
+
+    Args:
+        layout: of the space.
+        parts: one distribution per leaf.
+    """
+
+    def __init__(self, layout: SpaceLayout, parts: list[Distribution]) -> None:
+        self._layout, self.parts = layout, parts
+        self._widths = [part.width for part in parts]
+        self._target_widths = [part.target_width for part in parts]
+        self.width, self.target_width = sum(self._widths), sum(self._target_widths)
+        # Parts say which of their own columns are deviations: here these are moved to where a part
+        # lies.
+        starts = np.cumsum([0, *self._widths])[:-1].tolist()
+        self.log_std_columns = tuple(
+            start + column
+            for start, part in zip(starts, parts, strict=True)
+            for column in part.log_std_columns
+        )
+        self.clips = any(part.clips for part in parts)
+
+    def greedy(self, params: Params) -> Any:
+        """Return `[B, ...]`, nested as the space."""
+        return self._join(part.greedy(p) for part, p in self._arrays(params))
+
+    def draw(
+        self,
+        params: Params,
+        noise: Noise,
+        temperature: float = 1.0,
+    ) -> Any:
+        """Draw `[B, ...]`, nested as the space, part by part."""
+        # In the order of the parts: each takes its own numbers of a row's noise, in turn.
+        parts = self._arrays(params)
+        return self._join(part.draw(p, noise, temperature) for part, p in parts)
+
+    def clip(self, actions: Any) -> Any:
+        """Return the actions within their bounds."""
+        if not self.clips:
+            return actions
+        pairs = zip(self.parts, self._layout.split(actions), strict=True)
+        return self._join(part.clip(rows) for part, rows in pairs)
+
+    def log_prob(self, params: Any, actions: Any) -> Any:
+        """Return `[...]`, summed over the parts."""
+        triples = zip(self._tensors(params), self._layout.split(actions), strict=True)
+        # Independent parts: the likelihood of the whole is the product.
+        return sum(part.log_prob(p, rows) for (part, p), rows in triples)
+
+    def entropy(self, params: Any) -> Any:
+        """Return `[...]`, summed over the parts."""
+        return sum(part.entropy(p) for part, p in self._tensors(params))
+
+    def kl(self, params: Any, others: Any) -> Any:
+        """Return `[...]`, summed over the parts."""
+        pairs = zip(self._tensors(params), self._tensors(others), strict=True)
+        return sum(part.kl(p, q) for (part, p), (_, q) in pairs)
+
+    def rsample(self, params: Any, noise: Noise) -> Any:
+        """Draw tensors nested as the space, not clipped."""
+        return self._join(part.rsample(p, noise) for part, p in self._tensors(params))
+
+    def rsample_with_log_prob(self, params: Any, noise: Noise) -> tuple[Any, Any]:
+        """Return draws of all parts, and the sum of their log probabilities."""
+        pairs = [part.rsample_with_log_prob(p, noise) for part, p in self._tensors(params)]
+        return self._join(action for action, _ in pairs), sum(logs for _, logs in pairs)
+
+    def encode(self, actions: Any) -> npt.NDArray[np.float32]:
+        """Return the targets of all parts side by side."""
+        pairs = zip(self.parts, self._layout.split(actions), strict=True)
+        return np.concatenate([part.encode(rows) for part, rows in pairs], axis=1)
+
+    def loss(self, params: Any, target: Any) -> Any:
+        """Return `[B]`, summed over the parts."""
+        return sum(part.loss(p, t) for part, p, t in self._with_targets(params, target))
+
+    def least_loss(self, params: Any, target: Any) -> Any:
+        """Return `[B]`, summed over the parts."""
+        return sum(part.least_loss(p, t) for part, p, t in self._with_targets(params, target))
+
+    def _arrays(self, params: Params) -> Any:
+        ends = np.cumsum(self._widths)[:-1]
+        return zip(self.parts, np.split(np.asarray(params), ends, axis=1), strict=True)
+
+    def _tensors(self, params: Any) -> Any:
+        return zip(self.parts, torch.split(params, self._widths, dim=-1), strict=True)
+
+    def _with_targets(self, params: Any, target: Any) -> Any:
+        targets = torch.split(target, self._target_widths, dim=-1)
+        return ((part, p, t) for (part, p), t in zip(self._tensors(params), targets, strict=True))
+
+    def _join(self, rows: Any) -> Any:
+        return self._layout.join(tuple(rows))

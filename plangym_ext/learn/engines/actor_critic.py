@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from plangym_ext.learn.engines.dense_stacks import DenseStacks, StackNorms
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.networks.quick_forward import shown
-from plangym_ext.learn.torch_extra import torch
+from plangym_ext.learn.torch_extra import nn, torch
 
 
 class ActorCriticEngine:
@@ -137,3 +138,158 @@ class ActorCriticEngine:
     def action_gradient(self, d_q: Any) -> Any:
         """Return `[N, D]`, the gradient of the action, given that of `values`."""
         return torch.autograd.grad(self._values, self._action, d_q)[0]
+
+
+# The engine for a policy and critics of dense layers on a CPU -----------------
+
+
+class DenseActorCritic(ActorCriticEngine):
+    """Evaluates policy and critics as stacks of products.
+
+    In float32 gradients are those of autograd, but for the last digits: sums are added in another
+    order. In bfloat16 other numbers are rounded where critics are normalised; either way gradients
+    are as near to those of float32.
+
+    Args:
+        networks: for which `can_be_dense` holds.
+        optimizers: "policy" and "critics".
+        precision: see `dense_layers_product`.
+    """
+
+    is_dense = True
+
+    def __init__(
+        self,
+        networks: Mapping[str, Any],
+        optimizers: Mapping[str, FlatOptimizer],
+        precision: str,
+    ) -> None:
+        # Here and not above: numba is of no use to other networks.
+        from plangym_ext.learn.engines.compiled.squashed_gaussian import SquashedDraws
+
+        self._networks, self._precision = networks, precision
+        draws, self._of_policy = SquashedDraws(), _gradients(optimizers["policy"])
+        self.draw, self.draw_gradient = draws.draw, draws.gradient  # type: ignore[method-assign]
+        gradients = {"policy": self._of_policy, "critics": _gradients(optimizers["critics"])}
+        self._stacks = {
+            name: made(networks[name], gradients.get(name))
+            for name, made in self._kinds().items()
+            if name in networks
+        }
+        #: What gradients need, until they are computed: memory is soon used again.
+        self._tapes: dict[str, Any] = {}
+
+    def _kinds(self) -> dict[str, Callable[..., DenseStacks]]:
+        policy, critics = self._policy_stacks, self._critic_stacks
+        return {
+            "policy": policy,
+            "target_policy": policy,
+            "critics": critics,
+            "target_critics": critics,
+        }
+
+    def _policy_stacks(self, network: Any, gradients: Any = None) -> DenseStacks:
+        layers = [*(m for m in network.body.dense if isinstance(m, nn.Linear)), network.heads]
+        weights, biases = ([getattr(m, name) for m in layers] for name in ("weight", "bias"))
+        return DenseStacks(weights, biases, precision=self._precision, gradients=gradients)
+
+    def _critic_stacks(self, critics: Any, gradients: Any = None) -> DenseStacks:
+        parts, norms = ([*critics.weights], [*critics.biases]), None
+        if len(critics.scales):
+            norms = StackNorms([*critics.scales], [*critics.offsets], gradients)
+        return DenseStacks(*parts, precision=self._precision, gradients=gradients, norms=norms)
+
+    def refresh(self, *names: str) -> None:
+        """Use weights that have changed."""
+        for name in names or self._stacks:
+            self._stacks[name].refresh()
+
+    def number(self, scalar: Any) -> float:
+        """Return a float."""
+        return float(scalar)
+
+    def params(self, obs: Any, *, of: str = "policy", learn: bool = False) -> Any:
+        """Return the outputs of a policy."""
+        numbers, tape = self._stacks[of].forward(self._networks[of].features(shown(obs)))
+        if learn:
+            self._tapes["policy"] = tape
+        return numbers[0]
+
+    def learn_policy(self, d_params: Any, *others: tuple[Any, Any]) -> None:
+        """Leave the gradient with the optimiser."""
+        # As a stack of one.
+        self._stacks["policy"].backward(self._tapes.pop("policy"), d_params[None])
+        for parameter, gradient in others:
+            self._of_policy[id(parameter)].fill_(gradient)
+
+    def played_values(self, obs: Any, action: Any, *, scaled: bool = False) -> Any:
+        """Return values of actions that were played."""
+        action = action if scaled else self._networks["critics"].action(action)
+        q, self._tapes["played"] = self._valued("critics", obs, action)
+        return q
+
+    def learn_critics(self, d_q: Any) -> None:
+        """Leave the gradient with the optimiser."""
+        self._stacks["critics"].backward(self._tapes.pop("played"), _outputs(d_q))
+
+    def next_values(self, obs: Any, action: Any = None) -> Any:
+        """Return what the target critics say."""
+        q, _ = self._valued("target_critics", obs, action)
+        return q
+
+    def values(self, obs: Any, action: Any = None, first: int | None = None) -> Any:
+        """Return what the critics say."""
+        q, self._tapes["values"] = self._valued("critics", obs, action, first)
+        return q
+
+    def action_gradient(self, d_q: Any) -> Any:
+        """Return the gradient of the action."""
+        tape = self._tapes.pop("values")
+        # The rows of critics end with the action.
+        begin = tape[0].rows[0].shape[1] - self._networks["critics"].action.width
+        return self._stacks["critics"].input_gradient(tape, _outputs(d_q), begin)
+
+    def _valued(self, of: str, obs: Any, action: Any, first: int | None = None) -> tuple[Any, Any]:
+        rows = self._networks["critics"].rows(obs, action)
+        q, tape = self._stacks[of].forward(rows, first)
+        return q[..., 0] if q.shape[2] == 1 else q, tape
+
+
+def actor_critic_engine(
+    networks: Mapping[str, Any],
+    optimizers: Mapping[str, FlatOptimizer],
+    config: Any,
+    asked: Callable[[Any], Any],
+) -> ActorCriticEngine:
+    """Return the fastest engine for some networks; see `ActorCriticEngine`."""
+    wanted = config.compiled and not config.compile
+    if wanted and can_be_dense(networks["policy"], networks["critics"]):
+        return DenseActorCritic(networks, optimizers, config.precision)
+    return ActorCriticEngine(networks, optimizers, asked)
+
+
+def can_be_dense(network: Any, critics: Any) -> bool:
+    """Return whether policy and critics are dense layers; those of critics may be normalised."""
+    # Here and not above: numba is of no use to other networks.
+    from plangym_ext.learn.engines.compiled.dense_network import has_dense_layers
+
+    return (
+        has_dense_layers(network)
+        and all(isinstance(layer, nn.Linear | nn.ReLU) for layer in network.body.dense)
+        and type(network.heads) is nn.Linear
+        and network.heads.out_features == network.distribution.width
+        and network.free_order is None
+        and network.log_std is None
+        and critics.action is not None
+        and not critics.renorms
+        and not any(True for _ in critics.parts.parameters())
+    )
+
+
+def _outputs(d_q: Any) -> Any:
+    """Return the gradient of all outputs `[E, N, K]`."""
+    return d_q if d_q.ndim == 3 else d_q[..., None]
+
+
+def _gradients(optimizer: FlatOptimizer) -> dict[int, Any]:
+    return {key: torch.from_numpy(array) for key, (_, array) in optimizer.views().items()}

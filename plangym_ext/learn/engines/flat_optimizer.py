@@ -13,7 +13,7 @@ from plangym_ext.learn.engines.torch_steps import (
     OptimizerConfig,
     TorchSteps,
 )
-from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
+from plangym_ext.learn.group import ALONE, LearnerGroup
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 

@@ -11,7 +11,7 @@ import numpy as np
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.parallel.group import LearnerGroup
+from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.torch_extra import torch
 from plangym_ext.learn.transforms.moments import moments_of

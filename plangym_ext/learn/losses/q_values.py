@@ -172,3 +172,113 @@ def sequence_errors(errors: Any, learned: Any, eta: float) -> Any:
     counted = torch.where(learned, errors, 0.0)
     mean = counted.sum(dim=0) / learned.sum(dim=0).clamp(min=1)
     return eta * counted.amax(dim=0) + (1 - eta) * mean
+
+
+# Losses of critics, soft policies and the temperature --------------------------
+# Some return a loss and its gradient by the outputs of networks; engines bring it to the weights.
+# E critics see N rows. Targets and weights have no gradient. Rows whose `discount` is 0 ended by
+# termination and bootstrap from nothing; truncated ones have the discount of any other.
+
+
+def bootstrapped(reward: Any, discount: Any, next_value: Any) -> Any:
+    """Return the targets `[N]`: reward + discount * next_value.
+
+    Args:
+        reward: `[N]`, the discounted sum of up to n rewards.
+        discount: `[N]`, gamma to the power of their number; 0 where `terminated`.
+        next_value: `[N]`, of what follows; not looked at where the discount is 0.
+    """
+    # Not 0 * value: what follows a termination may be anything, infinite too.
+    return torch.where(discount == 0, reward, reward + discount * next_value)
+
+
+def critic_loss(q: Any, target: Any, weights: Any = None) -> tuple[Any, Any]:
+    """Return half the mean squared error of each critic, summed over them, and its gradient by q.
+
+    Args:
+        q: `[E, N]`, of the actions that were played.
+        target: `[N]`.
+        weights: `[N]` of the rows, from prioritised draws; None: all 1.
+    """
+    error, count = q - target, q.shape[1]
+    weighted = error if weights is None else error * weights
+    loss = torch.dot(error.flatten(), weighted.flatten()) * (0.5 / count)
+    return loss, weighted / count
+
+
+def soft_value(q: Any, log_prob: Any, temperature: Any) -> Any:
+    """Return the entropy-regularised values of rows, `[N]`.
+
+    Minus the mean of it is the loss of the policy, whose gradient comes by q and log_prob.
+
+    Args:
+        q: `[E, N]`, of actions that the policy drew; the lowest counts.
+        log_prob: `[N]`, of these actions.
+        temperature: of the entropy.
+
+    Source: Haarnoja et al. 2018, "Soft actor-critic algorithms and applications", equation 3.
+    """
+    # The lowest of the critics: the policy seeks out errors upwards, which the highest or the mean
+    # would reward.
+    return q.amin(dim=0) - temperature * log_prob
+
+
+def lowest_gradient(q: Any) -> Any:
+    """Return `[E, N]`, the gradient of minus the mean of the lowest of critics."""
+    lowest = (q == q.amin(dim=0)).to(q.dtype)
+    # Of critics that agree each counts for its share.
+    return lowest / (-q.shape[1] * lowest.sum(dim=0))
+
+
+def temperature_loss(log_temperature: Any, entropy: Any, target_entropy: Any) -> tuple[Any, Any]:
+    """Return a loss and its gradient, which lowers the temperature where the entropy is too high.
+
+    Args:
+        log_temperature: scalar.
+        entropy: of the policy, a mean over rows; it is a constant in this loss.
+        target_entropy: what it is to be.
+
+    Source: Haarnoja et al. 2018, equation 18, with the logarithm in place of the temperature, as
+    in the authors' code.
+    """
+    above = entropy - target_entropy
+    return log_temperature * above, above
+
+
+def discrete_soft_value(q: Any, log_probs: Any, temperature: Any) -> Any:
+    """Return `[N]` as `soft_value`, as the exact mean over all discrete actions.
+
+    Args:
+        q: `[E, N, A]`; the lowest counts.
+        log_probs: `[N, A]`, of the policy.
+        temperature: of the entropy.
+
+    Source: Christodoulou 2019, "Soft actor-critic for discrete action settings", equation 10.
+    """
+    return (log_probs.exp() * (q.amin(dim=0) - temperature * log_probs)).sum(dim=1)
+
+
+def deterministic_policy_loss(q: Any) -> Any:
+    """Return minus the mean of one critic's values `[N]`; its gradient reaches the policy.
+
+    Source: Silver et al. 2014, "Deterministic policy gradient algorithms"; Lillicrap et al.
+    2016, "Continuous control with deep reinforcement learning".
+    """
+    return -q.mean()
+
+
+def smoothed(numbers: Any, normal: Any, deviation: float, clip: float) -> Any:
+    """Return actions `[N, D]` with clipped noise, in units in which the bounds are -1 and 1.
+
+    Args:
+        numbers: `[N, D]`, the actions in these units.
+        normal: `[N, D]`, of mean 0 and deviation 1.
+        deviation: of the noise.
+        clip: most noise.
+
+    Source: Fujimoto et al. 2018, "Addressing function approximation error in actor-critic
+    methods", equation 14.
+    """
+    # The noise is clipped first, then the action: both in units of the bounds, so one deviation
+    # suits all actions.
+    return (numbers + (deviation * normal).clamp(-clip, clip)).clamp(-1.0, 1.0)

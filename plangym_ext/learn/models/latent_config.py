@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from plangym_ext.core.options import CheckedOptions, Count, OneOf, Positive, Whole
-from plangym_ext.learn.networks.config import ACTIVATIONS, CHANNELS, KINDS
+from plangym_ext.learn.networks.agent_config import ACTIVATIONS, CHANNELS, KINDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.categorical import Categorical
 from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.models.supports import Support
+from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.bodies import dense_layers, make_body
-from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.learn.networks.inputs import ObservationEncoder
 from plangym_ext.learn.networks.network import NetworkOutput, zero_residual_ends
-from plangym_ext.learn.networks.observations import ObservationEncoder
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import functional, nn, torch
 

@@ -20,8 +20,8 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
 from plangym_ext.errors import CannotDraw, InvalidOption, ResetNeeded, StateError
-from plangym_ext.states.binding import Exactness
 from plangym_ext.states.envelope import HEADER, Envelope
+from plangym_ext.states.layer_attributes import Exactness
 
 #: Contents of states: a row of bytes each.
 Contents = npt.NDArray[np.uint8]

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
+from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.bodies import ResidualBlock, make_body
-from plangym_ext.learn.networks.config import NetworkConfig
-from plangym_ext.learn.networks.observations import ObservationEncoder
+from plangym_ext.learn.networks.inputs import ObservationEncoder
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
 

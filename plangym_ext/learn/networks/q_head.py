@@ -7,8 +7,7 @@ from itertools import pairwise
 from typing import Any, final
 
 from plangym_ext.learn.networks.agent_config import QAgentConfig
-from plangym_ext.learn.networks.bodies import activation_of
-from plangym_ext.learn.networks.noisy import NoisyLinear
+from plangym_ext.learn.networks.bodies import NoisyLinear, activation_of
 from plangym_ext.learn.torch_extra import nn, torch
 
 

@@ -14,9 +14,8 @@ from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.networks.agent_network import AgentNetwork
 from plangym_ext.learn.networks.bodies import DenseLayers, Tanh
-from plangym_ext.learn.networks.inputs import InputBody
+from plangym_ext.learn.networks.inputs import InputBody, ObservationEncoder
 from plangym_ext.learn.networks.network import Network, NetworkOutput
-from plangym_ext.learn.networks.observations import ObservationEncoder
 from plangym_ext.learn.torch_extra import functional, nn, torch
 
 Layer = Callable[[Any], Any]

@@ -6,8 +6,16 @@ from typing import Any, Unpack
 
 from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidSamples
-from plangym_ext.learn.returns.checked import Ends, checked_array, checked_rows, clipped_ratio
-from plangym_ext.learn.returns.rows import Rows, converter, floating, namespace_of
+from plangym_ext.learn.returns.checked import (
+    Ends,
+    Rows,
+    checked_array,
+    checked_rows,
+    clipped_ratio,
+    converter,
+    floating,
+    namespace_of,
+)
 
 
 def deltas(

@@ -7,8 +7,15 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from plangym_ext.core.numbers import at_least
-from plangym_ext.learn.returns.checked import Ends, checked_rows, clipped_ratio
-from plangym_ext.learn.returns.rows import Rows, converter, namespace_of, recurrence
+from plangym_ext.learn.returns.checked import (
+    Ends,
+    Rows,
+    checked_rows,
+    clipped_ratio,
+    converter,
+    namespace_of,
+    recurrence,
+)
 
 
 def returns(

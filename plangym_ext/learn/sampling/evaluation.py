@@ -12,19 +12,18 @@ import numpy.typing as npt
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.core.numbers import at_least
-from plangym_ext.learn.agents.agent import Agent
-from plangym_ext.learn.agents.check import check_agent
+from plangym_ext.learn.agents.agent import Agent, check_agent
 from plangym_ext.learn.agents.inputs import Inputs, example_inputs
-from plangym_ext.learn.sampling.actors.endings import games_going_on
-from plangym_ext.learn.sampling.actors.infos import (
+from plangym_ext.learn.sampling.actors.columns import (
     check_numbers,
     info_column,
     legal_actions,
     missing_info,
 )
+from plangym_ext.learn.sampling.actors.endings import games_going_on
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.sampling.fitting import RowSpaces, check_vector_env
 from plangym_ext.learn.sampling.noise import RowNoise, row_seeds
+from plangym_ext.learn.sampling.options import RowSpaces, check_vector_env
 from plangym_ext.planners.plans import Budget
 from plangym_ext.vector.vector_env import PlanVectorEnv
 

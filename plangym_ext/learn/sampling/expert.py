@@ -16,9 +16,8 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.planner_agent import COST, PlannerAgent
 from plangym_ext.learn.replay.uniform import Ring
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.local import LocalSampler
-from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
 from plangym_ext.learn.sampling.tree import steps_of
 from plangym_ext.learn.schedule import Number, at
 from plangym_ext.planners.plans import Budget

@@ -18,10 +18,9 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.sampling.fitting import check_vector_env
 from plangym_ext.learn.sampling.local import LocalSampler
 from plangym_ext.learn.sampling.noise import RowNoise
-from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.plans import Budget
 from plangym_ext.states.envelope import stacked_rows

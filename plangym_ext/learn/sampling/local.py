@@ -15,8 +15,7 @@ from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
-from plangym_ext.learn.sampling.fitting import check_vector_env
-from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
 from plangym_ext.learn.sampling.past import (
     Past,
     PastSampler,

@@ -11,11 +11,10 @@ from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.core.masks import mask_width
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.agent import Agent
-from plangym_ext.learn.agents.check import check_agent
+from plangym_ext.learn.agents.agent import Agent, check_agent
 from plangym_ext.learn.agents.inputs import zeros_of
-from plangym_ext.learn.sampling.fitting import RowSpaces
 from plangym_ext.learn.sampling.noise import RowNoise
+from plangym_ext.learn.sampling.options import RowSpaces
 
 #: What is kept of an env's infos: shape and dtype by name.
 EnvInfo = Mapping[str, Any]

@@ -13,11 +13,10 @@ from plangym_ext.core.numbers import at_least, finite_between, seconds_or_none
 from plangym_ext.core.pending import Pending
 from plangym_ext.errors import IncompleteState, InvalidOption, WorkerDied
 from plangym_ext.learn.agents.agent import Agent
-from plangym_ext.learn.sampling.actors.infos import tells_masks
+from plangym_ext.learn.sampling.actors.columns import tells_masks
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
-from plangym_ext.learn.sampling.fitting import check_vector_env
-from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
 from plangym_ext.learn.sampling.past import (
     Past,
     PastSampler,

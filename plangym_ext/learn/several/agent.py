@@ -10,8 +10,7 @@ from gymnasium import spaces
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, Mode
-from plangym_ext.learn.agents.network_agent import NetworkAgent
-from plangym_ext.learn.agents.policy_agent import ActorCriticAgent
+from plangym_ext.learn.agents.network_agent import ActorCriticAgent, NetworkAgent
 from plangym_ext.learn.several.axis import (
     NEEDED_INFOS,
     AgentsNoise,

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.learn.networks.observations import integer_range
+from plangym_ext.learn.networks.inputs import integer_range
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.moments import Moments, moments_of
 

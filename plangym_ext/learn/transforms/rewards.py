@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.learn.parallel.group import ALONE, LearnerGroup
+from plangym_ext.learn.group import ALONE, LearnerGroup
 from plangym_ext.learn.transforms.moments import Moments, moments_of, no_moments
 
 Ndarray = npt.NDArray[Any]
 #: Added to the variance, so that equal returns stay finite.
-_EPSILON = 1e-8
+_REWARD_EPSILON = 1e-8
 
 
 class RewardNormalizer:
@@ -76,7 +76,7 @@ class RewardNormalizer:
     @property
     def deviation(self) -> np.float64:
         """The present divisor of rewards."""
-        return np.float64(np.sqrt(self.seen.variance + _EPSILON))
+        return np.float64(np.sqrt(self.seen.variance + _REWARD_EPSILON))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments, and the sums of episodes in progress."""

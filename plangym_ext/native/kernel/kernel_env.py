@@ -17,24 +17,21 @@ from plangym_ext.core.one_caller import one_call, usable_processors
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.errors import KernelDiffers
-from plangym_ext.native.compiled import built_once
-from plangym_ext.native.kernel.kernel import Kernel
-from plangym_ext.native.kernel.known import find_kernel
-from plangym_ext.native.kernel.proof import GuardedMemory, first_difference
+from plangym_ext.native.compiled import SharingThreads, built_once
+from plangym_ext.native.kernel.known import GuardedMemory, find_kernel, first_difference
 from plangym_ext.native.kernel.row_kernel import (
     AUTORESET,
     BAD_ACTION,
     BAD_ROW,
     LIVE,
     SEAL,
+    Kernel,
     RowArrays,
     make_loop,
 )
 from plangym_ext.native.kernel.row_memory import RowMemory
 from plangym_ext.native.kernel.simulator import KernelSimulator
-from plangym_ext.native.native_env import NativeEnv
-from plangym_ext.native.reset_proof import proved_resets
-from plangym_ext.native.threads import SharingThreads
+from plangym_ext.native.native_env import NativeEnv, proved_resets
 from plangym_ext.states.randomness.reseeding import generator_words
 
 #: Env steps that are worth waking another thread for.

@@ -15,10 +15,8 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.infos import InfoBatch
 from plangym_ext.core.invalid import MARKS
 from plangym_ext.core.results import RESULT_FIELDS, RowResets, RowResults
-from plangym_ext.native.kernel.kernel import Kernel
-from plangym_ext.native.kernel.row_kernel import RowArrays, RowRules
-from plangym_ext.native.row_checks import RowChecks, bounds_of, is_plain
-from plangym_ext.native.seals import header_of
+from plangym_ext.native.kernel.row_kernel import Kernel, RowArrays, RowRules
+from plangym_ext.native.row_checks import RowChecks, bounds_of, header_of, is_plain
 from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.wrapper_parts import TimeLimitPart
 

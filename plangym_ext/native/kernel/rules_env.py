@@ -11,8 +11,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from plangym_ext.errors import DamagedState, InvalidAction, InvalidOption, ResetNeeded
-from plangym_ext.native.kernel.kernel import Kernel, silent
 from plangym_ext.native.kernel.known import register_kernel
+from plangym_ext.native.kernel.row_kernel import Kernel, silent
 from plangym_ext.states.randomness.rng import GeneratorBytes
 
 #: What a subclass may not replace: its kernel would then have other rules than the env.

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from plangym_ext.native.compiled import build, compiled_inline, type_of
-from plangym_ext.native.kernel.kernel import Kernel
-from plangym_ext.native.kernel.row_kernel import RowRules, all_finite
+from plangym_ext.native.compiled import SharingThreads, build, compiled_inline, type_of
+from plangym_ext.native.kernel.row_kernel import Kernel, RowRules, all_finite
 from plangym_ext.native.kernel.row_memory import RowMemory
-from plangym_ext.native.seals import seal_rows
-from plangym_ext.native.threads import SharingThreads
+from plangym_ext.native.row_checks import seal_rows
 
 
 class Rows(NamedTuple):

@@ -11,22 +11,19 @@ from gymnasium import wrappers
 
 from plangym_ext.core.backend_env import NO_OUT
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.infos import InfoBatch
+from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import RESULT_FIELDS, RowResults
-from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.row_request import ONE_STEP, RowRequest
 from plangym_ext.errors import BackendUnavailable, EnvClosed, InvalidObservation
-from plangym_ext.native.mujoco.library import batch_library
-from plangym_ext.native.mujoco.live import MujocoLive
-from plangym_ext.native.mujoco.play import prepared_seconds
+from plangym_ext.native.compiled import checked_threads
+from plangym_ext.native.mujoco.play import batch_library, prepared_seconds
 from plangym_ext.native.mujoco.player import MujocoPlayer
-from plangym_ext.native.mujoco.resets import MujocoResets
+from plangym_ext.native.mujoco.resets import MujocoResets, MujocoStates
 from plangym_ext.native.mujoco.rows import MujocoRows
-from plangym_ext.native.mujoco.states import MujocoStates
 from plangym_ext.native.mujoco.task import MujocoTask
-from plangym_ext.native.native_env import NativeEnv
-from plangym_ext.native.reset_proof import proved_resets
-from plangym_ext.native.row_checks import RowChecks
-from plangym_ext.native.seals import RowSeals
-from plangym_ext.native.threads import checked_threads
+from plangym_ext.native.native_env import NativeEnv, proved_resets
+from plangym_ext.native.row_checks import RowChecks, RowSeals
 from plangym_ext.states.codec import layers
 from plangym_ext.states.families import family_of
 
@@ -246,3 +243,106 @@ def _difference(mine: RowResults, theirs: RowResults) -> str:
         if one.dtype != other.dtype or one.tobytes() != other.tobytes():
             return name
     return ""
+
+
+# Construction of the native MuJoCo backend for an env -------------------------
+
+
+def make_native(
+    env: GymEnv, threads: int | None, *, check: bool | float, required: bool
+) -> tuple[PlanEnv | None, str]:
+    """Return an env on the MuJoCo backend, or None and why not; then it is as it was.
+
+    Args:
+        env: it is closed if this raises.
+        threads: threads; None for as many as there are processors.
+        check: as for `make`.
+        required: raise rather than return None.
+
+    Raises:
+        BackendUnavailable: the backend cannot run this env.
+    """
+    try:
+        return MujocoEnv(env, threads=threads, check=bool(check)), ""
+    except BackendUnavailable as error:
+        if required:
+            env.close()
+            raise
+        return None, str(error)
+    except BaseException:
+        env.close()
+        raise
+
+
+# MujocoLive -------------------------------------------------------------------
+
+
+class MujocoLive:
+    """Runs rows that are stepped once, or reset and not stepped.
+
+    Args:
+        rows: runs each kind.
+        resets: draw what the resets begin with.
+    """
+
+    def __init__(self, rows: MujocoRows, resets: MujocoResets) -> None:
+        self._rows, self._resets = rows, resets
+
+    def run(
+        self, actions: np.ndarray, states: np.ndarray, resets: np.ndarray, **how: Any
+    ) -> RowResults | None:
+        """Return the results of all rows; None if some are to be reset that only the env can reset.
+
+        Args:
+            actions: `[B, *act]`; those of rows that are reset are ignored.
+            states: `[B, S]` uint8.
+            resets: `[B]` bool, which rows are reset and take no step.
+            **how: other fields of `RowRequest`.
+        """
+        request = RowRequest((actions[:, None],), states, ONE_STEP, **how)
+        fresh = np.flatnonzero(resets)
+        if not len(fresh):
+            return self._rows.run(request)
+        begun = self._reset(states[fresh])
+        if begun is None or len(fresh) == request.num_rows:
+            return begun
+        stepped = np.flatnonzero(~resets)
+        part = dataclasses.replace(
+            request, actions=(request.actions[0][stepped],), states=states[stepped]
+        )
+        return _merged(request.num_rows, (stepped, self._rows.run(part)), (fresh, begun))
+
+    def _reset(self, states: np.ndarray) -> RowResults | None:
+        """Return the results of resets of rows `[k, S]`, which are written to."""
+        if not self._resets.draws:
+            return None
+        fresh = self._resets.reset(states, np.ones(len(states), bool))
+        assert fresh is not None
+        return self._rows.begin(states, fresh)
+
+
+def _merged(size: int, *parts: tuple[np.ndarray, RowResults]) -> RowResults:
+    """Return the results of B rows from two parts of them; missing columns are 0."""
+
+    def merged(field: str) -> np.ndarray:
+        return _filled(size, [(rows, getattr(found, field)) for rows, found in parts])
+
+    keys = dict.fromkeys(key for _, found in parts for key in found.infos.keys())  # noqa: SIM118
+    columns = {
+        key: _filled(
+            size,
+            [(rows, found.infos[key]) for rows, found in parts if key in found.infos.keys()],  # noqa: SIM118
+        )
+        for key in keys
+    }
+    obs = _filled(size, [(rows, found.obs[0]) for rows, found in parts])
+    fields: dict[str, Any] = {one.name: merged(one.name) for one in RESULT_FIELDS}
+    return RowResults(**fields, obs=(obs,), infos=InfoBatch(columns, {}))
+
+
+def _filled(size: int, parts: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    _, first = parts[0]
+    found = np.zeros((size, *first.shape[1:]), first.dtype)
+    for rows, values in parts:
+        found[rows] = values
+    return found

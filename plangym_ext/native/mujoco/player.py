@@ -14,8 +14,14 @@ import numpy as np
 
 from plangym_ext.core.one_caller import fork_count
 from plangym_ext.errors import BackendUnavailable
-from plangym_ext.native.mujoco.library import BatchConfig, batch_library
-from plangym_ext.native.mujoco.play import DERIVED, FIELDS_AT, FORCES, compiled_play
+from plangym_ext.native.mujoco.play import (
+    DERIVED,
+    FIELDS_AT,
+    FORCES,
+    BatchConfig,
+    batch_library,
+    compiled_play,
+)
 from plangym_ext.native.mujoco.task import MujocoTask, Rows
 
 _INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION

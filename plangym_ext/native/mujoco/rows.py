@@ -14,9 +14,9 @@ from plangym_ext.core.invalid import MARKS, InvalidValue
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.native.mujoco.player import FreshRows, MujocoPlayer, Played
-from plangym_ext.native.mujoco.states import MujocoStates
+from plangym_ext.native.mujoco.resets import MujocoStates
 from plangym_ext.native.mujoco.task import MujocoTask
-from plangym_ext.native.seals import RowSeals
+from plangym_ext.native.row_checks import RowSeals
 
 # A native call plays several steps of each row. Of a task that can end, those after an
 # ending are thrown away, so they are few: enough to make a call worth its while, which

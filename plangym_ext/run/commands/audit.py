@@ -24,9 +24,8 @@ from plangym_ext.errors import (
 from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import write_json
-from plangym_ext.run.output_files import OutputFiles
-from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.files import OutputFiles, write_json
+from plangym_ext.run.training.interrupts import closing_when_terminated
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
     from plangym_ext.core.state_set import StateSet
@@ -173,7 +172,7 @@ def _write(
 ) -> None:
     """Write the page and the numbers."""
     from plangym_ext.core.files.whole_file import replacing
-    from plangym_ext.run.evaluating.audit_page import audit_page
+    from plangym_ext.run.evaluating.value_audit import audit_page
 
     worst = audit.worst(_WORST).tolist()
     title = f"{trained.config.env.id}, {trained.path.name}: values"

@@ -21,8 +21,7 @@ from plangym_ext.errors import FolderTaken
 from plangym_ext.run.arguments import INTERRUPTED, Argument, Option, add_options, as_typed
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.figures import load_pyplot, save, styled
-from plangym_ext.run.files import check_kind, read_json, write_json
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock, check_kind, read_json, write_json
 from plangym_ext.run.named_player import NamedPlayer
 from plangym_ext.run.progress import ProgressLine
 

@@ -20,7 +20,7 @@ from plangym_ext.errors import PlangymExtError
 from plangym_ext.run.arguments import Argument, Option, add_options
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.training.interrupts import closing_when_terminated
 
 # Few, as each plays the episode again from its reset.
 _REPLAYS = 5
@@ -85,8 +85,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_all(options: argparse.Namespace) -> int:
     """Make the certificates that are missing; exit status 1 if an env died of it or hung."""
+    from plangym_ext.run.certificates.certificate import outcomes, text, write_page
     from plangym_ext.run.certificates.collect import PUBLIC, Collection, read_list
-    from plangym_ext.run.certificates.page import outcomes, text, write_page
 
     groups = read_list(options.list or PUBLIC, options.env)
     collection = Collection(options.out, steps=options.steps, deadline=options.deadline)
@@ -194,7 +194,7 @@ def _backend(env: Any, name: str) -> str:
 def _python_backend(env: Any, name: str, reason: str) -> str:
     """Return workers or this process, and why neither of the native backends."""
     from plangym_ext.registry import find_spec
-    from plangym_ext.workers.processors import WAVE, chosen_workers, proved_seconds
+    from plangym_ext.workers.scheduling import WAVE, chosen_workers, proved_seconds
 
     target = find_spec(name).entry_point
     n_workers, why = chosen_workers(proved_seconds(env), env.gym_env.render_mode, target, WAVE)

@@ -16,8 +16,8 @@ from plangym_ext.core.options import Count, Whole
 from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.output_files import OutputFiles
-from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.files import OutputFiles
+from plangym_ext.run.training.interrupts import closing_when_terminated
 
 
 class Options:

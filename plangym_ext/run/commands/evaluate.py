@@ -29,10 +29,9 @@ from plangym_ext.run.arguments import (
     typed_settings,
 )
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import write_json
-from plangym_ext.run.output_files import OutputFiles
+from plangym_ext.run.files import OutputFiles, write_json
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.training.interrupts import closing_when_terminated
 from plangym_ext.run.video import recorded
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
@@ -222,7 +221,7 @@ def _write_one(
     out: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
 ) -> None:
     """Write `eval.json` of one player, and print its mean."""
-    from plangym_ext.run.training.evaluation import summary
+    from plangym_ext.run.training.trained import summary
 
     ((name, episodes),) = played.items()
     trained, values = contest.trained[name], summary(episodes)
@@ -243,7 +242,7 @@ def _write_paired(
     out: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
 ) -> None:
     """Write `paired.json` of several players, and print their differences."""
-    from plangym_ext.run.evaluating.paired import paired_summary, table
+    from plangym_ext.run.evaluating.contest import paired_summary, table
 
     found = paired_summary(played, options.width)
     # Of planners the name says all.

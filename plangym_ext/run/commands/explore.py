@@ -27,11 +27,9 @@ from plangym_ext.run.arguments import (
     typed_settings,
 )
 from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
-from plangym_ext.run.files import check_vacant, read_json, remove_stale, write_json
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock, check_vacant, read_json, remove_stale, write_json
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.termination import closing_when_terminated
-from plangym_ext.run.training.interrupts import Interrupts
+from plangym_ext.run.training.interrupts import Interrupts, closing_when_terminated
 from plangym_ext.run.video import first_frame, recorded
 
 # First what is there from the first save on, which tells whose folder it is.

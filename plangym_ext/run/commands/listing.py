@@ -103,7 +103,7 @@ def _classes(known: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
 
 def presets() -> dict[str, str]:
     """Return the presets of `train`; `train --list` shows their measured returns."""
-    from plangym_ext.run.settings.presets import PRESETS
+    from plangym_ext.run.settings.compose import PRESETS
 
     return {name: preset.about for name, preset in PRESETS.items()}
 

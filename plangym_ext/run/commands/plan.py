@@ -19,11 +19,9 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.registry import PLANNERS
 from plangym_ext.run.arguments import INTERRUPTED, Argument, Option, add_options
 from plangym_ext.run.env_options import add_env_options, import_modules, made_env
-from plangym_ext.run.files import check_vacant, remove_stale
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock, OutputFiles, check_vacant, remove_stale
 from plangym_ext.run.named_player import NamedPlayer, is_function, value_parser
-from plangym_ext.run.output_files import OutputFiles
-from plangym_ext.run.planned_episode.told import (
+from plangym_ext.run.planned_episode import (
     Shown,
     Stopped,
     tell_played,
@@ -32,8 +30,7 @@ from plangym_ext.run.planned_episode.told import (
     write_episode,
 )
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.termination import closing_when_terminated
-from plangym_ext.run.training.interrupts import Interrupts
+from plangym_ext.run.training.interrupts import Interrupts, closing_when_terminated
 from plangym_ext.run.tree_page.recorder import recorder_of, tree_options
 from plangym_ext.run.video import recorded
 

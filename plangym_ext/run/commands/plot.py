@@ -21,8 +21,8 @@ from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.bootstrap import STATISTICS, mean_interval
 from plangym_ext.run.figures import MARK, SUFFIXES, WIDTHS, load_pyplot, save, styled
-from plangym_ext.run.output_files import OutputFiles
-from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.files import OutputFiles
+from plangym_ext.run.training.interrupts import closing_when_terminated
 
 if TYPE_CHECKING:
     from plangym_ext.run.logs.runs import Group

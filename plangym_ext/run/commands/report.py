@@ -15,8 +15,8 @@ from typing import Annotated
 
 from plangym_ext.core.files.whole_file import contents, replacing
 from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
-from plangym_ext.run.output_files import OutputFiles
-from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.files import OutputFiles
+from plangym_ext.run.training.interrupts import closing_when_terminated
 
 _KINDS = {".mp4": "video/mp4", ".html": "text/html"}
 

@@ -34,18 +34,13 @@ from plangym_ext.run.arguments import (
     typed_settings,
 )
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.files import check_kind, read_json, write_json
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock, check_kind, read_json, write_json
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.setting_options import (
-    add_setting_options,
-    chosen_settings,
-)
+from plangym_ext.run.settings.compose import add_setting_options, chosen_settings
 
 if TYPE_CHECKING:
     from plangym_ext.run.experiments.plan import Job, Sweep
-    from plangym_ext.run.experiments.queue import JobQueue
-    from plangym_ext.run.experiments.ray_jobs import RayJobs
+    from plangym_ext.run.experiments.queue import JobQueue, RayJobs
 
 #: Exit status of a sweep of which a run failed.
 FAILED = 1
@@ -203,7 +198,7 @@ def _keep_plan(jobs: Sequence[Job], options: argparse.Namespace) -> None:
 
 def _run_all(jobs: Sequence[Job], options: argparse.Namespace) -> list[str]:
     """Run the jobs that are not done; return the names of those that failed."""
-    from plangym_ext.run.experiments.outcome import DONE, outcome, write_outcome
+    from plangym_ext.run.experiments.plan import DONE, outcome, write_outcome
     from plangym_ext.run.experiments.queue import JobQueue
     from plangym_ext.run.experiments.summary import final_return, share_done
 
@@ -281,7 +276,7 @@ def _cluster(options: argparse.Namespace) -> RayJobs | None:
     """Return the cluster to run on, if that was asked for."""
     if options.ray is None:
         return None
-    from plangym_ext.run.experiments.ray_jobs import RayJobs
+    from plangym_ext.run.experiments.queue import RayJobs
 
     imports = options.imports or ()
     # An empty address is --ray alone: the cluster is looked for.

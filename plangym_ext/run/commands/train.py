@@ -27,14 +27,11 @@ from plangym_ext.run.arguments import (
     typed_settings,
 )
 from plangym_ext.run.env_options import add_import_option, import_modules
-from plangym_ext.run.setting_options import (
-    add_setting_options,
-    chosen_settings,
-)
+from plangym_ext.run.settings.compose import add_setting_options, chosen_settings
 
 if TYPE_CHECKING:
     from plangym_ext.run.settings.config import RunConfig
-    from plangym_ext.run.training.actors import Actors
+    from plangym_ext.run.training.own_parts import Actors
 
 _OUT = Path("runs/train")
 
@@ -95,7 +92,7 @@ def _sources(given: Sequence[str]) -> list[Any]:
 
 def preset_lines() -> Iterator[str]:
     """Yield name and description of each preset, followed by its measured returns."""
-    from plangym_ext.run.settings.presets import PRESETS
+    from plangym_ext.run.settings.compose import PRESETS
 
     found = reached()
     for name, preset in PRESETS.items():
@@ -128,8 +125,8 @@ def _actors(options: argparse.Namespace, stack: ExitStack) -> Actors | None:
         if options.ray_actors:
             raise InvalidOption("--ray-actors is of runs with --ray")
         return None
-    from plangym_ext.run.training.actors import Actors
-    from plangym_ext.workers.ray.ray_cluster import RayCluster
+    from plangym_ext.run.training.own_parts import Actors
+    from plangym_ext.workers.workplace import RayCluster
 
     return Actors(stack.enter_context(RayCluster(options.ray or None)), options.ray_actors)
 

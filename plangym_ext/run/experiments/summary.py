@@ -10,8 +10,7 @@ import numpy as np
 
 from plangym_ext.core.files.whole_file import opened
 from plangym_ext.run.bootstrap import known_interval
-from plangym_ext.run.experiments.outcome import DONE, outcome
-from plangym_ext.run.experiments.plan import Job
+from plangym_ext.run.experiments.plan import DONE, Job, outcome
 from plangym_ext.run.logs.runs import read_run
 
 _TAIL = 8192  # bytes

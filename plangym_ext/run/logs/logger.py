@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import json
 import math
+import os
+import secrets
+import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +17,10 @@ from typing import Any, TextIO
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.numbers import at_least
-from plangym_ext.errors import FolderTaken, InvalidOption
-from plangym_ext.run.files import write_json
-from plangym_ext.run.logs.appended import AppendedFile
-from plangym_ext.run.logs.csv_file import STEP, CsvFile, Number
+from plangym_ext.errors import FolderTaken, InvalidOption, MissingExtra, installing
+from plangym_ext.run.files import read_json, write_json
+from plangym_ext.run.logs.appended import STEP, AppendedFile, CsvFile, LateFile, Number
 from plangym_ext.run.logs.table import LiveTable
-from plangym_ext.run.logs.tensorboard_file import TensorBoardFile, tensorboard_is_there
-from plangym_ext.run.logs.wandb_run import WandbRun
 
 
 class JsonlFile(AppendedFile):
@@ -200,3 +202,137 @@ def _number(name: str, value: Any) -> int | float:
         )
     # Files have no bools: True is 1.
     return int(value) if isinstance(value, bool) else value
+
+
+# TensorBoard event files, written with the `tensorboard` package only ---------
+
+
+def tensorboard_is_there() -> bool:
+    """Return whether the package is installed, without importing it."""
+    return importlib.util.find_spec("tensorboard") is not None
+
+
+class TensorBoardFile:
+    """Scalars by step. Later rows are removed by a restart event, not by cutting files.
+
+    Args:
+        folder: where the event file is made, when there is something to write.
+
+    Raises:
+        MissingExtra: tensorboard is not installed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not tensorboard_is_there():
+            raise MissingExtra(
+                "Logger: tensorboard must be installed, or tensorboard=False be passed; it is "
+                f"not. {installing('tensorboard')}"
+            )
+        self._folder = folder
+        self._file = LateFile(self._opened)
+
+    def add(self, row: Mapping[str, int | float]) -> None:
+        """Write the numbers of a row, all but its step."""
+        scalars = [
+            {"tag": name, "simple_value": value} for name, value in row.items() if name != "step"
+        ]
+        self._write(step=int(row["step"]), summary={"value": scalars})
+
+    def truncate_after(self, step: int) -> None:
+        """Write a restart event, so that readers drop rows after `step`."""
+        if any(self._folder.glob("events.out.tfevents.*")):
+            # A restart makes readers drop its own step too, hence one more.
+            self._write(step=step + 1, session_log={"status": "START"})
+
+    def sync(self) -> None:
+        """Flush the file to disk."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file; the next `add` begins another one."""
+        self._file.close()
+
+    def _write(self, **event: Any) -> None:
+        # Here and not above: it takes a third of a second, and many runs go without.
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        records = RecordWriter(self._file)
+        if not self._file.is_open:
+            begin = Event(wall_time=time.time(), file_version="brain.Event:2")
+            records.write(begin.SerializeToString())
+        records.write(Event(wall_time=time.time(), **event).SerializeToString())
+
+    def _opened(self) -> Any:
+        # The time comes first: readers take files by name, and a restart must come after them.
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        return (self._folder / name).open("xb")
+
+
+# WandbRun: logging to Weights & Biases ----------------------------------------
+
+
+class WandbRun:
+    """Scalars by step. A log in the same folder continues the same run.
+
+    `WANDB_MODE=offline` keeps the run in the folder, for `wandb sync`.
+
+    Args:
+        folder: where `wandb.json` keeps the run's identity, and its own files lie.
+        project: that it belongs to.
+        params: its config, written when it begins.
+
+    Raises:
+        MissingExtra: wandb is not installed.
+    """
+
+    def __init__(self, folder: Path, project: str, params: Mapping[str, Any] | None) -> None:
+        if importlib.util.find_spec("wandb") is None:
+            raise MissingExtra(
+                "Logger: wandb must be installed, or wandb be left out; it is not. "
+                f"{installing('wandb')}"
+            )
+        self._folder, self._project, self._params = folder, project, params
+        self._run: Any = None
+
+    def add(self, row: Mapping[str, int | float]) -> None:
+        """Log the numbers of a row, all but its step."""
+        if self._run is None:
+            self._begin()
+        step = int(row["step"])
+        # Of a history nothing can be taken back: rows that a resumed run comes to again, and
+        # which are the same, are left out.
+        if step >= self._run.step:
+            self._run.log({name: value for name, value in row.items() if name != "step"}, step=step)
+
+    def truncate_after(self, step: int) -> None:
+        """Leave the history as it is; see `add`."""
+
+    def sync(self) -> None:
+        """Do nothing: rows are handed to another process at once."""
+
+    def close(self) -> None:
+        """Wait for the upload; the next `add` continues the run."""
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+
+    def _begin(self) -> None:
+        # Here and not above: it takes seconds, and few logs want it.
+        wandb = importlib.import_module("wandb")
+        self._run = wandb.init(
+            project=self._project,
+            id=self._identity(),
+            name=self._folder.resolve().name,
+            config=dict(self._params or {}),
+            dir=str(self._folder),
+            resume="allow",
+            # The terminal is the live table's.
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+
+    def _identity(self) -> str:
+        path = self._folder / "wandb.json"
+        if not path.exists():
+            write_json(path, {"id": secrets.token_hex(8), "project": self._project})
+        return str(read_json(path, "the id of a run")["id"])

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from plangym_ext.errors import UnknownName, UnreadableFile
 from plangym_ext.run.files import read_json
-from plangym_ext.run.logs.appended import AppendedFile
-from plangym_ext.run.logs.csv_file import parse_table
+from plangym_ext.run.logs.appended import AppendedFile, parse_table
 
 Floats = npt.NDArray[np.float64]
 #: Files of a run.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from plangym_ext.run.experiments.outcome import outcome
+from plangym_ext.run.experiments.plan import outcome
 from plangym_ext.run.files import read_json
 from plangym_ext.run.logs.runs import (
     PARAMS,

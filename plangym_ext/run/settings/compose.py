@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from plangym_ext.core.files.whole_file import contents
-from plangym_ext.errors import InvalidOption, MissingExtra, UnreadableFile
+from plangym_ext.core.inherited_options import search_current_folder
+from plangym_ext.errors import InvalidOption, MissingExtra, UnknownName, UnreadableFile, suggestion
+from plangym_ext.run.arguments import let_pass, typed_settings
 from plangym_ext.run.settings.config import RunConfig
-from plangym_ext.run.settings.presets import preset
-from plangym_ext.run.settings.settings import build, merged
+from plangym_ext.run.settings.settings import Setting, Text, build, listed, merged, nested
 
 #: Endings of files that hold settings.
 ENDINGS = (".toml", ".yaml", ".yml", ".json")
@@ -219,3 +221,133 @@ def _parsed(ending: str, text: str) -> Any:
     except yaml.YAMLError as error:
         # The only one of the three that raises an error of its own family.
         raise ValueError(str(error)) from None
+
+
+# Presets ----------------------------------------------------------------------
+
+
+class Preset(NamedTuple):
+    """A file of settings that work, for users to copy.
+
+    Attributes:
+        path: of the TOML file, whose first line says in a comment what learns what.
+    """
+
+    path: Path
+
+    @property
+    def about(self) -> str:
+        """What learns what, in one line."""
+        first, _, _ = contents(self.path).decode().partition("\n")
+        return first.removeprefix("# ").rstrip()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Nested settings, as `compose` takes them."""
+        return tomllib.loads(contents(self.path).decode())
+
+
+#: Name -> preset.
+PRESETS = {
+    path.stem: Preset(path) for path in sorted(Path(__file__).with_name("preset_files").iterdir())
+}
+
+
+def preset(name: str) -> dict[str, Any]:
+    """Return the settings of a preset, to be changed as one likes.
+
+    Raises:
+        UnknownName: there is no such preset.
+    """
+    if name not in PRESETS:
+        raise UnknownName(
+            f"preset must be one of {', '.join(PRESETS)}, or a file that ends in .toml, .yaml or "
+            f".json; got {name!r}{suggestion(name, PRESETS)}"
+        )
+    return PRESETS[name].settings
+
+
+# Command-line options for training settings -----------------------------------
+
+
+#: Sections whose options depend on their name.
+_NAMES = ("planner.name", "agent.name", "algorithm.name")
+
+
+def add_setting_options(
+    parser: argparse.ArgumentParser, given: Sequence[str], sources: Sequence[Any]
+) -> None:
+    """Add one option per setting, with the defaults of `sources`.
+
+    Args:
+        parser: of the command.
+        given: what was typed; a planner or algorithm named there brings its own settings.
+        sources: presets and files; see `compose`. Without any no setting is known: those that
+            were typed pass, for the command to refuse.
+
+    Raises:
+        PlangymExtError: the sources cannot be put together.
+    """
+    typed = typed_settings(given)
+    # Settings depend on the planner, which takes a compiler with it: not for help alone.
+    if not sources:
+        known = parser._option_string_actions
+        let_pass(parser, [key for key in typed if f"--{key}" not in known])
+        return
+    # A class of one's own, `my_module:Mine`, is loaded to list its settings.
+    search_current_folder()
+    # Names alone, on which it depends what settings there are: values are read when all is known.
+    config = compose([*sources, nested({key: typed[key] for key in _NAMES if key in typed})])
+    free = []
+    for setting in listed(config):
+        if setting.free:
+            free.append(setting)
+            continue
+        # A percent sign is a placeholder to argparse.
+        text = setting.help.replace("%", "%%").replace("`", "")
+        default = "" if "%(default)" in text else f" (default: {_shown(setting.default)})"
+        parser.add_argument(
+            f"--{setting.key}",
+            dest=setting.key,
+            type=Text,
+            metavar="X",
+            default=None,
+            help=f"{text}{default.replace('%', '%%')}",
+        )
+    for setting in free:
+        _add_free(parser, setting, typed)
+
+
+def _add_free(parser: argparse.ArgumentParser, setting: Setting, typed: Mapping[str, str]) -> None:
+    """Add the keys that were typed below a setting with free keys."""
+    keys = [key for key in typed if key.startswith(f"{setting.key}.")]
+    for key in keys:
+        parser.add_argument(f"--{key}", dest=key, type=Text, help=argparse.SUPPRESS)
+    if not keys:
+        # For the help alone; what it says is true of any key.
+        parser.add_argument(
+            f"--{setting.key}.NAME",
+            dest=f"{setting.key}.NAME",
+            type=Text,
+            metavar="X",
+            default=None,
+            help=f"{setting.help.replace('%', '%%')} (now: {_shown(setting.default)})".replace(
+                "`", ""
+            ),
+        )
+
+
+def chosen_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the typed settings as nested sections."""
+    found = vars(options).items()
+    # Known by their type: other options of a command are never `Text`, and None was not typed.
+    settings = {key: value for key, value in found if isinstance(value, Text)}
+    return nested(settings)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items()) or "none"
+    return str(value)

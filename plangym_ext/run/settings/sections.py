@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
-from plangym_ext.learn.algorithms.off_policy import actor_critic_config
+from plangym_ext.learn.algorithms.off_policy import config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
     DQNConfig,
@@ -33,10 +33,10 @@ from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.networks.agent_config import (
     AgentConfig,
     DeterministicPolicyConfig,
+    NetworkConfig,
     QAgentConfig,
     SoftPolicyConfig,
 )
-from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.several.config import AgentsConfig
 from plangym_ext.run.settings.settings import (
     Setting,
@@ -88,11 +88,11 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "qr_dqn": ("QRDQN", QRDQNConfig),
     "rainbow": ("Rainbow", RainbowConfig),
     "r2d1": ("R2D1", R2D1Config),
-    "sac": ("SAC", actor_critic_config.SACConfig),
-    "td3": ("TD3", actor_critic_config.TD3Config),
-    "ddpg": ("DDPG", actor_critic_config.DDPGConfig),
-    "tqc": ("TQC", actor_critic_config.TQCConfig),
-    "crossq": ("CrossQ", actor_critic_config.CrossQConfig),
+    "sac": ("SAC", config.SACConfig),
+    "td3": ("TD3", config.TD3Config),
+    "ddpg": ("DDPG", config.DDPGConfig),
+    "tqc": ("TQC", config.TQCConfig),
+    "crossq": ("CrossQ", config.CrossQConfig),
     "expert": ("ExpertIteration", ExpertConfig),
     "alphazero": ("SupervisedLearning", AlphaZeroConfig),
     "value": ("SupervisedLearning", ValueConfig),

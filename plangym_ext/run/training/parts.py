@@ -18,7 +18,7 @@ from plangym_ext.core.drawing import Film
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.core.numbers import check_flags
 from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, WrongKind
-from plangym_ext.learn.parallel.group import learner_seed
+from plangym_ext.learn.group import learner_seed
 from plangym_ext.learn.sampling.collected import Algorithm
 from plangym_ext.planners.players import check_one_player, num_players
 from plangym_ext.registry import constructor_of

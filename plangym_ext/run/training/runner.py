@@ -10,19 +10,21 @@ from typing import Any
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten, PlangymExtError
 from plangym_ext.learn.sampling.collected import Algorithm, Sampler
-from plangym_ext.run.files import CONFIG, write_json
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import CONFIG, FolderLock, write_json
 from plangym_ext.run.logs.logger import FILES, Logger
 from plangym_ext.run.logs.table import STEP_RATE
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import plain
-from plangym_ext.run.training.actors import Actors
 from plangym_ext.run.training.callbacks import (
     Callback,
+    RecentEpisodes,
     Recording,
     load_callbacks,
     own_callbacks,
+    played_row,
     saved_callbacks,
+    timed,
+    versions,
 )
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
@@ -32,14 +34,12 @@ from plangym_ext.run.training.checkpoints import (
     checked_count,
     spaces_of,
 )
-from plangym_ext.run.training.evaluation import Evaluation, summary
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learners import Learners
-from plangym_ext.run.training.own_parts import OWN_STATE, OwnParts, check_own_parts
+from plangym_ext.run.training.own_parts import OWN_STATE, Actors, OwnParts, check_own_parts
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
-from plangym_ext.run.training.recent import RecentEpisodes, played_row, timed, versions
 from plangym_ext.run.training.solutions import make_sampler
-from plangym_ext.run.training.trained import load_weights, to_play
+from plangym_ext.run.training.trained import Evaluation, load_weights, summary, to_play
 
 _INTERRUPTED = "interrupted"
 _LOSSES = ("train/loss", "train/critic_loss", "train/policy_loss")

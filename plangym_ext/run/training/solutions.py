@@ -23,7 +23,7 @@ from plangym_ext.planners.games import Game, plan_games, step_games
 from plangym_ext.planners.plans import Budget, Plan, one_hot
 from plangym_ext.planners.players import infos_of_players
 from plangym_ext.run.settings.config import StartsSettings
-from plangym_ext.run.training.actors import Actors
+from plangym_ext.run.training.own_parts import Actors
 from plangym_ext.run.training.parts import Parts
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.states.graph.data_type import DataType, Parts
+from plangym_ext.states.graph.package_types import DataType, Parts
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.plain import NotPlain
 

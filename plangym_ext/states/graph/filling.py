@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from plangym_ext.states import plain
 from plangym_ext.states.graph.array_views import owner_of, view_at
-from plangym_ext.states.graph.data_type import DataType
 from plangym_ext.states.graph.data_types import are_plain
+from plangym_ext.states.graph.package_types import DataType
 from plangym_ext.states.nameable import is_method
 
 

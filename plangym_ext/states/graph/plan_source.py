@@ -205,13 +205,13 @@ class PlanSource:
 
     def _put_array(self, depth: int, place: int, source: str, value: Any) -> str:
         dtype, columns_first = value.dtype, value.flags.fnc
-        if not plain.is_plain(dtype):
+        if not (plain.is_plain(dtype) and value.flags.writeable):
             raise NoPlan
         kept = self._text.constant(dtype)
         shape = self._text.constant(value.shape)
         self._text.unless(f"{source}.dtype != {kept} or {source}.shape != {shape}")
-        if value.ndim > 1:
-            self._text.unless(f"{source}.flags.fnc != {columns_first}")
+        flags = (1026,) if columns_first else (1024, 1025, 1027)  # writeable, and the axes' order
+        self._text.unless(f"{source}.flags.num & 1027 not in {flags}")
         self._text.writing.append(
             f"if {source}.base is not None and owner_of({source}) is not {source}: "
             f"owners.append(id(owner_of({source})))"

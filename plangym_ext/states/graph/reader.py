@@ -25,15 +25,15 @@ import numpy as np
 from plangym_ext.errors import DamagedState, StateError
 from plangym_ext.states import plain
 from plangym_ext.states.graph import filling
-from plangym_ext.states.graph.array_types import ArrayType, array_type
+from plangym_ext.states.graph.array_views import ArrayType, array_type
 from plangym_ext.states.graph.classes import Layout, layout_of
 from plangym_ext.states.graph.data_types import named_data_type
 from plangym_ext.states.graph.filling import LATER, Fill, Filling
 from plangym_ext.states.graph.kinds import Kind, reading_of
 from plangym_ext.states.graph.writer import GraphWriter
 from plangym_ext.states.nameable import check_key, hashing
+from plangym_ext.states.part import is_protocol
 from plangym_ext.states.plain import NotPlain
-from plangym_ext.states.protocols import is_protocol
 from plangym_ext.states.randomness import random_bytes
 
 _new = object.__new__
@@ -425,8 +425,7 @@ class GraphReader:
         if found.dtype.hasobject:
             raise ValueError("objects, where numbers are expected")
         flat = plain.array_of(self._blob(found.size), found.dtype)
-        # Copied: the bytes of the graph cannot be written to.
-        return self._number(flat.reshape(found.shape, order=found.order).copy(found.order))
+        return self._number(found.owned(flat))
 
     def _get_objects(self, place: int) -> Any:
         found: ArrayType = self._types[self._next()]

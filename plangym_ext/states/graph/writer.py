@@ -19,24 +19,21 @@ import array
 import contextlib
 import enum
 import itertools
-import json
 import struct
 import types
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.states import plain
-from plangym_ext.states.graph.array_types import dtype_text, is_record
-from plangym_ext.states.graph.array_views import Ties, place_of
+from plangym_ext.states.graph.array_views import Ties, order_of, place_of
 from plangym_ext.states.graph.classes import (
     Name,
     Shape,
-    finaliser_of,
     imported,
     is_drawing,
     is_simple,
@@ -46,6 +43,7 @@ from plangym_ext.states.graph.classes import (
 )
 from plangym_ext.states.graph.data_types import are_plain, data_type
 from plangym_ext.states.graph.kinds import Kind, writing_of
+from plangym_ext.states.graph.tables import GraphTables
 from plangym_ext.states.plain import NotPlain
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
 
@@ -68,10 +66,7 @@ _ONLY_INT, _ONLY_FLOAT = {int}, {float}
 _LARGE = 1 << 63
 _OBJECTS = np.dtype(object)
 _SIZES = struct.Struct("<5I")
-#: Tables that are remembered: those of one env are mostly the same.
-_MOST_TABLES = 256
 _MOST_CLASSES = 4096
-_tables: dict[Any, bytes] = {}
 
 
 #: What a graph holds by its name.
@@ -82,14 +77,13 @@ class _Big(int):
     """An int that takes more than 8 bytes."""
 
 
-class GraphWriter:
+class GraphWriter(GraphTables):
     """Writes one graph.
 
     Args:
         named: objects by `id` that are named, not written. A numpy generator among
             them is written, to be set in place.
-        known: classes and functions by `name_of`; others must be importable.
-        learns: whether others are added to `known` instead.
+        known, learns: as of `GraphTables`.
         shared: objects by `id` that a layer holds too whose attributes are captured in another
             way. They are written, with where that layer holds them.
         wide: whether ints of more than 8 bytes are expected; the bytes are the same.
@@ -97,7 +91,6 @@ class GraphWriter:
     Attributes:
         wide: whether there were such ints.
         tied: arrays, by `id`, of whose memory more than one array was met.
-        table: the first block of what `data` returned last.
         levels: its nodes.
     """
 
@@ -110,16 +103,14 @@ class GraphWriter:
         shared: dict[int, Name] | None = None,
         wide: bool = False,
     ) -> None:
+        super().__init__(known, learns=learns)
         self.tied: set[int] = set()
-        self._named, self._known, self._learns = named, known, learns
-        self._all_shared = shared or {}
+        self._named, self._all_shared = named, shared or {}
         self.wide = wide
         self._strongly = False  # whether weak references are written without their targets
-        self._roots: list[Any] = []
-        self._names: list[list[str]] = []
-        self.table = b""
 
     def _begin(self) -> None:
+        self._begin_tables()
         self._shared = dict(self._all_shared)
         self._ties = Ties((*self.tied, *self._shared))
         self.levels: list[list[Any]] = []
@@ -127,36 +118,12 @@ class GraphWriter:
         self._ints: list[int] = []
         self._floats: list[float] = []
         self._blobs: list[bytes] = []
-        self._texts: dict[str, int] = {}
-        self._classes: dict[Shape, int] = {}
-        self._references: dict[Any, int] = {}
-        self._specs: dict[Any, int] = {}
         self._seen: dict[int, int] = {}
         self._children: list[Any] = []
         self._memories: set[int] = set()
         self._weakly: dict[int, Any] = {}  # what weak references refer to, by `id`
         #: What is met here is kept until the end, so that no other object gets its `id`.
         self._kept: list[Any] = []
-
-    @property
-    def shapes(self) -> Iterable[Shape]:
-        """The classes whose instances the graph holds, with their attributes."""
-        return self._classes
-
-    @property
-    def references(self) -> Iterable[Any]:
-        """What else the graph refers to: classes, enumerations and functions."""
-        return self._references
-
-    def put(self, value: Any) -> None:
-        """Append a value."""
-        self._roots.append(value)
-
-    def put_all(self, layers: Iterable[Mapping[str, Any]]) -> None:
-        """Append the attributes of layers, by their names; nothing else is in the graph then."""
-        for attributes in layers:
-            self._names.append(list(attributes))
-            self._roots += attributes.values()
 
     def data(self) -> bytes:
         """Return everything that was `put`.
@@ -198,28 +165,6 @@ class GraphWriter:
             self.table = self._table()
             blocks = (self.table, bytes(self._kinds), ints, floats, b"".join(self._blobs))
             return _SIZES.pack(*map(len, blocks)) + b"".join(blocks)
-
-    def _table(self) -> bytes:
-        key = (
-            tuple(self._texts),
-            tuple(self._classes),
-            tuple(self._references),
-            tuple(self._specs),
-            tuple(map(tuple, self._names)) or len(self._roots),
-        )
-        found = _tables.get(key)
-        if found is None:
-            table = (
-                list(self._texts),
-                [[*name_of(cls), *names] for cls, names in self._classes],
-                [name_of(thing) for thing in self._references],
-                [[dtype_text(dtype), *rest] for dtype, *rest in self._specs],
-                self._names or len(self._roots),
-            )
-            if len(_tables) >= _MOST_TABLES:
-                _tables.clear()
-            found = _tables[key] = json.dumps(table).encode()
-        return found
 
     def _put_level(self, level: list[Any]) -> list[Any]:
         """Append nodes; return their children."""
@@ -407,16 +352,6 @@ class GraphWriter:
         self._ints += (index, count)
         return _OBJECT
 
-    def _shape(self, shape: Shape) -> int:
-        found = self._classes.get(shape)
-        if found is None:
-            kind = shape[0]
-            if finaliser_of(kind):
-                raise NotPlain(f"a {kind.__module__}.{kind.__qualname__}, which has a __del__")
-            self._check(kind)
-            found = self._classes[shape] = len(self._classes)
-        return found
-
     def _put_scalar(self, value: Any) -> int:
         self._ints.append(self._spec((value.dtype,)))
         self._blobs.append(value.tobytes())
@@ -468,39 +403,9 @@ class GraphWriter:
             self._ints += (self._spec((dtype, 0, value.shape)), value.size)
             self._children += value.ravel().tolist()
             return Kind.OBJECTS
-        self._ints.append(self._spec((dtype, int(columns_first), value.shape)))
+        self._ints.append(self._spec((dtype, order_of(value), value.shape)))
         self._blobs.append(value.tobytes("F" if columns_first else "C"))
         return _ARRAY
-
-    def _spec(self, spec: Any) -> int:
-        found = self._specs.get(spec)
-        if found is None:
-            dtype = spec[0]
-            if not (plain.is_plain(dtype) or is_record(dtype) or dtype == _OBJECTS):
-                raise NotPlain(f"an array of {dtype}")
-            found = self._specs[spec] = len(self._specs)
-        return found
-
-    def _text(self, value: str) -> int:
-        return self._texts.setdefault(value, len(self._texts))
-
-    def _reference(self, thing: Any) -> int:
-        if thing not in self._references:
-            self._check(thing)
-            self._references[thing] = len(self._references)
-        return self._references[thing]
-
-    def _check(self, thing: Any) -> None:
-        """Make sure that a reader will find the thing by its name."""
-        name = name_of(thing)
-        found = self._known.get(name)
-        if found is None and self._learns:
-            found = self._known[name] = thing
-        if found is None:
-            with contextlib.suppress(ImportError, AttributeError, ValueError):
-                found = imported(*name)
-        if found is not thing:
-            raise NotPlain(f"{thing!r}, which is not what is found as {'.'.join(name)}")
 
     # Values of the builtin types ------------------------------------------------
 

@@ -13,6 +13,8 @@ import decimal
 import enum
 import fractions
 import functools
+import hashlib
+import os
 import pathlib
 import random
 import re
@@ -21,12 +23,13 @@ import uuid
 import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.states.graph.writer import is_drawing
+from plangym_ext.states.graph.writer import is_drawing, name_of
 from plangym_ext.states.outside import is_outside, module_of
 from plangym_ext.states.randomness import random_bytes
 
@@ -274,3 +277,94 @@ _CONTENT: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
 def content_of(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]] | None:
     """Return how the content of an instance of a class is read and set; None if it has none."""
     return _CONTENT.get(kind)
+
+
+# Placeholders for references in in-place states -------------------------------
+
+
+_LONG = 1 << 12
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Placeholder for a numbered object."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Placeholder for a tuple that holds objects."""
+
+    kind: Any
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Placeholder for a bound method and its owner."""
+
+    function: Any
+    owner: Any
+
+
+def same_atom(one: Any, two: Any) -> bool:
+    """Return whether two values without parts are the same to the bit."""
+    if one is two:
+        return True
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, int | str | bytes):
+        return bool(one == two)
+    if type(one) is float and one and one == two:  # of zeros and of no numbers the text decides
+        return True
+    if isinstance(one, np.generic):
+        return one.dtype == two.dtype and one.tobytes() == two.tobytes()
+    return repr(one) == repr(two)
+
+
+def is_flat(value: Any) -> bool:
+    """Return whether a tuple or frozenset holds atoms, and other such tuples, alone."""
+    return all(map(has_no_parts, value))
+
+
+def has_no_parts(value: Any) -> bool:
+    """Return whether a value never changes, and refers to nothing that may."""
+    kind: Any = type(value)
+    return is_atom(kind) or (kind in (tuple, frozenset) and is_flat(value))
+
+
+def hashed(*what: Any) -> int:
+    """Return 64 bits of the text of some atoms; of bytes, which may be many, of a digest."""
+    data = repr(_shortened(what)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+
+
+def _shortened(what: Any) -> Any:
+    if isinstance(what, list | tuple):
+        return list(map(_shortened, what))
+    if isinstance(what, bytes | str) and len(what) > _LONG:
+        data = what if isinstance(what, bytes) else what.encode("utf-8", "surrogatepass")
+        return len(what), hashlib.blake2b(data, digest_size=16).digest()
+    return what
+
+
+def text_of(value: Any) -> Any:
+    """Return an identifying text of a value without parts, equal in every process."""
+    kind: Any = type(value)
+    if isinstance(value, type | types.BuiltinFunctionType | types.ModuleType):
+        return getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)
+    if isinstance(value, np.generic):
+        return value.dtype.str, value.tobytes()
+    if isinstance(value, frozenset):
+        return sorted(map(repr, map(text_of, value)))
+    if isinstance(value, tuple):
+        return list(map(text_of, value))
+    # Where a file lies is each machine's own; what was read of it is elsewhere.
+    if isinstance(value, pathlib.PurePath) or (kind is str and os.path.isabs(value)):
+        return "path"
+    if kind is bytes:  # whose text takes several times their memory
+        return name_of(kind), value
+    if isinstance(value, property | types.MappingProxyType) or " at 0x" in repr(value):
+        return name_of(kind)
+    return name_of(kind), repr(value)

@@ -10,10 +10,9 @@ import numpy as np
 
 from plangym_ext.errors import DamagedState
 from plangym_ext.states.graph.writer import GraphWriter
-from plangym_ext.states.in_place.kinds import is_atom
+from plangym_ext.states.in_place.kinds import Bound, Group, Ref, has_no_parts, is_atom, same_atom
 from plangym_ext.states.in_place.objects import Objects
 from plangym_ext.states.in_place.seen import Seen
-from plangym_ext.states.in_place.standing import Bound, Group, Ref, has_no_parts, same_atom
 from plangym_ext.states.plain import NotPlain
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
 

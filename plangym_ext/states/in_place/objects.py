@@ -20,19 +20,17 @@ from plangym_ext.errors import IncompleteState
 from plangym_ext.states.graph.array_views import owner_of
 from plangym_ext.states.graph.writer import name_of
 from plangym_ext.states.in_place.kinds import (
+    Bound,
+    Group,
     Places,
+    Ref,
     content_of,
+    has_no_parts,
+    hashed,
     is_atom,
     is_constant,
     places_in,
     places_of,
-)
-from plangym_ext.states.in_place.standing import (
-    Bound,
-    Group,
-    Ref,
-    has_no_parts,
-    hashed,
     same_atom,
     text_of,
 )

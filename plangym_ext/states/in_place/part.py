@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import DamagedState, ForeignState, IncompleteState
-from plangym_ext.states import protocols, trust
+from plangym_ext.states import part, trust
 from plangym_ext.states.graph.reader import GraphReader
 from plangym_ext.states.graph.writer import GraphWriter, name_of
+from plangym_ext.states.in_place.kinds import has_no_parts
 from plangym_ext.states.in_place.look import Look, Names, same_entry, written_places
 from plangym_ext.states.in_place.objects import Objects
-from plangym_ext.states.in_place.standing import has_no_parts
 from plangym_ext.states.nameable import AnyThing, Nameable
 from plangym_ext.states.part import StatePart, block_at, put_block
 from plangym_ext.states.plain import NotPlain
@@ -162,7 +162,7 @@ class InPlacePart(StatePart):
                     f"state: {look.holder(error)}, of which nothing is known. Keep it out of what "
                     "a step changes, give the env get_state and set_state, or use state='replay'."
                 ) from error
-            vouched = protocols.are_written(writer.table) or not self._nameable.needs_no_word(
+            vouched = part.are_written(writer.table) or not self._nameable.needs_no_word(
                 writer.shapes, writer.references
             )
             rest = self._objects.rest(written_places(self._objects, look.entries, look.unreached))

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.states.in_place.kinds import has_no_parts
 from plangym_ext.states.in_place.objects import Objects
-from plangym_ext.states.in_place.standing import has_no_parts
 
 _DICTS = (dict, OrderedDict, defaultdict)
 _values = methodcaller("values")

@@ -18,12 +18,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.arrays.nested import content
-from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.nested import content, reward_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, InexactState, UnknownName, suggestion
-from plangym_ext.states.binding import Binding
 from plangym_ext.states.codec import StateCodec
+from plangym_ext.states.layer_attributes import Binding
 from plangym_ext.states.trials.fork import Fork, ForkFailed, Line
 from plangym_ext.states.trials.round_trip import Plan, check_round_trip
 from plangym_ext.states.trials.sandbox import OutsideReached

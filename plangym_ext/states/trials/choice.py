@@ -17,10 +17,10 @@ from typing import Any
 import gymnasium as gym
 
 from plangym_ext.errors import IncompleteState, InvalidOption, UnknownName, suggestion
-from plangym_ext.states.binding import Binding, Cost
 from plangym_ext.states.codec import METHODS, candidate_methods, layers
 from plangym_ext.states.families import custom_families, family_of, is_own_class
 from plangym_ext.states.in_place.part import remember
+from plangym_ext.states.layer_attributes import Binding, Cost
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.trials.digests import digest
 from plangym_ext.states.trials.fork import SILENCE, Fork, ForkFailed, Line
@@ -32,7 +32,8 @@ from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
 
 #: Seconds that the proof of a way may take, but for a step in each process: the default.
 PROOF_SECONDS = float(os.environ.get("PLANGYM_EXT_PROOF_SECONDS", "1"))
-#: Steps of a simulator whose codec comes with the library, and is tested with it.
+#: Steps of a simulator whose codec comes with the library, and is tested with it; fewer if they
+#: take long.
 _CERTIFIED_STEPS = 8
 #: Seconds beside it for constructing the env, and for all ways together.
 _PATIENCE = 90.0
@@ -104,7 +105,7 @@ def prove(
         seconds = PROOF_SECONDS if check is True else float(check)
         plan = Plan(seconds / _times[stack])
         if is_certified(env):
-            plan = Plan(0.0, _CERTIFIED_STEPS, _CERTIFIED_STEPS)
+            plan = Plan(0.0, _CERTIFIED_STEPS)
         trial = Trial(state, plan if check else None, trusted, make=make)
         _proved[kind] = _first_way(trial, env, make)
     return _proved[kind]

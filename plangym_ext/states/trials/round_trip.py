@@ -34,6 +34,8 @@ from plangym_ext.states.trials.surroundings import changed, sets_in, surrounding
 
 #: Of the time, playing takes a part; the rest is for what is played again.
 _PLAYING = 0.3
+#: Seconds that playing takes where nothing but the least is played again.
+_BRIEF = 0.2
 #: Steps that are played again after a restore, at most: a few, or some dozens.
 _SHORT, _LONG = 8, 48
 _MOST_STATES, _MOST_STATE_BYTES = 400, 64 << 20
@@ -181,7 +183,7 @@ class _Trip:
                 # Not before: what the first steps import and make is there by now.
                 self._before = surroundings(subject.env)
                 self._begun = _now()
-            if step >= plan.least and self._is_over(subject, _PLAYING * plan.seconds):
+            if step >= plan.least and self._is_over(subject, _PLAYING * plan.seconds or _BRIEF):
                 break
             ended = bool(self.endings) and self.endings[-1] == step - 1
             if step >= due or step < 3 or ended:

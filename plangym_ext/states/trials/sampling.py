@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.nested import reward_of
 from plangym_ext.states.trials.sandbox import OutsideReached
 
 #: Field of infos that says which actions may be played, in any form.

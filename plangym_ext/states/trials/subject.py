@@ -11,8 +11,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.arrays.nested import content
-from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.nested import content, reward_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, WrongKind
 from plangym_ext.states.codec import StateCodec, layers

@@ -12,13 +12,13 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.states.binding import Binding, Cost, Exactness
 from plangym_ext.states.codec import StateCodec, layers, with_recorder
 from plangym_ext.states.constants import made_by_constructor
 from plangym_ext.states.costs import cost_note
-from plangym_ext.states.extra_fields import plain_fields
 from plangym_ext.states.families import family_of
+from plangym_ext.states.fixed_fields import plain_fields
 from plangym_ext.states.in_place.part import remember
+from plangym_ext.states.layer_attributes import Binding, Cost, Exactness
 from plangym_ext.states.trials.disturbed import DisturbedSubject, depends_on_texts
 from plangym_ext.states.trials.fork import Fork, Line
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
@@ -128,7 +128,10 @@ class Trial:
             trip, notes, of_texts = _proof(env, codec, plan, line)
             difference = trip.difference
             if not difference and plan.seconds and line is not None and self.make is not None:
-                construct = functools.partial(self._second, codec.learned(before))
+                learned = codec.learned(before)
+                # Both write alike: what a step has changed is no constant any more.
+                codec.adopt(learned, before)
+                construct = functools.partial(self._second, learned)
                 difference = second_differs(Subject(env, codec), construct, plan.seconds)
             if difference:
                 return Failed(difference)

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from plangym_ext.states.codec import layers
-from plangym_ext.vector.spaces import space_of
+from plangym_ext.vector.arguments import space_of
 
 
 class Missing:

@@ -11,23 +11,23 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.core.construction.made_env import close_env, made_env
+from plangym_ext.core.made_env import close_env, made_env
 from plangym_ext.errors import IncompleteState, ResetNeeded, add_note
 from plangym_ext.states.envelope import HEADER
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.trials.audit import Audit, shown
+from plangym_ext.vector.arguments import space_of
 from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.results import Reply
-from plangym_ext.vector.spaces import space_of
-from plangym_ext.vector.sub_envs.checksum import ResultChecksum
+from plangym_ext.vector.sub_envs.checkpoint import ResultChecksum
 from plangym_ext.vector.sub_envs.row_states import (
     CapturePace,
     ProvedRow,
     RowState,
+    StepsAhead,
     check_distinct,
     proved_rows,
 )
-from plangym_ext.vector.sub_envs.steps_ahead import StepsAhead
 from plangym_ext.workers.batch_layout import NO_ROW
 
 Rows = Sequence[int]

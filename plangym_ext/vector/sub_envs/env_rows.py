@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.arrays.rewards import reward_of
+from plangym_ext.arrays.nested import reward_of
 from plangym_ext.arrays.spaces import own_copy
-from plangym_ext.errors import IncompleteState, add_note
+from plangym_ext.errors import IncompleteState, InvalidObservation, add_note
 from plangym_ext.states.trials.subject import FOUR_VALUES, wrong_step
 from plangym_ext.vector.arguments import UNWRAPPED
 from plangym_ext.vector.memory.step_out import OutRows
-from plangym_ext.vector.own_infos import own_info
 from plangym_ext.vector.results import IN_MEMORY, Reply
 from plangym_ext.vector.sub_envs.captured_rows import CapturedRows, Rows
 from plangym_ext.vector.sub_envs.plain_attributes import (
@@ -278,3 +277,32 @@ def _own_actions(actions: Any) -> Any:
         return [own_copy(action) for action in actions]
     # Rows of a vector are numbers, which do not change.
     return actions if actions.ndim == 1 else actions.copy()
+
+
+# Copies of an env's infos that later steps of the env do not change -----------
+
+
+def own_info(info: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of an info that later writes of any env do not change.
+
+    Envs give away a dict or an array that they fill anew in each step, and sub-envs may share it.
+    Values that cannot be written to cost nothing; objects of other classes are the same ones.
+
+    Raises:
+        InvalidObservation: it is no dict.
+    """
+    if not isinstance(info, dict):
+        raise InvalidObservation(f"info: expected a dict; got {info!r}. Correct the env.")
+    return {key: _own(value) for key, value in info.items()}
+
+
+def _own(value: Any) -> Any:
+    # By exact type: a class of the env's own may mean something else by its copy.
+    kind = type(value)
+    if kind is np.ndarray:
+        return value.copy()
+    if kind is dict:
+        return own_info(value)
+    if kind is list or kind is tuple:
+        return kind(map(_own, value))
+    return value

@@ -9,15 +9,14 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import spaces
 
-from plangym_ext.arrays.short_memory import told_of_memory
-from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.arrays.storage import SharedBlock, told_of_memory
 from plangym_ext.errors import WorkerDied, add_note, text_of
 from plangym_ext.vector.backend import RowsDescription, no_envs
 from plangym_ext.vector.memory.row_memory import MemoryForm, RowMemory
+from plangym_ext.vector.sub_envs.checkpoint import FROM_OTHERS
 from plangym_ext.vector.sub_envs.hosts import HostedRows, LocalHost, RowHost, WorkerHost
-from plangym_ext.vector.sub_envs.row_deaths import FROM_OTHERS
 from plangym_ext.vector.sub_envs.row_states import agreed
-from plangym_ext.workers.processes.descriptors import check_descriptors
+from plangym_ext.workers.channel import check_descriptors
 from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout
 
 

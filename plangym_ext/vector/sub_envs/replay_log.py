@@ -19,12 +19,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout, add_note
-from plangym_ext.vector.errors import VectorTimeout
-from plangym_ext.vector.sub_envs.checkpoint import READING, Checkpoint, RowCall
-from plangym_ext.vector.sub_envs.checksum import not_exact
+from plangym_ext.vector.results import VectorTimeout
+from plangym_ext.vector.sub_envs.checkpoint import Checkpoint, RowCall, RowDeaths, not_exact
 from plangym_ext.vector.sub_envs.hosts import RowHost, WorkerHost
 from plangym_ext.vector.sub_envs.plain_attributes import has_not_begun
-from plangym_ext.vector.sub_envs.row_deaths import RowDeaths
 from plangym_ext.workers.batch_layout import NO_ROW
 from plangym_ext.workers.limits import row_limit, start_limit
 
@@ -274,7 +272,7 @@ class ReplayLog:
         if self._call is None:
             self.at, self.phase = self._target, SETTLED
             return
-        if self._call.name not in READING:
+        if self._call.name != "get_states":  # which moves no row
             # Unknown before it is asked: an interrupt between the two must not find rows "there".
             self.at = None
         self._enter(_ASKED, call=self._call)
@@ -399,12 +397,10 @@ class ReplayLog:
             return
         assert self._remote is not None
         row, _ = self._progress
-        doing = f" in {self._deaths.where(row)}"
+        doing = f", while {self.phase.value}"
         if self.phase is Phase.ASKED:
-            doing += f", {self.call.doing(row)}," if row != NO_ROW else ","
-        else:
-            doing += f", while {self.phase.value},"
-        error = self._remote.worker.hung(seconds, doing)
+            doing = f", {self.call.doing(row)}" if row != NO_ROW else ""
+        error = self._remote.worker.hung(seconds, f" in {self._deaths.where(row)}{doing},")
         self.at, self.renewed = None, True
         rows = tuple(self.rows) if row == NO_ROW else (self.rows[row],)
         self._fail(VectorTimeout(str(error), workers=error.workers, rows=rows))

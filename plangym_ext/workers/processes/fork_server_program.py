@@ -17,10 +17,9 @@ import socket
 import sys
 import time
 
-from plangym_ext.workers.channel import wait_readable
+from plangym_ext.workers.channel import open_standard_ones, wait_readable
 from plangym_ext.workers.limits import ORPHAN_GRACE
-from plangym_ext.workers.processes import orphans
-from plangym_ext.workers.processes.descriptors import open_standard_ones
+from plangym_ext.workers.processes import program
 from plangym_ext.workers.processes.fork_server import ANSWER, HEADER, NO_PROCESS, UNKNOWN_STATUS
 from plangym_ext.workers.protocol import ExitStatus, Fork
 
@@ -33,7 +32,7 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, it would keep no exit status
     lifeline = int(argv[2])
-    orphans.adopt()
+    program.adopt()
     with program.killed_with_parent(lifeline):
         gc.disable()
         import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
@@ -65,7 +64,7 @@ def _end(children: set[int]) -> None:
     # The parent may live on with its workers and need no server: then it kills this one.
     while (running := set(filter(_runs, children))) and time.monotonic() < deadline:
         time.sleep(0.005)
-    orphans.end_orphans(running)
+    program.end_orphans(running)
 
 
 def _served(
@@ -107,7 +106,7 @@ def _served(
             if answer[0]:
                 children.discard(request.pid)
                 # Those of the worker that has ended: what runs below others are their children.
-                orphans.end_orphans(children)
+                program.end_orphans(children)
         with contextlib.suppress(BrokenPipeError):
             connection.sendall(ANSWER.pack(number, *answer))
 

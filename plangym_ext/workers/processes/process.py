@@ -24,10 +24,15 @@ from plangym_ext.core.one_caller import each_in_child
 from plangym_ext.errors import WorkerDied
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
-from plangym_ext.workers.channel import Channel, ChannelClosed, ChannelFull, wait_readable
+from plangym_ext.workers.channel import (
+    Channel,
+    ChannelClosed,
+    ChannelFull,
+    open_standard_ones,
+    wait_readable,
+)
 from plangym_ext.workers.limits import FIRST_MESSAGE_TIMEOUT, STACK_TIMEOUT
 from plangym_ext.workers.processes import by_value
-from plangym_ext.workers.processes.descriptors import open_standard_ones
 from plangym_ext.workers.processes.fork_server import UNKNOWN_STATUS, ForkedProcess, forked_worker
 from plangym_ext.workers.processes.program import STACK_SIGNAL
 from plangym_ext.workers.processes.registrations import Registrations

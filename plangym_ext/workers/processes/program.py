@@ -8,6 +8,7 @@ it has registered, and the env's constructor; then `row_worker` answers one mess
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import fcntl
 import gc
@@ -17,13 +18,13 @@ import pickle
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 
+from plangym_ext.core.own_children import PATIENCE, children_of, end_trees, is_reaped
 from plangym_ext.states import trust
 from plangym_ext.states.families import register_family
-from plangym_ext.workers.channel import Channel, ChannelClosed
-from plangym_ext.workers.processes import orphans
-from plangym_ext.workers.processes.descriptors import open_standard_ones
+from plangym_ext.workers.channel import Channel, ChannelClosed, open_standard_ones
 from plangym_ext.workers.protocol import READY, Failure, Start, Value
 from plangym_ext.workers.remote_errors import ErrorReport, pickled
 
@@ -92,7 +93,7 @@ def main(argv: list[str]) -> int:
         # cannot keep it from that.
         faulthandler.register(STACK_SIGNAL, file=stack_fd)
     watch_parent(int(argv[2]))
-    orphans.adopt()
+    adopt()
     connection = socket.socket(fileno=int(argv[1]))
     channel = Channel(connection)
     try:
@@ -123,3 +124,38 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))
+
+
+# Clean-up of processes that envs started, when their worker ends --------------
+# What an env starts stays in the worker's group, and ends with it by a signal to the group; but for
+# what leaves the group (`setsid`, daemons). So workers and the fork server are subreapers of Linux:
+# a process whose parent has ended becomes a child of the nearest one of these above it. Below a
+# worker that runs is all that its env has started; once the worker is gone, it is all below the
+# server, which ends it.
+
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt() -> None:
+    """Make this process the subreaper of its descendants."""
+    # Elsewhere than on Linux there is no such function, or it refuses.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_orphans(own: Collection[int]) -> None:
+    """End all children of this process but some, with all that is below them.
+
+    Args:
+        own: pids of those that stay.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while orphans := [pid for pid in children_of(os.getpid()) if pid not in own]:
+        end_trees(orphans)
+        # What was below them becomes a child of this process as they end.
+        for pid in orphans:
+            while not is_reaped(pid) and time.monotonic() < deadline:
+                time.sleep(0.001)
+        if time.monotonic() >= deadline:  # one that may not be killed, or is stuck in the kernel
+            return

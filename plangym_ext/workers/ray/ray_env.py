@@ -22,7 +22,6 @@ from plangym_ext.states.envelope import as_wide
 from plangym_ext.workers.batch_run import Runs, WorkerStepper
 from plangym_ext.workers.limits import ROW_TIMEOUT, row_limit
 from plangym_ext.workers.parallel_env import ParallelEnv, check_equal
-from plangym_ext.workers.processors import default_n_workers
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.ray.actors import ActorPool
 from plangym_ext.workers.ray.cluster import (
@@ -34,6 +33,7 @@ from plangym_ext.workers.ray.cluster import (
 )
 from plangym_ext.workers.ray.ray_rows import RayRows
 from plangym_ext.workers.ray.row_actor import RowActor
+from plangym_ext.workers.scheduling import default_n_workers
 from plangym_ext.workers.shared_batch import Pages
 
 

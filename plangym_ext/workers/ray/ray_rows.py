@@ -24,8 +24,7 @@ from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowBatch
 from plangym_ext.errors import WorkerDied, WorkerTimeout
 from plangym_ext.states.envelope import as_wide
-from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.batch_rows import Death, Round, Rows
+from plangym_ext.workers.batch_layout import NO_ROW, Death, Round, Rows
 from plangym_ext.workers.batch_run import BatchOwner
 from plangym_ext.workers.limits import ACTOR_LOOK
 from plangym_ext.workers.ray.actors import Actor, ActorPool, Sent

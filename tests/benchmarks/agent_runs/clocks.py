@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from plangym_ext.learn.agents.policy_agent import ActorCriticAgent, PolicyAgent
+from plangym_ext.learn.agents.network_agent import ActorCriticAgent, PolicyAgent
 from plangym_ext.learn.agents.q_agent import QAgent
-from plangym_ext.learn.algorithms.off_policy.dqn import DQN
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import TargetNetwork
+from plangym_ext.learn.algorithms.off_policy.q_learning import DQN
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
-from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
 from plangym_ext.learn.engines.compiled.actor_critic import CompiledLosses
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.networks.agent_network import AgentNetwork

@@ -15,8 +15,7 @@ from agent_runs.stop_clock import StopClock
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build
-from plangym_ext.run.training.callbacks import Callback
-from plangym_ext.run.training.recent import versions
+from plangym_ext.run.training.callbacks import Callback, versions
 from plangym_ext.run.training.runner import Runner
 
 

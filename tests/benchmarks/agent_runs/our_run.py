@@ -18,7 +18,7 @@ from plangym_ext.run.files import write_json
 from plangym_ext.run.logs.runs import read_columns
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build
-from plangym_ext.run.training.recent import versions
+from plangym_ext.run.training.callbacks import versions
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 

@@ -15,7 +15,7 @@ pytest.importorskip("torchrl")
 vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
 
 from plangym_ext.learn import ObservationNormalizer, RewardNormalizer  # noqa: E402
-from plangym_ext.learn.losses import policies, vtrace  # noqa: E402
+from plangym_ext.learn.losses import policies  # noqa: E402
 from plangym_ext.learn.returns import gae, td_lambda  # noqa: E402
 from plangym_ext.learn.transforms.moments import moments_of  # noqa: E402
 
@@ -103,7 +103,7 @@ def test_vtrace(rows):
         rho_thresh=1.0,
         c_thresh=1.0,
     )
-    mine = vtrace.vtrace_estimates(
+    mine = policies.vtrace_estimates(
         rows["log_prob"] - rows["old_log_prob"],
         rows["value"],
         rows["reward"],

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from gymnasium.spaces import Box  # noqa: E402
 
 from plangym_ext.learn.distributions.make import distribution_of  # noqa: E402
-from plangym_ext.learn.losses.critics import (  # noqa: E402
+from plangym_ext.learn.losses.q_values import (  # noqa: E402
     bootstrapped,
     critic_loss,
     deterministic_policy_loss,

@@ -31,15 +31,15 @@ from plangym_ext.learn import (  # noqa: E402
     make_agent_network,
 )
 from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
-from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork  # noqa: E402
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import TargetNetwork  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
-from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
-from plangym_ext.learn.networks.noisy import (  # noqa: E402
+from plangym_ext.learn.networks.bodies import (  # noqa: E402
     NoisyLinear,
     num_factors,
     reset_noise,
     row_noise,
 )
+from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
 from plangym_ext.learn.networks.quick_forward import shown  # noqa: E402
 from plangym_ext.learn.sampling.noise import RowNoise  # noqa: E402
 

@@ -19,8 +19,8 @@ from plangym_ext.learn.losses.policies import (  # noqa: E402
     mean_of,
     policy_gradient_loss,
     value_loss,
+    vtrace_losses,
 )
-from plangym_ext.learn.losses.vtrace import vtrace_losses  # noqa: E402
 
 NAN = math.nan
 

@@ -27,7 +27,7 @@ from plangym_ext.learn import (  # noqa: E402
     make_agent_network,
 )
 from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
-from plangym_ext.learn.networks.noisy import NoisyLinear  # noqa: E402
+from plangym_ext.learn.networks.bodies import NoisyLinear  # noqa: E402
 from plangym_ext.learn.networks.quick_forward import shown  # noqa: E402
 from plangym_ext.learn.sampling.noise import RowNoise  # noqa: E402
 

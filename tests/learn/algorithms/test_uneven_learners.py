@@ -26,7 +26,7 @@ from plangym_ext.learn import (  # noqa: E402
     VTrace,
     make_agent_network,
 )
-from plangym_ext.learn.parallel.group import LearnerGroup  # noqa: E402
+from plangym_ext.learn.group import LearnerGroup  # noqa: E402
 
 
 class Chance(gym.Env):

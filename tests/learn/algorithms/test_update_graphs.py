@@ -42,7 +42,7 @@ from plangym_ext.learn import (  # noqa: E402
     make_agent_network,
 )
 from plangym_ext.learn.algorithms.off_policy import base  # noqa: E402
-from plangym_ext.learn.engines import dense_actor_critic, flat_optimizer, update_graphs  # noqa: E402
+from plangym_ext.learn.engines import actor_critic, flat_optimizer, update_graphs  # noqa: E402
 
 #: Algorithm, network, and options.
 CASES = {
@@ -74,7 +74,7 @@ def device(request, monkeypatch):
     if request.param == "cpu":
         monkeypatch.setattr(flat_optimizer, "_is_on_gpu", lambda parts: True)
         monkeypatch.setattr(flat_optimizer, "_is_small", lambda parts: False)
-        monkeypatch.setattr(dense_actor_critic, "can_be_dense", lambda *modules: False)
+        monkeypatch.setattr(actor_critic, "can_be_dense", lambda *modules: False)
         monkeypatch.setattr(
             "plangym_ext.learn.engines.compiled.q_values.can_compile_q", lambda net: False
         )

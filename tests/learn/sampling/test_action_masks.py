@@ -13,7 +13,7 @@ from sampling_envs import assert_same, copied
 from plangym_ext import Array, ArrayDict, make_vec
 from plangym_ext.errors import InvalidObservation, InvalidSamples
 from plangym_ext.learn import StepReplay
-from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler
 from plangym_ext.learn.sampling.local import AlternatingSampler, SerialSampler
 from plangym_ext.learn.sampling.worker import WorkerSampler

@@ -9,8 +9,7 @@ from sampling_envs import Games, Oracle, Tally, assert_same, cartpole_rows, copi
 
 from plangym_ext import make_vec
 from plangym_ext.errors import InvalidObservation, InvalidOption
-from plangym_ext.learn.agents.agent import Acted, Agent
-from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.agents.agent import Acted, Agent, RandomAgent
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler
 from plangym_ext.learn.sampling.local import SerialSampler
 

@@ -11,7 +11,7 @@ from sampling_envs import Oracle, Tally, oracle_venv
 
 from plangym_ext import make_vec
 from plangym_ext.arrays.storage import ANONYMOUS
-from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler
 from plangym_ext.learn.sampling.local import AlternatingSampler, SerialSampler
 from plangym_ext.learn.sampling.tree import build_sample_tree, tree_memory

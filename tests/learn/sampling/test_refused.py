@@ -14,8 +14,7 @@ from plangym_ext.errors import (
     UnknownName,
     WrongKind,
 )
-from plangym_ext.learn.agents.agent import Acted
-from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.agents.agent import Acted, RandomAgent
 from plangym_ext.learn.sampling.local import SerialSampler
 from plangym_ext.learn.sampling.tree import build_sample_tree
 

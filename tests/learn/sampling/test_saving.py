@@ -10,7 +10,7 @@ from sampling_envs import Oracle, Tally, assert_same, copied, oracle_venv
 
 from plangym_ext import make_vec
 from plangym_ext.errors import ForeignCheckpoint
-from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.sampling.local import AlternatingSampler, SerialSampler
 from plangym_ext.learn.tensor_file import load, save
 

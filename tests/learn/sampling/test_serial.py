@@ -17,7 +17,7 @@ from sampling_envs import (
 )
 
 from plangym_ext import make_vec
-from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.sampling.actors.actor import follow
 from plangym_ext.learn.sampling.episode_statistics import count_episodes
 from plangym_ext.learn.sampling.local import AlternatingSampler, SerialSampler

@@ -29,7 +29,7 @@ from plangym_ext.errors import (
     WorkerTimeout,
     WrongKind,
 )
-from plangym_ext.learn.agents.random_agent import RandomAgent
+from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.sampling.local import SerialSampler
 from plangym_ext.learn.sampling.remote.sent_columns import SharedWeights
 from plangym_ext.learn.sampling.worker import WorkerSampler

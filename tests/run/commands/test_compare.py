@@ -10,7 +10,7 @@ import pytest
 from plangym_ext.run.bootstrap import mean_interval
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import compare
-from plangym_ext.run.folder_lock import FolderLock
+from plangym_ext.run.files import FolderLock
 from plangym_ext.run.named_player import NamedPlayer
 
 

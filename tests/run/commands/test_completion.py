@@ -12,7 +12,7 @@ from plangym_ext.planners import PLANNERS
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import COMMANDS
 from plangym_ext.run.commands.completion import SCRIPTS, candidates
-from plangym_ext.run.settings.presets import PRESETS
+from plangym_ext.run.settings.compose import PRESETS
 from plangym_ext.run.settings.sections import ALGORITHMS
 
 

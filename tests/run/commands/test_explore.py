@@ -15,8 +15,8 @@ import pytest
 from plangym_ext import StateSet, make
 from plangym_ext.core.files import whole_file
 from plangym_ext.explore import GoExplore
-from plangym_ext.run import termination
 from plangym_ext.run.cli import main
+from plangym_ext.run.training import interrupts
 from plangym_ext.run.video import VideoWriter
 
 LAKE = ["explore", "FrozenLake-v1", "--rows", "8", "--horizon", "10", "--repeat", "0.5"]
@@ -130,7 +130,7 @@ def test_a_film_leaves_nothing_when_the_process_is_terminated(tmp_path, monkeypa
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(VideoWriter, "add", added)
-    monkeypatch.setattr(termination.os, "kill", lambda pid, number: ended_by.append(number))
+    monkeypatch.setattr(interrupts.os, "kill", lambda pid, number: ended_by.append(number))
     explored(tmp_path, "--max-steps", "800", "--video")
     assert ended_by[-1] == signal.SIGTERM  # after ffmpeg was
     assert len(frames) == 1

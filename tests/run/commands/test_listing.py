@@ -6,7 +6,7 @@ import pytest
 
 from plangym_ext.planners import PLANNERS
 from plangym_ext.run.cli import main
-from plangym_ext.run.settings.presets import PRESETS
+from plangym_ext.run.settings.compose import PRESETS
 from plangym_ext.run.settings.sections import AGENTS, ALGORITHMS
 
 

@@ -18,9 +18,9 @@ from plangym_ext.core.files import whole_file
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.planners import PLANNERS, Planner, load_planner, options_of
 from plangym_ext.planners.continuous.base import Shooting
-from plangym_ext.run import termination
 from plangym_ext.run.cli import main
-from plangym_ext.run.termination import closing_when_terminated
+from plangym_ext.run.training import interrupts
+from plangym_ext.run.training.interrupts import closing_when_terminated
 from plangym_ext.run.tree_page.recorder import TreeRecorder
 from plangym_ext.run.video import VideoWriter, recorded
 
@@ -321,7 +321,7 @@ def test_a_film_whose_end_is_interrupted_leaves_nothing(tmp_path, monkeypatch):
 def test_a_film_leaves_nothing_when_the_process_is_terminated(tmp_path, monkeypatch):
     pytest.importorskip("imageio_ffmpeg")
     ended_by = []
-    monkeypatch.setattr(termination.os, "kill", lambda pid, number: ended_by.append(number))
+    monkeypatch.setattr(interrupts.os, "kill", lambda pid, number: ended_by.append(number))
     with (
         closing_when_terminated(),
         plangym_ext.make("CartPole-v1", render_mode="rgb_array") as env,

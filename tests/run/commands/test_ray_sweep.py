@@ -18,8 +18,7 @@ import ray_cluster
 from plangym_ext.learn import tensor_file
 from plangym_ext.run.cli import main
 from plangym_ext.run.experiments.plan import Sweep, jobs_of
-from plangym_ext.run.experiments.queue import JobQueue
-from plangym_ext.run.experiments.ray_jobs import RayJobs
+from plangym_ext.run.experiments.queue import JobQueue, RayJobs
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
 

@@ -17,11 +17,18 @@ from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import sweep
 from plangym_ext.run.experiments import queue as queues
-from plangym_ext.run.experiments.outcome import write_outcome
-from plangym_ext.run.experiments.plan import Sweep, jobs_of, read_sweep
+from plangym_ext.run.experiments.plan import (
+    Range,
+    Sweep,
+    grid,
+    jobs_of,
+    read_over,
+    read_sweep,
+    sampled,
+    write_outcome,
+)
 from plangym_ext.run.experiments.queue import JobQueue
 from plangym_ext.run.experiments.summary import final_return, scores, share_done
-from plangym_ext.run.experiments.variants import Range, grid, read_over, sampled
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.workers.limits import RUN_RETRIES
 

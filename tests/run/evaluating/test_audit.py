@@ -13,8 +13,12 @@ from plangym_ext import StateSet, make
 from plangym_ext.learn import tensor_file
 from plangym_ext.planners import MCTS, RandomShooting, play
 from plangym_ext.run.cli import main
-from plangym_ext.run.evaluating.audit_page import audit_page
-from plangym_ext.run.evaluating.value_audit import ValueAudit, audit_values, rank_correlation
+from plangym_ext.run.evaluating.value_audit import (
+    ValueAudit,
+    audit_page,
+    audit_values,
+    rank_correlation,
+)
 
 
 def pendulum_states(count):

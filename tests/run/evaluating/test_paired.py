@@ -10,8 +10,7 @@ import pytest
 from plangym_ext.planners import episode
 from plangym_ext.run.bootstrap import episodes_for, mean_interval, unpaired_interval
 from plangym_ext.run.cli import main
-from plangym_ext.run.evaluating.contest import Contest
-from plangym_ext.run.evaluating.paired import difference
+from plangym_ext.run.evaluating.contest import Contest, difference
 
 
 def test_what_pairs_have_in_common_is_not_in_their_interval():

@@ -7,7 +7,7 @@ import pytest
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import CollectorSettings
-from plangym_ext.run.training.actors import Actors
+from plangym_ext.run.training.own_parts import Actors
 from plangym_ext.workers.workplace import Workplace
 
 FORKED = {"algorithm": {"advantages": {"name": "forked", "branches": 3, "horizon": 6, "every": 5}}}

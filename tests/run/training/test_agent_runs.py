@@ -34,9 +34,8 @@ from plangym_ext.planners.episode import play
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands.train import reached
 from plangym_ext.run.logs.appended import AppendedFile
-from plangym_ext.run.settings.compose import compose
+from plangym_ext.run.settings.compose import PRESETS, compose
 from plangym_ext.run.settings.config import RunConfig
-from plangym_ext.run.settings.presets import PRESETS
 from plangym_ext.run.settings.settings import build, listed, plain
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.checkpoints import read_checkpoint

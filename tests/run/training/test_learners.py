@@ -16,7 +16,7 @@ from training_runs import log, weights
 
 from plangym_ext.errors import DamagedCheckpoint, InvalidOption, LearnerLost
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
-from plangym_ext.learn.parallel.group import ALONE, LearnerGroup, learner_seed
+from plangym_ext.learn.group import ALONE, LearnerGroup, learner_seed
 from plangym_ext.learn.transforms.moments import moments_of
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.settings.config import RunConfig

@@ -23,10 +23,10 @@ from plangym_ext.learn.sampling.local import SerialSampler
 from plangym_ext.learn.sampling.worker import WorkerSampler
 from plangym_ext.run.cli import main
 from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.training.actors import Actors
 from plangym_ext.run.training.callbacks import Callback
+from plangym_ext.run.training.own_parts import Actors
 from plangym_ext.run.training.runner import Runner
-from plangym_ext.workers.ray.ray_cluster import RayCluster
+from plangym_ext.workers.workplace import RayCluster
 
 pytestmark = pytest.mark.slow
 STEPS, ROWS = 7, 3

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 
 from plangym_ext.learn.sampling.collected import episode_rows
 from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.training.recent import RecentEpisodes
+from plangym_ext.run.training.callbacks import RecentEpisodes
 from plangym_ext.run.training.runner import Runner
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.compat.plangym.core import PlangymEnv
 from plangym_ext.core.numbers import at_least
-from plangym_ext.workers.processors import default_n_workers
+from plangym_ext.workers.scheduling import default_n_workers
 
 
 class VectorizedEnv(Closing):

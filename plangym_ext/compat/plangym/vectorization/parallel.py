@@ -13,7 +13,7 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.compat.plangym.plan_env import PlanEnv
 from plangym_ext.compat.plangym.vectorization.env import VectorizedEnv
 from plangym_ext.errors import WorkerDied
-from plangym_ext.workers.external_process import ExternalProcess as Process
+from plangym_ext.workers.batch_env import ExternalProcess as Process
 from plangym_ext.workers.protocol import Service
 
 __all__ = ["BatchEnv", "ExternalProcess", "ParallelEnv"]

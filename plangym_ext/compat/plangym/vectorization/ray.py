@@ -9,7 +9,7 @@ from typing import Any
 from plangym_ext.compat.plangym.vectorization.env import VectorizedEnv
 from plangym_ext.compat.plangym.vectorization.parallel import BatchEnv, Served
 from plangym_ext.workers.protocol import Service
-from plangym_ext.workers.ray.ray_cluster import RayCluster
+from plangym_ext.workers.workplace import RayCluster
 
 
 class RayEnv(VectorizedEnv):

@@ -17,12 +17,11 @@ from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, StepTensors, parts
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer, flat_optimizer
 from plangym_ext.learn.engines.update_graphs import UpdateGraphs, Work, torch_compiled
+from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.networks.state import check_network_state
-from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.replay.base import Batch, steps_within
 from plangym_ext.learn.replay.priorities import of_errors
-from plangym_ext.learn.replay.ring_replay import RingReplay
-from plangym_ext.learn.replay.steps import StepReplay
+from plangym_ext.learn.replay.ring_replay import RingReplay, StepReplay
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from plangym_ext.arrays.nested import mapped
@@ -10,13 +11,21 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
 from plangym_ext.learn.agents.q_agent import log_spaced
 from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Updated
-from plangym_ext.learn.algorithms.off_policy.config import DQNConfig
-from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
-from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
+from plangym_ext.learn.algorithms.off_policy.config import C51Config, DQNConfig, QRDQNConfig
+from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, TargetNetwork, parts
 from plangym_ext.learn.distributions.base import masked
-from plangym_ext.learn.engines.q_values import Learned
+from plangym_ext.learn.engines.q_values import Learned, QRows, q_engine
+from plangym_ext.learn.losses.q_values import (
+    chosen,
+    cross_entropy,
+    divergence,
+    moved_atoms,
+    quantile_rows,
+    weighted_mean,
+)
+from plangym_ext.learn.networks.bodies import has_noise, reset_noise, use_noise
 from plangym_ext.learn.networks.network import NetworkOutput
-from plangym_ext.learn.networks.noisy import has_noise, reset_noise, use_noise
 from plangym_ext.learn.networks.quick_forward import shown
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
@@ -125,3 +134,139 @@ class QLearning(OffPolicyAlgorithm):
     def _fits(self, out: NetworkOutput) -> bool:
         """Return whether a network has the head that the loss needs."""
         return out.q is not None
+
+
+# DQN --------------------------------------------------------------------------
+
+
+class DQN(QLearning):
+    """Q-learning with a target network; double, n-step and prioritised variants as options.
+
+    Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; van
+    Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning".
+    """
+
+    config_class = DQNConfig
+
+    def _build(self) -> None:
+        super()._build()
+        network, compiled = self.network, self.config.compiled
+        self.engine = q_engine(network, self.optimizers["q"], self._asked, compiled=compiled)
+        self._steps_in_vector = self.engine.is_compiled
+
+    def _loss(self, steps: Any) -> Learned:
+        rows = steps if isinstance(steps, QRows) else self._rows(steps)
+        return self.engine.learn(rows, self.config.loss)
+
+    # The engine leaves the gradient.
+    _learn_values = _loss
+
+    def _rows(self, steps: Steps) -> QRows:
+        """Return steps with what their actions should be worth, by the target network."""
+        with torch.no_grad():
+            out, best = self._following(steps)
+            target = torch.addcmul(steps.reward, steps.discount, chosen(out.q, best))
+            index = steps.action - self._start
+            return self.engine.rows(QRows(steps.obs, index, target, steps.weight, steps.indices))
+
+    def _q(self, obs: Any) -> Any:
+        return self.engine.q(obs)
+
+    def _draw(self, most: int) -> Iterator[Any]:
+        """Yield steps; with targets where nothing changes until the target network follows."""
+        config = self.config
+        if self.engine.together == 1 or config.prioritized or config.double:
+            yield from super()._draw(most)
+            return
+        count = min(most, self.engine.together, self._until_target())
+        drawn = self._steps_of(self._sample(count))
+        yield from parts(self._rows(drawn), count, config.batch_size)
+
+
+# C51, QR-DQN and Rainbow: Q-learning of return distributions ------------------
+
+
+class AtomsLearning(QLearning):
+    """Abstract; learns the probabilities of returns at some atoms."""
+
+    _needed = "QAgentConfig(returns='atoms')"
+
+    def _loss(self, steps: Steps) -> Learned:
+        support = self.network.support
+        with torch.no_grad():
+            out, best = self._following(steps)
+            following = chosen(out.returns, best).softmax(dim=1)
+            target = moved_atoms(following, steps.reward, steps.discount, support)
+        logits = chosen(self._out(self.network, steps.obs).returns, steps.action - self._start)
+        # Without the entropy of the target, which has no gradient; it counts in the priorities
+        # alone.
+        rows = cross_entropy(logits, target)
+        with torch.no_grad():
+            q = logits.softmax(dim=1) @ support
+            errors = divergence(rows, target)
+        return Learned(weighted_mean(rows, steps.weight), q, errors)
+
+    def _fits(self, out: NetworkOutput) -> bool:
+        return out.returns is not None and getattr(self.network, "support", None) is not None
+
+
+class C51(AtomsLearning):
+    """Learns a distribution over atoms by cross-entropy with the projected target.
+
+    Source: Bellemare et al. 2017, "A distributional perspective on reinforcement learning",
+    algorithm 1.
+    """
+
+    config_class: ClassVar[type[DQNConfig]] = C51Config
+
+
+class Rainbow(AtomsLearning):
+    """Rainbow: double, n-step, prioritised C51 with a dueling, noisy network.
+
+    Source: Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement learning".
+    """
+
+    config_class: ClassVar[type[DQNConfig]] = RainbowConfig
+    _needed = "QAgentConfig(returns='atoms', dueling=True, noisy=True)"
+
+    def _check_head(self) -> None:
+        super()._check_head()
+        # By default nothing but the noise explores.
+        if not has_noise(self.network) and self.config.exploration == 0.0:
+            raise InvalidOption(
+                f"Rainbow: the network has no noise, and exploration is 0: nothing would be tried. "
+                f"Make it with {self._needed}, or give RainbowConfig an exploration."
+            )
+
+    def _fits(self, out: NetworkOutput) -> bool:
+        heads: Any = getattr(self.network, "heads", None)
+        dueling = getattr(heads, "value", None) is not None
+        return super()._fits(out) and dueling
+
+
+class QRDQN(QLearning):
+    """Learns quantiles of returns by quantile regression.
+
+    Source: Dabney et al. 2018, "Distributional reinforcement learning with quantile regression",
+    algorithm 1.
+    """
+
+    config_class: ClassVar[type[DQNConfig]] = QRDQNConfig
+    config: QRDQNConfig
+    _needed = "QAgentConfig(returns='quantiles', atoms=200)"
+
+    def _loss(self, steps: Steps) -> Learned:
+        with torch.no_grad():
+            out, best = self._following(steps)
+            following = chosen(out.returns, best)
+            target = torch.addcmul(steps.reward[:, None], steps.discount[:, None], following)
+        played = chosen(self._out(self.network, steps.obs).returns, steps.action - self._start)
+        rows = quantile_rows(played, target, self.config.kappa)
+        q = played.detach().mean(dim=1)
+        # Of the means, as of a DQN: the loss of quantiles has a least value that differs from row
+        # to row.
+        errors = (target.mean(dim=1) - q).abs()
+        return Learned(weighted_mean(rows, steps.weight), q, errors)
+
+    def _fits(self, out: NetworkOutput) -> bool:
+        return out.returns is not None and getattr(self.network, "support", None) is None

@@ -9,13 +9,11 @@ from typing import Any, ClassVar
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import zeros_of
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import ReplayActorCriticConfig
 from plangym_ext.learn.algorithms.off_policy.base import OffPolicyAlgorithm, Sums, Updated
-from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, part, parts
-from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
-from plangym_ext.learn.engines.actor_critic import ActorCriticEngine
-from plangym_ext.learn.engines.dense_actor_critic import actor_critic_engine
-from plangym_ext.learn.losses.critics import critic_loss
+from plangym_ext.learn.algorithms.off_policy.config import ReplayActorCriticConfig
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, TargetNetwork, part, parts
+from plangym_ext.learn.engines.actor_critic import ActorCriticEngine, actor_critic_engine
+from plangym_ext.learn.losses.q_values import critic_loss
 from plangym_ext.learn.networks.bodies import DenseLayers
 from plangym_ext.learn.networks.critics import make_critics
 from plangym_ext.learn.networks.quick_forward import shown

@@ -5,20 +5,24 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import SACConfig
+from plangym_ext.learn.algorithms.off_policy.config import CrossQConfig, SACConfig, TQCConfig
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.distributions.categorical import Categorical
-from plangym_ext.learn.distributions.squashed_gaussian import SquashedGaussian
+from plangym_ext.learn.distributions.gaussian import SquashedGaussian
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
-from plangym_ext.learn.losses.critics import (
+from plangym_ext.learn.losses.q_values import (
     bootstrapped,
+    critic_loss,
     discrete_soft_value,
     lowest_gradient,
+    quantile_rows,
     soft_value,
     temperature_loss,
+    weighted_mean,
 )
 from plangym_ext.learn.torch_extra import functional, nn, torch
 
@@ -141,3 +145,90 @@ class SAC(ReplayActorCritic):
         # More than this no policy has that plays what it may alone: without it the temperature
         # would rise for ever.
         return (_DISCRETE_ENTROPY * steps.legal.sum(dim=1).clamp(min=1).log()).mean()
+
+
+# CrossQ -----------------------------------------------------------------------
+
+
+class CrossQ(SAC):
+    """SAC whose critics value what was played and what follows as one batch.
+
+    The statistics of that batch are those of both, so that the critics themselves can say what
+    follows is worth. The policy is not normalised, as it is by the authors.
+
+    Source: Bhatt et al. 2024, "CrossQ: batch normalization in deep reinforcement learning for
+    greater sample efficiency and simplicity".
+    """
+
+    config_class = CrossQConfig
+    config: CrossQConfig
+    _policies = (SquashedGaussian,)
+    _has_target_critics = False
+
+    def _build(self) -> None:
+        super()._build()
+        # By running means everywhere but where they learn.
+        self.modules["critics"].eval()
+
+    def _target(self, steps: Steps) -> Any:
+        """Return the next actions `[N, D]`, and minus their entropy `[N]`: values come later."""
+        action, log_prob = self._drawn(self.engine.params(steps.next_obs))
+        return action, self._log_temperature.exp() * log_prob
+
+    def _update_critics(self, steps: Steps, target: Any) -> tuple[dict[str, Any], Any]:
+        critics: Any = self.modules["critics"]
+        next_action, paid = target
+        obs = mapped(lambda *parts: torch.cat(parts), steps.obs, steps.next_obs)
+        action = torch.cat([critics.action(steps.action), next_action])
+        critics.train()
+        q, next_q = self.engine.played_values(obs, action, scaled=True).chunk(2, dim=1)
+        critics.eval()
+        value = soft_value(next_q, paid, 1.0)
+        wanted = bootstrapped(steps.reward, steps.discount, value)
+        loss, d_q = critic_loss(q, wanted, steps.weight)
+        errors = (q - wanted).abs().mean(dim=0) if self.config.prioritized else None
+        # What follows is a constant of the loss.
+        d_q = torch.cat([d_q, torch.zeros_like(d_q)], dim=1)
+        return self._step_critics(loss, d_q) | {"q": q.mean()}, errors
+
+
+# TQC --------------------------------------------------------------------------
+
+
+class TQC(SAC):
+    """Truncated quantile critics, over the actions of a Box.
+
+    Source: Kuznetsov et al. 2020, "Controlling overestimation bias with truncated mixture of
+    continuous distributional quantile critics".
+    """
+
+    config_class = TQCConfig
+    config: TQCConfig
+    _policies = (SquashedGaussian,)
+
+    def _target(self, steps: Steps) -> Any:
+        """Return `[N, L]`, the quantiles of all critics but the largest."""
+        config = self.config
+        action, log_prob = self._drawn(self.engine.params(steps.next_obs))
+        # `[N, E * K]`: quantiles of all critics are one mixture.
+        mixed = self.engine.next_values(steps.next_obs, action).transpose(0, 1).flatten(1)
+        kept = config.critics * (config.quantiles - config.dropped)
+        value = mixed.sort(dim=1).values[:, :kept] - self._log_temperature.exp() * log_prob[:, None]
+        return bootstrapped(steps.reward[:, None], steps.discount[:, None], value)
+
+    def _update_critics(self, steps: Steps, target: Any) -> tuple[dict[str, Any], Any]:
+        q = self.engine.played_values(steps.obs, steps.action)
+        count, size, width = q.shape
+        with torch.enable_grad():
+            q = q.requires_grad_()
+            rows = quantile_rows(q.flatten(0, 1), target.repeat(count, 1)) / width
+            loss = weighted_mean(rows.view(count, size).mean(dim=0), steps.weight)
+            (d_q,) = torch.autograd.grad(loss, q)
+        mean = q.detach().mean(dim=2)
+        # Of the means: the loss of quantiles has a least value that differs from row to row.
+        errors = (mean - target.mean(dim=1)).abs().mean(dim=0) if self.config.prioritized else None
+        return self._step_critics(loss, d_q) | {"q": mean.mean()}, errors
+
+    def _rated(self, q: Any) -> tuple[Any, Any]:
+        # The policy climbs the mean of all quantiles: none is dropped for it.
+        return q.mean(dim=(0, 2)), torch.full_like(q, -1 / q.numel())

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.off_policy.actor_critic_config import (
+from plangym_ext.learn.algorithms.off_policy.config import (
     DDPGConfig,
     DeterministicConfig,
     TD3Config,
 )
-from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps
+from plangym_ext.learn.algorithms.off_policy.drawn_steps import Steps, TargetNetwork
 from plangym_ext.learn.algorithms.off_policy.replay_actor_critic import ReplayActorCritic
-from plangym_ext.learn.algorithms.off_policy.target_network import TargetNetwork
-from plangym_ext.learn.distributions.deterministic_actions import DeterministicActions
+from plangym_ext.learn.distributions.gaussian import DeterministicActions
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
-from plangym_ext.learn.losses.critics import bootstrapped, deterministic_policy_loss, smoothed
+from plangym_ext.learn.losses.q_values import bootstrapped, deterministic_policy_loss, smoothed
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import nn, torch
 

@@ -14,9 +14,9 @@ from plangym_ext.learn.algorithms.rollouts.config import RolloutConfig
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout, rollout_of
 from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
 from plangym_ext.learn.engines.rows import Rows
+from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
-from plangym_ext.learn.parallel.group import LearnerGroup
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.several.tree import agent_rows
 from plangym_ext.learn.torch_extra import nn, torch

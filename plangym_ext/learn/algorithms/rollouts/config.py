@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from plangym_ext.core.options import CheckedOptions, Count, OneOf, Range, Share, Weight
-from plangym_ext.learn.algorithms.learner_config import LearnerConfig
-from plangym_ext.learn.schedule import Number, Schedule, Scheduled, ScheduledShare
+from plangym_ext.learn.schedule import LearnerConfig, Number, Schedule, Scheduled, ScheduledShare
 
 MINIBATCHES = ("step", "env")
 FixedLimit = Annotated[float | None, Range(0.0, above=True, advice="None: there is no limit.")]

@@ -7,7 +7,7 @@ from typing import Any
 
 from plangym_ext.learn.algorithms.rollouts.base import means_of
 from plangym_ext.learn.algorithms.rollouts.config import PPOConfig
-from plangym_ext.learn.algorithms.rollouts.policy_algorithm import PolicyAlgorithm
+from plangym_ext.learn.algorithms.rollouts.policy_gradient import PolicyAlgorithm
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.policy_value import LossTerms

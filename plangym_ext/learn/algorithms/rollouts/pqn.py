@@ -10,7 +10,7 @@ from plangym_ext.learn.algorithms.rollouts.config import PQNConfig
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
 from plangym_ext.learn.engines.rows import Rows, check_minibatch, minibatches
 from plangym_ext.learn.losses.policies import value_loss
-from plangym_ext.learn.networks.noisy import has_noise
+from plangym_ext.learn.networks.bodies import has_noise
 from plangym_ext.learn.returns import td_lambda
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at

@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel, kernel_inline
-from plangym_ext.learn.distributions.base import masked
-from plangym_ext.learn.distributions.categorical import Categorical
+from plangym_ext.learn.distributions.base import LOG_STD, masked
+from plangym_ext.learn.distributions.categorical import Categorical, MultiCategorical
 from plangym_ext.learn.distributions.gaussian import Gaussian
-from plangym_ext.learn.distributions.limits import LOG_STD
-from plangym_ext.learn.distributions.multi_categorical import MultiCategorical
 from plangym_ext.learn.engines.compiled.dense_network import DenseNetwork, is_dense
 from plangym_ext.learn.engines.flat_optimizer import FlatOptimizer
 from plangym_ext.learn.engines.policy_value import LossTerms

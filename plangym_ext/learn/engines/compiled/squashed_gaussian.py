@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.compiling.jit import kernel
-from plangym_ext.learn.distributions.limits import LOG_STD
+from plangym_ext.learn.distributions.base import LOG_STD
 from plangym_ext.learn.torch_extra import torch
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)

@@ -21,17 +21,13 @@ from plangym_ext.errors import (
 )
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.sampling.actors.beginning import Waiting, begin_episodes
-from plangym_ext.learn.sampling.actors.columns import Columns, Following, Nest
-from plangym_ext.learn.sampling.actors.endings import Endings, Limit
-from plangym_ext.learn.sampling.actors.infos import legal_actions
-from plangym_ext.learn.sampling.actors.restarts import STREAM, Restarts
-from plangym_ext.learn.sampling.actors.stepping import EnvSteps, Stepped
+from plangym_ext.learn.sampling.actors.beginning import STREAM, Restarts, Waiting, begin_episodes
+from plangym_ext.learn.sampling.actors.columns import Columns, Following, Nest, legal_actions
+from plangym_ext.learn.sampling.actors.endings import Endings, EnvSteps, Limit, Stepped
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
-from plangym_ext.learn.sampling.fitting import RowSpaces
 from plangym_ext.learn.sampling.noise import RowNoise
-from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.options import RowSpaces, SamplerOptions
 
 Ndarray = npt.NDArray[Any]
 _ALL = Agent.looks_at

@@ -15,8 +15,7 @@ from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
-from plangym_ext.learn.sampling.fitting import check_vector_env
-from plangym_ext.learn.sampling.options import SamplerOptions
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
 from plangym_ext.learn.sampling.remote.sent_agent import AgentCopy
 from plangym_ext.learn.sampling.remote.sent_columns import SentColumns, SharedWeights
 from plangym_ext.learn.sampling.tree import build_sample_tree

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.errors import WrongKind, text_of
-from plangym_ext.learn.agents.agent import Agent
+from plangym_ext.learn.agents.agent import Agent, RandomAgent
 from plangym_ext.learn.agents.planner_agent import PlannerAgent
-from plangym_ext.learn.agents.random_agent import RandomAgent
 from plangym_ext.learn.held_numbers import (
     attributes_of,
     generators_of,

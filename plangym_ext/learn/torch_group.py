@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import InvalidOption, LearnerLost
-from plangym_ext.learn.parallel.group import LearnerGroup
+from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.torch_extra import torch
 
 #: Names the network interface of gloo.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.core.construction.own_children import constructed, end_copies, ends_with
-from plangym_ext.core.masks.method import with_told_masks
+from plangym_ext.core.masks import MASK, flat_mask
+from plangym_ext.core.own_children import constructed, end_copies, ends_with
 from plangym_ext.errors import WrongKind
 from plangym_ext.states.codec import layers
 from plangym_ext.states.content_hash import remember_constructor
@@ -65,3 +66,38 @@ def _check_reset(env: gym.Env[Any, Any]) -> None:
             f"super().reset(seed=seed); its step returns obs, reward, terminated, truncated, info. "
             f"An env of the old gym that you cannot change is wrapped by the package shimmy."
         ) from error
+
+
+# Wrapper that puts the mask of an env's `action_masks()` method into its infos
+
+
+#: As envs for sb3-contrib's MaskablePPO have it.
+_METHOD = "action_masks"
+
+
+class MaskInInfo(gym.Wrapper[Any, Any, Any, Any]):
+    """Adds the mask of the method `action_masks()` to infos without one."""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; see `gymnasium.Env.reset`."""
+        obs, info = self.env.reset(seed=seed, options=options)
+        return obs, self._told(info)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step; see `gymnasium.Env.step`."""
+        *found, info = self.env.step(action)
+        return *found, self._told(info)
+
+    def _told(self, info: dict[str, Any]) -> dict[str, Any]:
+        if MASK in info:
+            return info
+        # Copied: an env may go on writing into its masks.
+        mask = copy.deepcopy(self.env.get_wrapper_attr(_METHOD)())
+        return {**info, MASK: flat_mask(mask)}
+
+
+def with_told_masks(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
+    """Return an env with masks in its infos, if it has a method for them."""
+    return MaskInInfo(env) if env.has_wrapper_attr(_METHOD) else env

@@ -17,14 +17,12 @@ from plangym_ext.core.results import RowResets, RowResults
 from plangym_ext.errors import InvalidObservation, InvalidOption, ResetNeeded
 from plangym_ext.vector.arguments import UNWRAPPED
 from plangym_ext.vector.backend import RowsDescription, RowStep, VectorBackend, no_envs
-from plangym_ext.vector.errors import VectorResetNeeded
 from plangym_ext.vector.infos import GroupedInfos
+from plangym_ext.vector.kept_states import ALL_FRESH, KeptStates, NativeResults
 from plangym_ext.vector.memory.step_out import StepOut
-from plangym_ext.vector.results import StepResults
+from plangym_ext.vector.results import StepResults, VectorResetNeeded
 from plangym_ext.vector.row_values import RowValues
 from plangym_ext.vector.shown import ObsBuffer
-from plangym_ext.vector.state_rows.kept_states import KeptStates
-from plangym_ext.vector.state_rows.native_results import ALL_FRESH, NativeResults
 from plangym_ext.vector.sub_envs.plain_attributes import changed_attributes, plain_attributes
 
 _COUNTS = ("n_step", "dt")

@@ -1,1 +1,0 @@
-"""Envs of callers, constructed in this process, and what their constructors start."""

@@ -1,1 +1,0 @@
-"""Data-parallel training: several learner processes."""

@@ -1,1 +1,0 @@
-"""Output of the `plan` command: progress, messages, episode file."""

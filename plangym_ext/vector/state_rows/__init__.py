@@ -1,1 +1,0 @@
-"""Vector-env backend whose rows are states, stepped by a native backend."""
