@@ -222,9 +222,9 @@ class FolderLock(Closing):
         try:
             self._lock = self._held(folder.absolute(), folder)
         except OSError as error:
-            remove_empty(self._made)
-            if error.errno is None:  # another holds it
+            if error.errno is None:  # another holds it, and has nothing in it yet
                 raise
+            remove_empty(self._made)
             raise InvalidOption(
                 f"--out must be a folder that can be written to; got {folder}: {error.strerror}"
             ) from error

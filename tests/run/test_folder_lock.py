@@ -12,6 +12,7 @@ import pytest
 from training_runs import small
 
 from plangym_ext.errors import FolderBusy
+from plangym_ext.run import files
 from plangym_ext.run.files import FolderLock
 from plangym_ext.run.training.runner import Runner
 
@@ -25,6 +26,23 @@ def test_a_second_holder_is_refused_until_the_first_lets_go(tmp_path):
         lock.close()
         FolderLock(tmp_path).close()
     assert os.listdir(tmp_path) == []
+
+
+def test_who_is_refused_leaves_the_folder_that_it_made_to_its_holder(tmp_path, monkeypatch):
+    folder, made, holders = tmp_path / "new", files.made_folders, []
+
+    def made_and_taken(path):
+        found = made(path)
+        if not holders:
+            holders.append(None)
+            holders[0] = FolderLock(path)  # of a command that began at the same time
+        return found
+
+    monkeypatch.setattr(files, "made_folders", made_and_taken)
+    with pytest.raises(FolderBusy):
+        FolderLock(folder)
+    (folder / "log.csv").write_text("it goes on\n")
+    holders[0].close()
 
 
 @pytest.mark.slow

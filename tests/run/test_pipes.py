@@ -107,8 +107,8 @@ CHECKED = {
     "states/trials/sandbox.py: open(path, 'rb')": "isfile",
     "workers/processes/process.py: path.read_text(errors='replace')": "/proc/",
     "learn/tensor_file.py: zipfile.ZipFile(path)": "opened",
-    "core/files/array_file.py: zipfile.ZipFile(file)": "file: IO[bytes]",
-    "core/files/array_file.py: zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED)": "file: IO[bytes]",
+    "core/files/state_file.py: zipfile.ZipFile(file)": "file: IO[bytes]",
+    "core/files/state_file.py: zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED)": "file: IO[bytes]",
 }
 
 

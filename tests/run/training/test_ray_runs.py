@@ -14,7 +14,7 @@ pytest.importorskip("ray", reason="runs on Ray")
 
 import ray
 import ray_cluster
-from contract import own_agents
+from contract import own_agents, own_parts
 from contract.agent_contract import AgentContract, rows_of
 from sampling_envs import Tally, assert_same, copied, oracle_rows, oracle_venv
 
@@ -176,6 +176,13 @@ def test_a_run_learns_what_it_learns_in_processes_if_an_actor_dies(place, tmp_pa
     # depend on how many games each has.
     left = 2 if kind == "planner" else 1
     assert ran(config, folder, actors=Actors(place, left), resume=True) == wanted
+
+
+def test_parts_of_one_s_own_learn_on_a_cluster_what_they_learn_here(place, tmp_path):
+    # One actor, as what these parts play depends on the rows beside.
+    config = own_parts.searched(rounds=2, evaluation={"every": 0})
+    wanted = ran(compose([*config, {"collector": {"n_workers": 1}}]), tmp_path / "alone")
+    assert ran(compose(config), tmp_path / "ray", actors=Actors(place, 1)) == wanted
 
 
 def test_a_hung_actor_is_named_and_the_next_call_plays_the_fragment(place):
