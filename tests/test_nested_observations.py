@@ -233,12 +233,32 @@ def test_what_a_network_cannot_take_is_refused_before_the_search(kind, name):
 
     network = make_network(gym.spaces.Box(-1, 1, (4,)), gym.spaces.Discrete(2), seed=0)
     with GymEnv(make(kind)) as env:
-        with pytest.raises(InvalidOption, match="make_network: observations must be"):
-            make_network(env.observation_space, env.action_space, seed=0)
+        if kind not in ("dict", "tuple", "nested"):
+            with pytest.raises(InvalidOption, match="make_network: observations must be"):
+                make_network(env.observation_space, env.action_space, seed=0)
         planner = load_planner(name)(8, evaluator=NetworkEvaluator(network))
         with pytest.raises(InvalidOption, match=r"NetworkEvaluator: (the network|observation)"):
             play(env, planner, seed=0, max_steps=1)
     assert planner.evaluator.calls == 0
+
+
+@pytest.mark.parametrize("kind", ["dict", "tuple", "nested"])
+def test_a_network_takes_observations_of_several_parts(kind):
+    torch = pytest.importorskip("torch")
+    from plangym_ext.learn import NetworkEvaluator, make_network
+
+    with GymEnv(make(kind)) as env:
+        network = make_network(env.observation_space, env.action_space, seed=0)
+        with torch.no_grad():
+            network.heads.weight.normal_()
+        asked = NetworkEvaluator(network)
+        one = play(env, MCTS(8, evaluator=asked), seed=1, max_steps=3)
+        _, other = play(env, MCTS(8, evaluator=asked), seed=0, max_steps=3, num_episodes=2)
+    assert (one.actions == other.actions).all()
+    assert asked.rows > 0
+    # Each part counts: the value hangs on all weights of the first layer.
+    first = network.body[1]
+    assert first.in_features == network.encoder.width
 
 
 def test_a_network_of_ones_own_takes_dicts_of_tensors():

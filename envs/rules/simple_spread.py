@@ -22,7 +22,7 @@ SIZE, PUSH = 0.15, 5.0
 class SimpleSpread(NamedTuple):
     """The env's arguments."""
 
-    count: int
+    agents: int
     local_ratio: float
     max_cycles: int
 
@@ -93,7 +93,7 @@ def _distance(one: Any, other: Any) -> float:
 @compiled
 def _move(state: Any, params: Any, action: Any) -> None:
     """Push the agents, by themselves and by each other, and move them on."""
-    place, speed, count = state["place"], state["speed"], params.count
+    place, speed, count = state["place"], state["speed"], params.agents
     force = np.zeros((count, 2))
     for i in range(count):
         if action[i] > 0:
@@ -121,7 +121,7 @@ def _move(state: Any, params: Any, action: Any) -> None:
 @compiled
 def _earned(state: Any, params: Any, out: Any) -> float:
     """Write each agent's reward; return the sum."""
-    place, count = state["place"], params.count
+    place, count = state["place"], params.agents
     shared = 0.0
     for k in range(count):
         nearest = math.inf
@@ -145,7 +145,7 @@ def step(state: Any, params: Any, action: Any, info: Any) -> tuple[float, bool, 
     total = _earned(state, params, info["agent_reward"])
     state["steps"] += 1
     cut = state["steps"] >= params.max_cycles
-    for i in range(params.count):
+    for i in range(params.agents):
         info["agent_terminated"][i] = False
         info["agent_truncated"][i] = cut
         info["agent_acted"][i] = True
@@ -155,11 +155,11 @@ def step(state: Any, params: Any, action: Any, info: Any) -> tuple[float, bool, 
 
 def reset(state: Any, params: Any) -> None:
     """Draw the places of the agents, then of the landmarks."""
-    for i in range(params.count):
+    for i in range(params.agents):
         for axis in range(2):
             state["place"][i, axis] = pcg64.uniform(state["rng"], -1.0, 1.0)
             state["speed"][i, axis] = 0.0
-    for i in range(params.count):
+    for i in range(params.agents):
         for axis in range(2):
             state["landmark"][i, axis] = pcg64.uniform(state["rng"], -1.0, 1.0)
     state["steps"] = 0
@@ -167,7 +167,7 @@ def reset(state: Any, params: Any) -> None:
 
 def reset_info(state: Any, params: Any, info: Any) -> None:
     """Write that all agents act next."""
-    for i in range(params.count):
+    for i in range(params.agents):
         info["agent_reward"][i] = 0.0
         info["agent_terminated"][i] = False
         info["agent_truncated"][i] = False
@@ -177,7 +177,7 @@ def reset_info(state: Any, params: Any, info: Any) -> None:
 
 def observe(state: Any, params: Any, obs: Any) -> None:
     """Write what each agent sees."""
-    place, count = state["place"], params.count
+    place, count = state["place"], params.agents
     for i in range(count):
         for axis in range(2):
             obs[i, axis] = state["speed"][i, axis]
@@ -196,7 +196,7 @@ def observe(state: Any, params: Any, obs: Any) -> None:
 
 def check(state: Any, params: Any) -> bool:
     """Return whether the numbers are finite, and there are such steps and such a generator."""
-    for i in range(params.count):
+    for i in range(params.agents):
         for axis in range(2):
             if not (
                 math.isfinite(state["place"][i, axis])

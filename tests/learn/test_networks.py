@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text
 
 from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn import NetworkConfig, load_network_state, make_network
@@ -95,9 +95,13 @@ def test_integers_become_one_hot_from_their_start():
     assert out.tolist() == [[0, 1, 1, 0, 0]]
 
 
-def test_a_dict_of_observations_is_refused_with_a_way_out():
-    with pytest.raises(InvalidOption, match=r"got Dict.*FlattenObservation"):
-        make_network(Dict({"a": TWO}), TWO, seed=0)
+def test_parts_of_observations_are_encoded_each_and_joined():
+    space = Dict({"a": TWO, "b": SPACES["vector"]})
+    network = make_network(space, TWO, NetworkConfig(hidden=(5,)), seed=0)
+    assert network.encoder.width == 2 + 4
+    assert network.body[1].weight.shape == (5, 6)
+    with pytest.raises(InvalidOption, match=r"got Text.*FilterObservation"):
+        make_network(Dict({"a": Text(3)}), TWO, seed=0)
 
 
 def test_text_actions_are_refused():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from minimax import Minimax
 from training_runs import log, small, weights
 
 import plangym_ext
@@ -22,6 +24,7 @@ from plangym_ext.learn.targets import VALUE_TARGETS
 from plangym_ext.learn.whole_episodes import WholeEpisodes
 from plangym_ext.planners.mcts.mcts import MCTS
 from plangym_ext.planners.players import infos_of_players
+from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
 
 GAMMA, N = 0.9, 2
@@ -139,6 +142,54 @@ def test_self_play_resumes_bit_for_bit(tmp_path, changed):
         runner.run()
     assert weights(runner.network) == weights(whole.network)
     assert log(tmp_path / "broken") == log(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_self_play_finds_right_moves(tmp_path):
+    changed = {
+        "planner": {"num_simulations": 32},
+        "agent": {"kind": "mlp", "channels": None, "hidden": [64, 64]},
+        "algorithm": {
+            "batch_size": 128,
+            "learning_rate": 0.003,
+            "learning_starts": 256,
+            "updates_per_round": 16,
+        },
+        "collector": {"num_envs": 32, "moves": 9},
+        "rounds": 60,
+    }
+    settings = {**SELF_PLAY, "checkpoint_every": 0}
+    with Runner(compose(["selfplay_connect4", settings, changed]), tmp_path) as runner:
+        before, _ = _judged(runner.network)
+        runner.run()
+        right, alike = _judged(runner.network)
+    assert before < 0.65
+    assert right > 0.85
+    # A value of the wrong player would have the opposite sign.
+    assert alike > 0.5
+
+
+def _judged(network):
+    """Return the share of right moves of a policy, and how its values go with the true ones."""
+    game = LineGameEnv()
+    game.reset()
+    judge = Minimax(game)
+    judge.value(game.get_state())
+    obs, right, values, legal = [], [], [], []
+    for state in judge.positions()[::12]:
+        worth = judge.actions(state)
+        game.set_state(state)
+        legal.append(game.infos()["action_mask"] != 0)
+        obs.append(np.zeros(game.observation_space.shape, np.float32))
+        game.kernel.functions()[2](game.state, game.kernel.params, obs[-1])
+        values.append(max(worth.values()))
+        right.append([action for action, one in worth.items() if one == values[-1]])
+    with torch.inference_mode():
+        out = network.eval()(torch.from_numpy(np.stack(obs)))
+    chosen = np.where(np.stack(legal), out.policy_logits.numpy(), -np.inf).argmax(axis=1)
+    found = out.value.numpy()
+    alike = float(np.corrcoef(found, values)[0, 1]) if found.any() else 0.0
+    return np.mean([a in good for a, good in zip(chosen, right, strict=True)]), alike
 
 
 @pytest.mark.slow

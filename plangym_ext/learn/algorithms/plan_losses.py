@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.plan_config import SupervisedConfig, TDConfig
 from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
@@ -74,9 +75,9 @@ class TDLearning(PlanLearning):
         # `last` is the last step of each window; what it led to is one further.
         mine, after = sides[:-1], window.last[:, 0] + 1
         return {
-            "obs": record.observations[:-1],
+            "obs": rows_of(record.observations, slice(None, -1)),
             "reward": (mine * window.reward[:, 0]).astype(np.float32),
-            "next_obs": record.observations[after],
+            "next_obs": rows_of(record.observations, after),
             # Negative where the other player is to move there.
             "discount": (mine * sides[after] * window.discount[:, 0]).astype(np.float32),
         }
@@ -171,7 +172,7 @@ class SupervisedLearning(PlanLearning):
         `legal` `[T, A]`; float32 `q` `[T, A]` and bool `q_mask` `[T, A]`.
         """
         # T + 1 observations, T steps: nothing was decided at the last one.
-        config, found = self.config, {"obs": record.observations[:-1]}
+        config, found = self.config, {"obs": rows_of(record.observations, slice(None, -1))}
         if config.value_target is not None:
             found["value"] = self._value(config.value_target, record).astype(np.float32)
         if config.policy_target == ACTION:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.arrays.nested import mapped
+from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.box_units import BoxUnits
-from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.agent_config import AgentConfig, NetworkConfig
 from plangym_ext.learn.networks.bodies import (
     DenseLayers,
     dense_layers,
@@ -36,7 +36,7 @@ class ObservationParts(nn.ModuleList):
         width: features per row, of all parts together.
     """
 
-    def __init__(self, observation_space: spaces.Space[Any], config: AgentConfig) -> None:
+    def __init__(self, observation_space: spaces.Space[Any], config: NetworkConfig) -> None:
         super().__init__()
         self.layout = SpaceLayout(observation_space, objects=True)
         encoders = [_encoder(leaf.space, config) for leaf in self.layout.leaves]
@@ -61,6 +61,16 @@ class ObservationParts(nn.ModuleList):
         encoders: list[Any] = [p[0] if isinstance(p, nn.Sequential) else p for p in self]
         pairs = zip(encoders, self.layout.split(obs), strict=True)
         return self.layout.join(tuple(encoder.laid_out(rows) for encoder, rows in pairs))
+
+
+class JoinedParts(ObservationParts):
+    """The same, with the features of all parts side by side, `[N, width]`."""
+
+    def forward(self, obs: Any) -> Any:
+        """Return `[N, width]` of `[N, *obs]`."""
+        # In samples a tuple is a dict of names, in the same order.
+        pairs = zip(self, leaves(obs), strict=True)
+        return torch.cat([part(rows) for part, rows in pairs], dim=1)
 
 
 class InputBody(nn.Module):
@@ -128,19 +138,19 @@ class InputBody(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-def _encoder(space: spaces.Space[Any], config: AgentConfig) -> ObservationEncoder:
+def _encoder(space: spaces.Space[Any], config: NetworkConfig) -> ObservationEncoder:
     if not isinstance(
         space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
     ):
         raise InvalidOption(
-            f"make_agent_network: observations must be Box, Discrete, MultiDiscrete, MultiBinary, "
+            f"make_network: observations must be Box, Discrete, MultiDiscrete, MultiBinary, "
             f"or Dict and Tuple of them; got {space}. Leave it out with "
             f"gymnasium.wrappers.FilterObservation, or encode it with a TransformObservation."
         )
     return ObservationEncoder(space, config.image_channels)
 
 
-def _vector(encoder: ObservationEncoder, kind: str, config: AgentConfig) -> tuple[nn.Module, int]:
+def _vector(encoder: ObservationEncoder, kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
     """Return an encoder of one part of an observation to a vector, and its width."""
     if len(encoder.shape) == 1:
         return encoder, encoder.shape[0]

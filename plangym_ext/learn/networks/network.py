@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
 from plangym_ext.learn.networks.agent_config import NetworkConfig
-from plangym_ext.learn.networks.bodies import ResidualBlock, make_body
-from plangym_ext.learn.networks.inputs import ObservationEncoder
+from plangym_ext.learn.networks.bodies import ResidualBlock, hidden_of, make_body
+from plangym_ext.learn.networks.inputs import JoinedParts, ObservationEncoder
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
 
@@ -38,8 +39,7 @@ class Network(nn.Module):
         super().__init__()
         self.distribution: Distribution = distribution_of(action_space)
         self.value_scale = float(config.value_scale)
-        self.encoder = ObservationEncoder(observation_space, config.image_channels)
-        self.body, width = make_body(self.encoder.shape, config)
+        self.encoder, self.body, width = self._layers(observation_space, config)
         if "q" in config.heads and self.distribution.num_actions is None:
             raise InvalidOption(
                 f"make_network: a Q head needs a Discrete action space; got {action_space}."
@@ -54,7 +54,12 @@ class Network(nn.Module):
         self.heads = nn.Linear(width, sum(self._widths), dtype=torch.float32)
         _initialize(self)
 
-    def forward(self, obs: torch.Tensor) -> NetworkOutput:
+    def _layers(self, observation_space: Any, config: NetworkConfig) -> tuple[Any, nn.Module, int]:
+        """Return encoder and body, and how many features the body puts out."""
+        encoder = ObservationEncoder(observation_space, config.image_channels)
+        return encoder, *make_body(encoder.shape, config)
+
+    def forward(self, obs: Any) -> NetworkOutput:
         """Evaluate `[B, *obs]`."""
         return self.output_of(self.heads(self.body(self.encoder(obs))))
 
@@ -72,6 +77,18 @@ class Network(nn.Module):
         return x if self.value_scale == 1.0 else x * self.value_scale
 
 
+class NestedNetwork(Network):
+    """Network of Dict and Tuple observations: an encoder for each part, joined before the body."""
+
+    def _layers(self, observation_space: Any, config: NetworkConfig) -> tuple[Any, nn.Module, int]:
+        """Return encoder and body, and how many features the body puts out."""
+        encoder = JoinedParts(observation_space, config)
+        # Parts that are images have been through their convolutions.
+        hidden = hidden_of(encoder.kind, config)
+        dense = dataclasses.replace(config, kind="mlp", hidden=hidden)
+        return encoder, *make_body((encoder.width,), dense)
+
+
 def make_network(
     observation_space: Any,
     action_space: Any,
@@ -82,7 +99,7 @@ def make_network(
     """Make a network for an observation and an action space.
 
     Args:
-        observation_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
         action_space: Discrete, MultiDiscrete or Box.
         config: what it is made of.
         seed: of the weights; torch's own generator is left as it was.
@@ -91,7 +108,8 @@ def make_network(
         InvalidOption: the spaces and the config do not go together.
     """
     with seeded(seed):
-        return Network(observation_space, action_space, config or NetworkConfig())
+        kind = NestedNetwork if hasattr(observation_space, "spaces") else Network
+        return kind(observation_space, action_space, config or NetworkConfig())
 
 
 def _initialize(network: Network) -> None:

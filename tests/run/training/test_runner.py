@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from nested_kinds import Shown
 from training_runs import log, small, weights
 
 from plangym_ext.errors import (
@@ -314,6 +315,20 @@ def test_a_checkpoint_that_was_cut_short_is_refused(finished):
     with pytest.raises(DamagedCheckpoint):
         Trained(finished)
     assert files(finished) == before
+
+
+@pytest.mark.parametrize("kind", ["dict", "nested"])
+def test_a_planner_learns_from_observations_of_several_parts(kind, tmp_path):
+    with Runner(small(), tmp_path, make_env=lambda **_: Shown(kind)) as runner:
+        before = weights(runner.network)
+        runner.run()
+    assert runner.round == 6
+    assert weights(runner.network) != before
+    with Runner(
+        small({"rounds": 7}), tmp_path, resume=True, make_env=lambda **_: Shown(kind)
+    ) as more:
+        more.run()
+    assert more.round == 7
 
 
 def test_a_game_of_two_players_is_refused_where_rewards_are_added_up(tmp_path):
