@@ -66,6 +66,10 @@ class AdaptedModel(ABC):
             return getattr(self._model, name)
         raise AttributeError(name)
 
+    def __repr__(self) -> str:
+        """Return the env's own text: messages are about it."""
+        return repr(self._model)
+
     @abstractmethod
     def _step(self, actions: npt.NDArray[Any], states: States) -> Any:
         """Step `states` `[B, S]` by numbers or vectors `[B, ...]`; the answer is the model's."""

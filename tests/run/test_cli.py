@@ -155,19 +155,14 @@ def test_a_mistake_is_one_line_with_a_close_match_and_status_2(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("env", "planner", "expected"),
-    [
-        ("Pendulum-v1", "mcts", "such as CEM ('cem' on the command line)"),
-        ("CartPole-v1", "icem", "such as MCTS ('mcts' on the command line)"),
-    ],
-)
-def test_a_planner_for_other_actions_is_named_as_it_is_typed(
-    env, planner, expected, tmp_path, capsys
-):
-    typed = ["plan", env, "--planner", planner, "--n-workers", "0", "--out", str(tmp_path)]
-    assert main(typed) == 2
-    assert expected in capsys.readouterr().err
+def test_a_planner_that_cannot_play_is_one_line_that_names_the_env(tmp_path, capsys):
+    typed = ["plan", "plangym_ext/TicTacToe-v0", "--planner", "icem", "--n-workers", "0"]
+    assert main([*typed, "--out", str(tmp_path)]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("plangym-ext plan: ICEM: env must have one player; got 2 in ")
+    assert "TicTacToe" in error
+    assert " object at 0x" not in error
+    assert error.endswith("MCTS and STS plan for two whose gains are each other's losses.")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])

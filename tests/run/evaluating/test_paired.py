@@ -176,7 +176,7 @@ def test_a_player_that_cannot_play_is_told_before_others_have_played(tmp_path, m
     monkeypatch.chdir(tmp_path)
     played = []
     monkeypatch.setattr(Contest, "play", lambda self, name, *rest, **more: played.append(name))
-    typed = ["--env-id", "CartPole-v1", "--episodes=2", "--max-steps=3"]
+    typed = ["--env-id", "plangym_ext/TicTacToe-v0", "--episodes=2", "--max-steps=3"]
     assert main(["eval", "mcts:num_simulations=2", "icem", *typed]) == 2
     assert "ICEM: " in capsys.readouterr().err
     assert played == []
