@@ -12,7 +12,7 @@ from gymnasium import spaces
 import plangym_ext
 from plangym_ext import make_vec
 from plangym_ext.core.infos import InfoBatch, info_values
-from plangym_ext.core.masks import checked_mask, flat_mask
+from plangym_ext.core.masks import checked_mask, choices_of, flat_mask
 from plangym_ext.errors import InvalidObservation, InvalidOption, WrongKind
 from plangym_ext.explore.cells import InfoCells
 from plangym_ext.learn import RandomAgent, SerialSampler
@@ -170,7 +170,8 @@ def test_masks_of_other_actions_are_refused_by_name(space):
         def step(self, action):
             return super().step(0)
 
-    tell = lambda t: {"action_mask": PARTS}  # noqa: E731
+    whole = np.ones(choices_of(space), np.int8)  # planners heed it
+    tell = lambda t: {"action_mask": whole}  # noqa: E731
     agent = RandomAgent(space)
     with plangym_ext.make(lambda: Other(tell), n_workers=0) as env:
         for options in ({}, {"num_episodes": 2}):

@@ -235,7 +235,7 @@ def test_a_sealed_state_outside_the_table_is_not_stepped(squares):
         # TimeLimit's 8 bytes, flags, action and facing, then the square.
         row[0, 48 + 11 : 48 + 19] = np.array([squares], "<i8").view(np.uint8)
         env.envelope.seal(row, int(row[0, 8:12].view("<u4")[0]))
-        with pytest.raises(KeyError):  # as the env itself
+        with pytest.raises(DamagedState, match=f"16 squares; got square {squares}"):
             env.step_batch(np.zeros(1, int), row)
 
 

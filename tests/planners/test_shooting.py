@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Text
 
 import plangym_ext
 from plangym_ext.errors import InvalidOption, UnknownName
@@ -347,8 +347,8 @@ def test_bad_options_and_spaces_are_named(models):
     with pytest.raises(InvalidOption, match=r"pay for one sequence of 30 steps; got 29"):
         ICEM(max_model_steps=29)
     model = models.Integrator()
-    model.action_space = Discrete(2)
-    with pytest.raises(ValueError, match=r"MPPI: .* continuous .* got .* Discrete\(2\).* MCTS"):
+    model.action_space = Text(2)
+    with pytest.raises(ValueError, match=r"MPPI: plans over .* Box parts; got .* Text\("):
         MPPI().plan(model, model.state(0), rng=0)
     model.action_space = Box(-np.inf, 1, (1,))
     with pytest.raises(ValueError, match=r"must be finite; got Box"):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows, rows_of
+from plangym_ext.core.masks import checked_mask
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs, Mode, checked_mode, zeros_of
 from plangym_ext.learn.distributions.base import masked
@@ -94,6 +95,9 @@ class AgentPlanner(Planner):
     ) -> tuple[Inputs, Any]:
         """Return the agent's inputs, and the carry of its games."""
         noise = None if rngs is None else GeneratorNoise(rngs)
+        if legal is not None and action_space is not None:
+            # Planners heed masks of all kinds of actions, agents those of their distributions.
+            checked_mask(legal[0], action_space, "play")
         kept = self._kept.taken(batch)
         if kept is None:
             first = np.ones(batch, np.bool_)

@@ -158,10 +158,6 @@ def main() -> None:
     os._exit(0)  # whatever threads and handles an env has left
 
 
-if __name__ == "__main__":
-    main()
-
-
 # Documentation page of the env certificates: a Markdown table -----------------
 
 
@@ -274,3 +270,7 @@ def _reason(text: str) -> str:
 
 def _escaped(words: str) -> str:
     return _FOLDERS.sub("…/", words).replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ folder. The tests pass as they are: `python -m pytest test_lookahead.py`. The fi
 from __future__ import annotations
 
 import argparse
+import importlib.resources
 import keyword
 import re
 from collections.abc import Sequence
@@ -15,11 +16,12 @@ from pathlib import Path
 from string import Template
 from typing import Annotated
 
+from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.core.options import OneOf
 from plangym_ext.errors import FolderTaken, InvalidOption
 from plangym_ext.run.arguments import Argument, Option, add_options
 
-_TEMPLATES = Path(__file__).parents[1] / "templates"
+_HOME = "plangym_ext.run"
 KINDS = ("algorithm", "env", "planner")
 
 
@@ -59,8 +61,11 @@ def run(options: argparse.Namespace) -> int:
             raise FolderTaken(f"{path} exists: choose another name, or another folder with --out")
     options.out.mkdir(parents=True, exist_ok=True)
     for path, template in files.items():
-        text = Template((_TEMPLATES / template).read_text(encoding="utf-8"))
-        path.write_text(text.substitute(cls=cls, module=module), encoding="utf-8")
+        text = (
+            importlib.resources.files("plangym_ext.run").joinpath("templates", template).read_text()
+        )
+        with replacing(path) as file:
+            file.write(Template(text).substitute(cls=cls, module=module))
         print(f"wrote {path}")
     print(f"next: python -m pytest {options.out / f'test_{module}.py'}")
     return 0

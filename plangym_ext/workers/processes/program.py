@@ -122,10 +122,6 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))
-
-
 # Clean-up of processes that envs started, when their worker ends --------------
 # What an env starts stays in the worker's group, and ends with it by a signal to the group; but for
 # what leaves the group (`setsid`, daemons). So workers and the fork server are subreapers of Linux:
@@ -159,3 +155,7 @@ def end_orphans(own: Collection[int]) -> None:
                 time.sleep(0.001)
         if time.monotonic() >= deadline:  # one that may not be killed, or is stuck in the kernel
             return
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
