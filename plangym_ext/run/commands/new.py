@@ -1,8 +1,8 @@
 """`plangym-ext new KIND NAME`: write a file of your own to begin from, and its tests.
 
-`plangym-ext new planner Lookahead` writes `lookahead.py` and `test_lookahead.py` into the current
-folder. The tests pass as they are: `python -m pytest test_lookahead.py`. The first lines of
-`lookahead.py` show the commands that take it.
+`plangym-ext new planner Shallow` writes `shallow.py` and `test_shallow.py` into the current
+folder. The tests pass as they are: `python -m pytest test_shallow.py`. The first lines of
+`shallow.py` show the commands that take it.
 """
 
 from __future__ import annotations
