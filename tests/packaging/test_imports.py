@@ -232,3 +232,11 @@ def test_layers_below_the_envs_name_no_simulator():
             "planners",
         }:
             assert simulators.isdisjoint(target.split(".")[0] for target in imported(tree)), name
+
+
+def test_a_program_runs_when_all_of_its_module_is_defined():
+    for name, tree in modules().items():
+        for after, statement in enumerate(tree.body, 1):
+            if isinstance(statement, ast.If):
+                is_main = ast.unparse(statement.test) == "__name__ == '__main__'"
+                assert not is_main or after == len(tree.body), f"{name}: code after its program"
