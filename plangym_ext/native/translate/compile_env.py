@@ -21,6 +21,7 @@ from plangym_ext.native.translate import runtime
 from plangym_ext.native.translate.comparison import compared
 from plangym_ext.native.translate.program import Program
 from plangym_ext.native.translate.record import put_shown, whole_record
+from plangym_ext.native.translate.values import Num
 
 #: Env steps of the comparison that is made unasked: it takes a second or so.
 STEPS = 20_000
@@ -185,8 +186,6 @@ def translated(cls: type, args: Any, kwargs: dict[str, Any]) -> tuple[Kernel, Pr
 
 
 def _info_dtype(program: Program) -> np.dtype[Any]:
-    from plangym_ext.native.translate.values import Num
-
     return np.dtype([(n, Num(k, "").dtype, s) for n, (k, s) in (program.step_info or {}).items()])
 
 

@@ -9,16 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import WrongKind
 from plangym_ext.learn.algorithms.learned.config import EnsembleLearningConfig
-from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
+from plangym_ext.learn.algorithms.learned.model_learning import ModelLearning
+from plangym_ext.learn.algorithms.plan_learning import Part
 from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
 from plangym_ext.learn.records import EpisodeRecord
-from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.torch_extra import functional, torch
 
 
-class EnsembleLearning(PlanLearning):
+class EnsembleLearning(ModelLearning):
     """Teaches each member the steps of its own bag, by their likelihood (PETS).
 
     A row of the replay is a step. It counts for a member as often as it was drawn into its bag,
@@ -39,15 +38,8 @@ class EnsembleLearning(PlanLearning):
     config_class: ClassVar[type[EnsembleLearningConfig]] = EnsembleLearningConfig
     config: EnsembleLearningConfig
 
-    def __init__(self, network: EnsembleNetwork, config: Any = None, *, seed: int = 0) -> None:
-        if not isinstance(network, EnsembleNetwork):
-            raise WrongKind(
-                f"EnsembleLearning: the network must be an EnsembleNetwork; got "
-                f"{type(network).__name__}. Set agent.name = 'ensemble', or call "
-                f"make_ensemble_network."
-            )
-        super().__init__(network, config, seed=seed)
-        self._seed = seed
+    network_class = EnsembleNetwork
+    made_by = "Set agent.name = 'ensemble', or call make_ensemble_network."
 
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
         """Return a row per step, arrays that may be views of the record.
@@ -69,10 +61,6 @@ class EnsembleLearning(PlanLearning):
             "ending": ending,
             "bag": rng.poisson(1.0, (length, members)).astype(np.float32),
         }
-
-    def _env_steps(self, collected: Collected) -> int:
-        # What is searched is the model.
-        return collected.steps
 
     def _valued(self, records: list[EpisodeRecord]) -> list[EpisodeRecord]:
         # No target depends on what follows an episode.

@@ -8,14 +8,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
+from plangym_ext.learn.algorithms.learned.model_learning import ModelLearning
 from plangym_ext.learn.algorithms.learned.unrolled import rows_of_episode
 from plangym_ext.learn.algorithms.learned.windows import WindowReplay
-from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
+from plangym_ext.learn.algorithms.plan_learning import Part
 from plangym_ext.learn.models.latent_network import LatentNetwork
 from plangym_ext.learn.records import EpisodeRecord
-from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at
 from plangym_ext.learn.torch_extra import functional, torch
 from plangym_ext.planners.base import Planner
@@ -25,7 +26,7 @@ STREAM = 5
 PARTS = ("policy", "value", "reward", "ending")
 
 
-class MuZero(PlanLearning):
+class MuZero(ModelLearning):
     """Unrolls a latent model along what was played, and teaches it rewards, values and policies.
 
     A row of the replay is a step. An update draws rows, and lets the model take the K actions
@@ -53,14 +54,12 @@ class MuZero(PlanLearning):
     config_class: ClassVar[type[MuZeroConfig]] = MuZeroConfig
     config: MuZeroConfig
 
+    network_class = LatentNetwork
+    made_by = "Set agent.name = 'latent', or call make_latent_network."
+
     def __init__(self, network: LatentNetwork, config: Any = None, *, seed: int = 0) -> None:
-        if not isinstance(network, LatentNetwork):
-            raise WrongKind(
-                f"MuZero: the network must be a LatentNetwork, whose model it teaches; got "
-                f"{type(network).__name__}. Set agent.name = 'latent', or call make_latent_network."
-            )
         super().__init__(network, config, seed=seed)
-        self._seed, self._new_rows = seed, 0  # rows since states were searched again
+        self._new_rows = 0  # since states were searched again
         self._planner: Planner | None = None
 
     def _made_replay(self, seed: int) -> WindowReplay:
@@ -82,10 +81,6 @@ class MuZero(PlanLearning):
         """Return a row per step; see `rows_of_episode`."""
         self._new_rows += record.length
         return rows_of_episode(record, self.config.discount)
-
-    def _env_steps(self, collected: Collected) -> int:
-        # What is searched is the model.
-        return collected.steps
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
         """Search again from stored states, and make the updates of a round.
