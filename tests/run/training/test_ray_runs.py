@@ -178,9 +178,13 @@ def test_a_run_learns_what_it_learns_in_processes_if_an_actor_dies(place, tmp_pa
     assert ran(config, folder, actors=Actors(place, left), resume=True) == wanted
 
 
-def test_parts_of_one_s_own_learn_on_a_cluster_what_they_learn_here(place, tmp_path):
+# The library waits 120 seconds for an actor, whose imports take 4 of a processor's: a machine with
+# thirty busy processes on two processors needs nearly that.
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("settings", [own_parts.dqn, own_parts.searched])
+def test_parts_of_one_s_own_learn_on_a_cluster_what_they_learn_here(place, tmp_path, settings):
     # One actor, as what these parts play depends on the rows beside.
-    config = own_parts.searched(rounds=2, evaluation={"every": 0})
+    config = settings(rounds=2, evaluation={"every": 0})
     wanted = ran(compose([*config, {"collector": {"n_workers": 1}}]), tmp_path / "alone")
     assert ran(compose(config), tmp_path / "ray", actors=Actors(place, 1)) == wanted
 
