@@ -168,6 +168,7 @@ class OutputFiles(Closing):
         replace: whether they may be there already.
         own: bytes in a file that the command has made itself, of what is there still: it is
             renewed in any case.
+        otherwise: what to do in place of naming another place, for messages.
 
     Raises:
         FolderTaken: one of them is there, and `replace` is False.
@@ -176,7 +177,13 @@ class OutputFiles(Closing):
     """
 
     def __init__(
-        self, paths: Sequence[Path], option: str = "--out", *, replace: bool, own: bytes = b""
+        self,
+        paths: Sequence[Path],
+        option: str = "--out",
+        *,
+        replace: bool,
+        own: bytes = b"",
+        otherwise: str = "write over it with --overwrite",
     ) -> None:
         with ExitStack() as stack:
             for path in paths:
@@ -199,8 +206,8 @@ class OutputFiles(Closing):
                 # Once it is held: another command may have written it a moment ago.
                 if path.exists() and not (replace or (own and own in contents(path, 1 << 30))):
                     raise FolderTaken(
-                        f"{path} is there already. Name another place with {option}, or write "
-                        f"over it with --overwrite."
+                        f"{path} is there already. Name another place with {option}, or "
+                        f"{otherwise}."
                     )
             self._stack = stack.pop_all()
 
