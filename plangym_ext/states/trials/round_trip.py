@@ -8,6 +8,7 @@ first field and step that differ are named.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -61,6 +62,8 @@ class RoundTrip:
         instances: in how many states were restored.
         step_seconds: of an env step, the quartile of those that were played.
         row_seconds: of a capture and a restore together, likewise.
+        again: plays the same from its states in one more instance, for half the time; returns
+            the first difference, or "".
     """
 
     exact: bool
@@ -71,6 +74,7 @@ class RoundTrip:
     instances: int = 1
     step_seconds: float = 0.0
     row_seconds: float = 0.0
+    again: Callable[[str, Subject | RemoteSubject], str] = lambda _which, _instance: ""
 
 
 @dataclass
@@ -130,6 +134,7 @@ def check_round_trip(
         # The quicker ones: in a fork the first ones copy the memory that they touch.
         float(np.percentile(subject.step_seconds, 25)),
         float(np.percentile(rows or [0.0], 25)),
+        trip.again,
     )
 
 
@@ -263,6 +268,12 @@ class _Trip:
                 if found:
                     return found
         return ""
+
+    def again(self, which: str, instance: Subject | RemoteSubject) -> str:
+        """Return the first difference in one more instance, or ""."""
+        self._begun = _now()
+        self._plan = dataclasses.replace(self._plan, seconds=self._plan.seconds / 2)
+        return self.difference([(which, instance)])
 
     def _points(self) -> list[int]:
         """Return the steps of the states to restore: where faults show first, then the rest."""

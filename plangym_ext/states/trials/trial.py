@@ -221,7 +221,7 @@ def _proof(
             reason = f"{trip.difference}; {reason}"
         trip = dataclasses.replace(trip, exact=False, difference=reason)
     notes = [f"writes {path}" for path in sorted(LIMITS.files)[:3]]
-    of_texts = trip.exact and depends_on_texts(env, codec, plan)
+    of_texts = trip.exact and plan.seconds > 0 and depends_on_texts(env, codec, trip)
     if of_texts:
         notes.insert(0, _OF_TEXTS)
     return trip, tuple(notes), of_texts
