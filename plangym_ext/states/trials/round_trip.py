@@ -62,8 +62,6 @@ class RoundTrip:
         instances: in how many states were restored.
         step_seconds: of an env step, the quartile of those that were played.
         row_seconds: of a capture and a restore together, likewise.
-        again: plays the same from its states in one more instance, for half the time; returns
-            the first difference, or "".
     """
 
     exact: bool
@@ -74,7 +72,6 @@ class RoundTrip:
     instances: int = 1
     step_seconds: float = 0.0
     row_seconds: float = 0.0
-    again: Callable[[str, Subject | RemoteSubject], str] = lambda _which, _instance: ""
 
 
 @dataclass
@@ -116,29 +113,10 @@ def check_round_trip(
         others: further instances to restore into, named for the message.
         plan: how far.
     """
-    trip = _Trip(subject, plan)
-    instances = [("the same process", subject), *others]
-    for _, instance in instances:
-        instance.keep_sets(trip.fixed_sets)
-    difference = trip.difference(instances) or trip.left_around(instances)
-    for _, instance in instances:
-        difference = difference or instance.unordered()
-    rows = [*map(sum, zip(subject.capture_seconds, subject.restore_seconds, strict=False))]
-    return RoundTrip(
-        not difference,
-        trip.compared,
-        difference,
-        len(trip.actions) - 1,
-        len(trip.endings),
-        len(instances),
-        # The quicker ones: in a fork the first ones copy the memory that they touch.
-        float(np.percentile(subject.step_seconds, 25)),
-        float(np.percentile(rows or [0.0], 25)),
-        trip.again,
-    )
+    return Trip(subject, plan).outcome(others)
 
 
-class _Trip:
+class Trip:
     """Episodes that an instance has played, with saved states.
 
     Attributes:
@@ -269,8 +247,30 @@ class _Trip:
                     return found
         return ""
 
+    def outcome(self, others: Sequence[tuple[str, Subject | RemoteSubject]]) -> RoundTrip:
+        """Return what came of it in the instance itself and in others; see `check_round_trip`."""
+        subject = self._subject
+        instances = [("the same process", subject), *others]
+        for _, instance in instances:
+            instance.keep_sets(self.fixed_sets)
+        difference = self.difference(instances) or self.left_around(instances)
+        for _, instance in instances:
+            difference = difference or instance.unordered()
+        rows = [*map(sum, zip(subject.capture_seconds, subject.restore_seconds, strict=False))]
+        return RoundTrip(
+            not difference,
+            self.compared,
+            difference,
+            len(self.actions) - 1,
+            len(self.endings),
+            len(instances),
+            # The quicker ones: in a fork the first ones copy the memory that they touch.
+            float(np.percentile(subject.step_seconds, 25)),
+            float(np.percentile(rows or [0.0], 25)),
+        )
+
     def again(self, which: str, instance: Subject | RemoteSubject) -> str:
-        """Return the first difference in one more instance, or ""."""
+        """Return the first difference in one more instance, in half the time, or ""."""
         self._begun = _now()
         self._plan = dataclasses.replace(self._plan, seconds=self._plan.seconds / 2)
         return self.difference([(which, instance)])
