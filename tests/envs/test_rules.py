@@ -15,15 +15,25 @@ from plangym_ext import errors
 from plangym_ext.envs import (
     BinPackingEnv,
     BitFlipEnv,
+    GoGameEnv,
     GridWorldEnv,
     HanoiEnv,
+    HexGameEnv,
     OctomazeEnv,
     RubiksCubeEnv,
 )
 from plangym_ext.envs.rules.rubiks_cube import turns
 
-NAMES = ("BitFlip", "BinPacking", "GridWorld", "Hanoi", "Octomaze", "RubiksCube")
-CLASSES = (BitFlipEnv, BinPackingEnv, GridWorldEnv, HanoiEnv, OctomazeEnv, RubiksCubeEnv)
+CLASSES = {
+    "BitFlip": BitFlipEnv,
+    "BinPacking": BinPackingEnv,
+    "Go": GoGameEnv,
+    "GridWorld": GridWorldEnv,
+    "Hanoi": HanoiEnv,
+    "Hex": HexGameEnv,
+    "Octomaze": OctomazeEnv,
+    "RubiksCube": RubiksCubeEnv,
+}
 
 
 def shortest(env):
@@ -47,7 +57,7 @@ def shortest(env):
 
 
 @pytest.mark.filterwarnings("ignore:.*render_mode")
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("cls", CLASSES.values())
 def test_gymnasiums_checker_is_content(cls):
     check_env(cls(), skip_render_check=True)
     env = cls(render_mode="ansi")
@@ -55,7 +65,7 @@ def test_gymnasiums_checker_is_content(cls):
     assert isinstance(env.render(), str)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CLASSES)
 def test_the_kernel_is_proved_and_found_by_itself(name):
     # A difference between compiled and Python's results in 400 steps raises KernelDiffers.
     with plangym_ext.make(f"plangym_ext/{name}-v0", backend="kernel") as env:
@@ -69,7 +79,7 @@ def test_the_kernel_is_proved_and_found_by_itself(name):
     np.testing.assert_array_equal(got.rewards, want.rewards)
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("cls", CLASSES.values())
 def test_copies_and_states_have_the_same_future(cls):
     def future(env):
         steps = [
@@ -88,7 +98,7 @@ def test_copies_and_states_have_the_same_future(cls):
     assert [str(future(other)) for other in others] == [expected] * 3
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("cls", CLASSES.values())
 def test_what_is_no_state_is_refused(cls):
     env = cls()
     with pytest.raises(errors.ResetNeeded, match=r"call reset\(\) first"):
@@ -227,6 +237,37 @@ def test_toy_montezuma_is_solved_in_41_steps():
     obs, _ = env.reset()
     assert obs[-2] == 1  # the room in the middle of the upper row
     assert shortest(env)[0] == 41
+
+
+def test_a_ko_is_not_taken_back_at_once():
+    env = GoGameEnv(4, render_mode="ansi")
+    env.reset()
+    for action in (1, 2, 4, 7, 9, 10, 6):
+        env.step(action)
+    obs, _, _, _, info = env.step(5)
+    assert env.render() == ".xo.\nxo.o\n.xo.\n...."
+    assert (info["action_mask"][6], obs[3].sum(), obs[3, 1, 2]) == (0, 1, 1)
+    env.step(15)
+    assert env.step(16)[4]["action_mask"][6] == 1
+    assert env.step(6)[1] == 0.0
+    assert env.render() == ".xo.\nx.xo\n.xo.\n...x"
+
+
+def test_areas_are_counted_after_two_passes():
+    # Black has the first column and that beside it alone, white the other two.
+    for komi, rewards in ((0.0, (0.0, 0.0)), (0.5, (1.0, -1.0)), (-0.5, (-1.0, 1.0))):
+        env = GoGameEnv(4, komi)
+        env.reset()
+        for row in range(4):
+            env.step(4 * row + 1)
+            env.step(4 * row + 2)
+        state = env.get_state()
+        env.step(16)
+        assert env.step(16)[1:3] == (rewards[0], True)
+        env.set_state(state)
+        env.step(0)
+        env.step(16)
+        assert env.step(16)[1:3] == (rewards[1], True)
 
 
 @pytest.mark.parametrize(
