@@ -23,6 +23,7 @@ from plangym_ext.envs import (
     RubiksCubeEnv,
 )
 from plangym_ext.envs.rules.rubiks_cube import turns
+from plangym_ext.planners import MCTS, DiscreteShooting, GraphSearch, play
 
 CLASSES = {
     "BitFlip": BitFlipEnv,
@@ -77,6 +78,19 @@ def test_the_kernel_is_proved_and_found_by_itself(name):
             want = serial.rollout_batch(actions, np.repeat(state[None], 8, axis=0))
     np.testing.assert_array_equal(got.states, want.states)
     np.testing.assert_array_equal(got.rewards, want.rewards)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "planner", "best"),
+    [
+        ("BitFlip", {"n": 5}, DiscreteShooting(64), -3.0),  # four bits are wrong
+        ("Hanoi", {"disks": 3}, GraphSearch(60, state_key="obs", rollout_depth=0), 1.0),
+        ("RubiksCube", {"scramble": 2, "reward": "solved"}, MCTS(160), 1.0),
+    ],
+)
+def test_a_planner_solves_them(name, options, planner, best):
+    with plangym_ext.make(f"plangym_ext/{name}-v0", backend="serial", **options) as env:
+        assert play(env, planner, seed=0, max_steps=30).return_ == best
 
 
 @pytest.mark.parametrize("cls", CLASSES.values())
@@ -143,42 +157,32 @@ def test_illegal_moves_of_a_disk_change_nothing():
     np.testing.assert_array_equal(env.step(4)[0], before)  # an empty peg
 
 
-def test_one_corridor_pays_at_its_end():
-    env = OctomazeEnv(4, 5, goal=3)
+def test_corridors_end_after_their_length():
+    env = OctomazeEnv(4, 5, goal=3, render_mode="ansi")
     env.reset()
-    assert shortest(env) == (5, 17)  # hub and 4 * 4 cells that end nothing
+    assert shortest(env) == (6, 21)  # hub and 4 * 5 cells
     env.reset()
-    assert [env.step(k)[1:3] for k in (1, 1, 2, 1, 1, 1, 1)] == [(0.0, False)] * 6 + [(0.0, True)]
-    env.reset()
-    env.step(2)
-    assert env.step(0)[0][0] == 1.0  # back in the hub
-    drawn = OctomazeEnv(4, 5, goal=None)
-    drawn.reset(seed=0)
-    goals = [int(drawn.state["goal"]) for _ in range(2000) if drawn.reset()]
-    # Mean 500, deviation sqrt(2000 * 3 / 16) = 19.
-    assert (abs(np.bincount(goals, minlength=4) - 500) < 4 * 19).all()
+    assert [env.step(k)[1:3] for k in (1, 0, 1, 1, 1, 1, 1)] == [(0.0, False)] * 6 + [(0.0, True)]
+    assert env.render().splitlines()[1] == "+.....@"
+    assert env.step(1)[1:3] == (0.0, True)
 
 
 def test_items_are_packed():
-    env = BinPackingEnv(4, 10)
+    env = BinPackingEnv(10, (4, 6), (0.5, 0.5), 4)
     env.reset(seed=0)
-    env.state["sizes"][:] = [6, 5, 4, 5]
-    obs, reward, over, _, info = env.step(0)
-    assert (reward, over, obs.tolist()) == (
-        -1.0,
-        False,
-        pytest.approx([0.6, 0, 0, 0, 0.5, 0.4, 0.5, 0]),
-    )
-    np.testing.assert_array_equal(info["action_mask"], [0, 1, 0, 0])
-    assert [env.step(b)[1:3] for b in (1, 0, 1)] == [(-1.0, False), (0.0, False), (0.0, True)]
-    env.reset(seed=0)
-    env.state["sizes"][:] = [6, 5, 4, 5]
-    env.step(0)
-    assert env.step(0)[1:3] == (-3.0, True)  # 6 and 5 exceed 10; three items are left
+    env.state["item"] = 6
+    assert env.step(3)[4]["invalid_action"] == 1  # a new bin
+    env.state["item"] = 4
+    assert env.step(6)[1:3] == (4.0, False)
+    assert not env.state["bins"].any()  # full
+    with pytest.raises(errors.InvalidOption, match="sum to 1"):
+        BinPackingEnv(9, (2, 3), (0.5, 0.4))
+    with pytest.raises(errors.InvalidOption, match="at most a capacity"):
+        BinPackingEnv(9, (2, 10))
 
 
 def test_quarter_turns_are_those_of_a_cube():
-    moves = dict(zip("UuDdLlRrFfBb", turns(), strict=True))
+    moves = dict(zip("UuDdFfBbRrLl", turns(3), strict=True))
 
     def order(text):
         cube, count = np.arange(54), 0
@@ -199,21 +203,26 @@ def test_quarter_turns_are_those_of_a_cube():
         assert (turn[4::9] == np.arange(4, 54, 9)).all()
         assert (turn != np.arange(54)).sum() == 20
     # A sticker of the front goes up by a clockwise turn of the right face.
-    up, front = range(9), range(36, 45)
+    up, front = range(9), range(18, 27)
     assert sum(moves["R"][i] in front for i in up) == 3
 
 
 def test_a_scramble_is_undone():
-    env = RubiksCubeEnv(1)
+    env = RubiksCubeEnv(scramble=1)
     env.reset(seed=0)
     state = env.get_state()
     found = []
     for action in range(12):
         env.set_state(state)
         found.append(env.step(action)[1:3])
-    assert sorted(found) == [(0.0, False)] * 11 + [(1.0, True)]
-    with pytest.raises(ValueError, match=r"scramble must be in \[1, 1000\]"):
-        RubiksCubeEnv(0)
+    assert sorted(found) == [(-1.0, False)] * 11 + [(0.0, True)]
+    for options, message in (
+        ({"scramble": 0}, r"scramble in \[1, 1000\]"),
+        ({"reward": "none"}, "one of step, solved, stickers"),
+        ({"colours": [1] * 6}, "not all the same"),
+    ):
+        with pytest.raises(errors.InvalidOption, match=message):
+            RubiksCubeEnv(**options)
 
 
 def test_keys_doors_and_traps():
@@ -224,18 +233,31 @@ def test_keys_doors_and_traps():
     assert env.step(1)[1:3] == (0.0, False)  # a wall
     assert env.render() == ".kDx\n.@#$\nkeys: 0"
     env.step(0)
-    assert env.step(1)[0][-1] == 0  # the key is in the door
+    assert env.step(1)[0][-2] == 0  # the key is in the door
     assert env.render() == "..@x\n..#$\nkeys: 0"
     assert env.step(1)[1:3] == (0.0, True)
     env = GridWorldEnv(["@D$k"])
     env.reset()
-    assert env.step(1)[0].tolist() == [6, 3, 5, 2, 0, 0]  # there is no key for the door
+    assert env.step(1)[0].tolist() == [6, 3, 5, 2, 0, 0, 1]  # there is no key for the door
+
+
+def test_boxes_are_pushed_and_lives_lost():
+    env = GridWorldEnv(["@b.b#", "x.$.."], (1, 5), lives=2, trap_reward=-0.5, render_mode="ansi")
+    env.reset()
+    assert env.step(1)[1:3] == (0.0, False)
+    env.step(1)  # two boxes
+    assert env.render() == ".@bb#\nx.$..\nkeys: 0"
+    env.step(2)
+    assert env.step(3)[1:3] == (-0.5, False)
+    assert env.render() == "..bb#\nx@$..\nkeys: 0"
+    assert env.step(3)[1:3] == (-0.5, True)
+    assert env.step(1)[1:3] == (0.0, True)
 
 
 def test_toy_montezuma_is_solved_in_41_steps():
     env = GridWorldEnv()
     obs, _ = env.reset()
-    assert obs[-2] == 1  # the room in the middle of the upper row
+    assert obs[-3] == 1  # the room in the middle of the upper row
     assert shortest(env)[0] == 41
 
 
