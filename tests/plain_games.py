@@ -155,7 +155,7 @@ class PlainGo(PlainBoard):
         return float(np.sign((lead - self.komi) * (1, -1)[player]))
 
     def owner(self, cell):
-        """Whose a point is at the end, None if nobody's."""
+        """Whose a point is at the end, None if no player's."""
         if cell in self.stones:
             return self.stones[cell]
         region = self.grown({cell}, lambda at: at not in self.stones, self.STEPS)

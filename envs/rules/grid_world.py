@@ -15,7 +15,8 @@ from plangym_ext.native.kernel.rules_env import RulesEnv
 
 _FLOOR, _WALL, _KEY, _DOOR, _TRAP, _TREASURE, _PLAYER, _BOX = range(8)
 _SIGNS = ".#kDx$@b"
-_MOST_KEYS = 255
+_ITEMS = "kD$b"
+_GONE = 65_535  # the place of an item that was taken, or of a door that was opened
 
 #: Six rooms in two rows, each seven cells high and nine wide, with two doors and three keys. The
 #: treasure lies beyond a door; the shortest way to it has 41 steps.
@@ -38,9 +39,11 @@ TOY_MONTEZUMA = (
 
 
 class GridWorld(NamedTuple):
-    """The map as `[rows * columns]` codes of cells, its size, and that of a room."""
+    """The map without items as `[rows * columns]` codes, the items, and the sizes."""
 
     cells: np.ndarray
+    kinds: np.ndarray
+    places: np.ndarray
     rows: int
     columns: int
     room_rows: int
@@ -93,24 +96,27 @@ class GridWorldEnv(RulesEnv):
         lines = TOY_MONTEZUMA if map is None else tuple(map)
         params = _params(lines, (7, 9) if map is None and room is None else room)
         params = params._replace(lives=int(lives), trap_reward=float(trap_reward))
-        # The player's cell, that where it came into the room, and the map as it has become.
-        fields = [("at", "<u4"), ("entered", "<u4"), ("keys", "u1"), ("lives", "u1")]
-        fields += [("treasures", "<u4"), ("cells", "u1", (params.cells.size,))]
+        # The player's cell, that where it came into the room, and where the items are: what was
+        # taken says how many keys are in hand.
+        count = params.places.size
+        fields = [("at", "<u2"), ("entered", "<u2"), ("lives", "u1"), ("places", "<u2", (count,))]
         kernel = Kernel(np.dtype(fields), step, reset, observe, params, check=check)
         size = params.room_rows * params.room_columns + 3
         high = np.full(size, _BOX, np.uint8)
         rooms = params.cells.size // (size - 3)
-        high[-3:] = rooms - 1, int((params.cells == _KEY).sum()), lives
+        high[-3:] = min(rooms - 1, 255), min((params.kinds == _KEY).sum(), 255), lives
         obs = spaces.Box(np.zeros(size, np.uint8), high, dtype=np.uint8)
         super().__init__(kernel, obs, spaces.Discrete(4), render_mode=render_mode)
 
     def text(self) -> str:
         """Return the whole map, with the player, and the keys in hand."""
-        params, signs = self.kernel.params, [_SIGNS[cell] for cell in self.state["cells"]]
-        signs[self.state["at"]] = "@"
-        width = params.columns
-        rows = ["".join(signs[at : at + width]) for at in range(0, len(signs), width)]
-        return "\n".join([*rows, f"keys: {self.state['keys']}"])
+        params = self.kernel.params
+        shown = np.append(params.cells, 0)  # what is gone lies beyond the map
+        shown[np.minimum(self.state["places"], params.cells.size)] = params.kinds
+        shown[self.state["at"]] = _PLAYER
+        lines = shown[:-1].reshape(-1, params.columns)
+        rows = ["".join(_SIGNS[cell] for cell in line) for line in lines]
+        return "\n".join([*rows, f"keys: {_counts(self.state, params)[0]}"])
 
 
 def _params(lines: Sequence[str], room: tuple[int, int] | None) -> GridWorld:
@@ -121,20 +127,25 @@ def _params(lines: Sequence[str], room: tuple[int, int] | None) -> GridWorld:
         raise InvalidOption(
             f"GridWorldEnv: a map has lines of one length, of the signs {_SIGNS!r}; got {lines!r}."
         )
-    if text.count("@") != 1 or "$" not in text or text.count("k") > _MOST_KEYS:
+    if text.count("@") != 1 or "$" not in text or max(text.count("k"), len(text) >> 8) > 254:
         raise InvalidOption(
-            f"GridWorldEnv: a map has one start @, a treasure $ and at most {_MOST_KEYS} keys; "
+            "GridWorldEnv: a map has one start @, a treasure $, at most 254 keys and 65,279 cells; "
             f"got {lines!r}."
         )
-    if min(room_rows, room_columns) < 1 or rows % room_rows or columns % room_columns:
+    is_split = min(room_rows, room_columns) >= 1 and not (
+        rows % room_rows or columns % room_columns
+    )
+    if not is_split or len(text) > 256 * room_rows * room_columns:
         raise InvalidOption(
             f"GridWorldEnv: rooms of {room_rows} by {room_columns} do not divide a map of {rows} "
-            f"by {columns}."
+            f"by {columns} into at most 256."
         )
-    start = text.index("@")
+    places = np.array([at for at, sign in enumerate(text) if sign in _ITEMS], np.int64)
     cells = np.array([_SIGNS.index(sign) for sign in text], np.uint8)
-    cells[start] = _FLOOR
-    return GridWorld(cells, rows, columns, int(room_rows), int(room_columns), start, 1, 0.0)
+    kinds, start = cells[places], text.index("@")
+    cells[places] = cells[start] = _FLOOR
+    sizes = (rows, columns, int(room_rows), int(room_columns))
+    return GridWorld(cells, kinds, places, *sizes, start, 1, 0.0)
 
 
 @compiled
@@ -154,13 +165,24 @@ def _target(params: Any, at: int, action: int) -> int:
 
 
 @compiled
-def _push(cells: Any, params: Any, to: int, action: int) -> bool:
-    """Push the box of a cell, and return whether it could be."""
-    beyond = _target(params, to, action)
-    if beyond < 0 or cells[beyond] != _FLOOR:
-        return False
-    cells[to], cells[beyond] = _FLOOR, _BOX
-    return True
+def _counts(state: Any, params: Any) -> tuple[int, int]:
+    """Return how many keys are in hand, and how many treasures are left."""
+    places, kinds, keys, treasures = state["places"], params.kinds, 0, 0
+    for i in range(places.size):
+        if places[i] == _GONE:
+            keys += 1 if kinds[i] == _KEY else -1 if kinds[i] == _DOOR else 0
+        elif kinds[i] == _TREASURE:
+            treasures += 1
+    return keys, treasures
+
+
+@compiled
+def _item(places: Any, cell: int) -> int:
+    """Return the item of a cell, -1 if there is none."""
+    for i in range(places.size):
+        if places[i] == cell:
+            return i
+    return -1
 
 
 @compiled
@@ -173,68 +195,68 @@ def _room(params: Any, at: int) -> int:
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Go one cell, and take what lies there."""
-    cells, reward = state["cells"], 0.0
-    at: Any = np.int64(state["at"])
-    over = state["lives"] == 0 or state["treasures"] == 0
-    to = -1 if over else _target(params, at, action)
-    found = _WALL if to < 0 else np.int64(cells[to])
+    places, at = state["places"], np.int64(state["at"])
+    keys, treasures = _counts(state, params)
+    to = _target(params, at, action)
+    if to < 0 or state["lives"] == 0 or treasures == 0:
+        return 0.0, state["lives"] == 0 or treasures == 0, False
+    item = _item(places, to)
+    found = np.int64(params.cells[to] if item < 0 else params.kinds[item])
     if found == _BOX:
-        found = _FLOOR if _push(cells, params, to, action) else _WALL
+        beyond = _target(params, to, action)
+        if beyond >= 0 and params.cells[beyond] == _FLOOR and _item(places, beyond) < 0:
+            places[item], found = beyond, _FLOOR
+    elif item >= 0 and (found != _DOOR or keys > 0):
+        places[item] = _GONE
     if found == _TRAP:
         state["lives"] -= 1
-        reward = params.trap_reward
-        if state["lives"] > 0:
-            state["at"] = state["entered"]
-    elif found != _WALL and (found != _DOOR or state["keys"] > 0):
+        state["at"] = state["entered"] if state["lives"] > 0 else at
+        return params.trap_reward, state["lives"] == 0, False
+    if found not in (_WALL, _BOX) and (found != _DOOR or keys > 0):
         state["at"] = to
-        cells[to] = _FLOOR
         if _room(params, to) != _room(params, at):
             state["entered"] = to
-        if found == _KEY:
-            state["keys"] += 1
-        elif found == _DOOR:
-            state["keys"] -= 1
-        elif found == _TREASURE:
-            state["treasures"] -= 1
-            reward = 1.0
-    return reward, state["lives"] == 0 or state["treasures"] == 0, False
+    is_treasure = found == _TREASURE
+    return 1.0 if is_treasure else 0.0, is_treasure and treasures == 1, False
 
 
 def reset(state: Any, params: Any) -> None:
     """Put everything back."""
     state["at"] = state["entered"] = params.start
-    state["keys"] = 0
     state["lives"] = params.lives
-    state["cells"][:] = params.cells
-    state["treasures"] = (params.cells == _TREASURE).sum()
+    state["places"][:] = params.places
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
     """Write the room, its number, keys and lives."""
-    at, cells, columns = np.int64(state["at"]), state["cells"], params.columns
+    at, places, columns = np.int64(state["at"]), state["places"], params.columns
     row, column = at // columns, at % columns
     top, left = row - row % params.room_rows, column - column % params.room_columns
     k = 0
     for i in range(params.room_rows):
         begin = (top + i) * columns + left
         for cell in range(begin, begin + params.room_columns):
-            obs[k] = cells[cell]
+            obs[k] = params.cells[cell]
             k += 1
+    for i in range(places.size):
+        down, right = np.int64(places[i]) // columns - top, np.int64(places[i]) % columns - left
+        if 0 <= down < params.room_rows and 0 <= right < params.room_columns:
+            obs[down * params.room_columns + right] = params.kinds[i]
     obs[(row - top) * params.room_columns + column - left] = _PLAYER
     obs[k] = _room(params, at)
-    obs[k + 1] = state["keys"]
+    obs[k + 1] = _counts(state, params)[0]
     obs[k + 2] = state["lives"]
 
 
 def check(state: Any, params: Any) -> bool:
-    """Return whether the player stands on the map, which holds no more than at first."""
-    cells, first = state["cells"], params.cells
-    is_open = (first != _WALL) & ((cells == _FLOOR) | (cells == _BOX))
-    # A door that was opened took a key: there are never more than the map has.
-    keys = state["keys"] + (cells == _KEY).sum() <= (first == _KEY).sum()
-    boxes = (cells == _BOX).sum() == (first == _BOX).sum()
-    treasures = (cells == _TREASURE).sum() == state["treasures"]
-    if not (np.all((cells == first) | is_open) and keys and boxes and treasures):
+    """Return whether player and boxes stand on floor, and all else lies as at first or is gone."""
+    places = state["places"]
+    for i in range(places.size):
+        if params.kinds[i] == _BOX:
+            if places[i] >= params.cells.size or params.cells[places[i]] != _FLOOR:
+                return False
+        elif places[i] != params.places[i] and places[i] != _GONE:
+            return False
+    if max(state["at"], state["entered"]) >= params.cells.size or state["lives"] > params.lives:
         return False
-    is_place = max(state["at"], state["entered"]) < first.size
-    return bool(is_place and cells[state["at"]] == _FLOOR and state["lives"] <= params.lives)
+    return params.cells[state["at"]] == _FLOOR and _counts(state, params)[0] >= 0
