@@ -73,8 +73,9 @@ class WholeEpisodes:
         if begun is None:
             return part
         try:
-            return {name: mapped(_both, begun[name], rows) for name, rows in part.items()}
-        except (KeyError, TypeError, ValueError) as error:
+            # Nested as what came now: what is begun may be of a file.
+            return {name: mapped(_after, rows, begun[name]) for name, rows in part.items()}
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidSamples(
                 f"row {row}: its episode goes on with other fields than it was begun with "
                 f"({error}). What was saved of it is of another env or planner."
@@ -157,6 +158,10 @@ def _both(first: Any, then: Any) -> Any:
     if first.dtype != then.dtype:
         raise ValueError(f"{first.dtype} before, {then.dtype} now")
     return np.concatenate([first, then])
+
+
+def _after(then: Any, first: Any) -> Any:
+    return _both(first, then)
 
 
 def check_begun(where: str, saved: Any) -> None:

@@ -125,6 +125,10 @@ BESIDE = {
         ("episodes/0", 3),
         ("episodes/0/value", lambda array: array[:-1]),
         ("episodes/0/weights", lambda array: array[..., :-1]),
+        ("episodes/0/weights", {}),
+        ("episodes/0/visits", {}),
+        ("episodes/0/visits", ()),
+        ("episodes/0/obs", {"x": np.zeros((1, 2))}),
         ("episodes/0/value", lambda array: array.astype(np.int8)),
     ],
 }
