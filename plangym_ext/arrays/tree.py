@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias, final
 
 import numpy.typing as npt
@@ -278,6 +278,13 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"ArrayDict({self._items!r})"
+
+
+def part_at(tree: Any, path: Sequence[str | int]) -> Any:
+    """Return the array or tree at a path of a space; names of a Tuple's parts are "0", "1", ..."""
+    for key in path:
+        tree = tree[str(key)]
+    return tree
 
 
 def parts(value: Any) -> dict[str, Any] | None:

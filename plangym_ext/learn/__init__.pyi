@@ -67,6 +67,8 @@ from plangym_ext.learn.algorithms.rollouts.policy_gradient import REINFORCE as R
 from plangym_ext.learn.algorithms.rollouts.policy_gradient import VTrace as VTrace
 from plangym_ext.learn.algorithms.rollouts.ppo import PPO as PPO
 from plangym_ext.learn.algorithms.rollouts.pqn import PQN as PQN
+from plangym_ext.learn.curiosity import Curiosity as Curiosity
+from plangym_ext.learn.curiosity import CuriosityConfig as CuriosityConfig
 from plangym_ext.learn.distributions.make import distribution_of as distribution_of
 from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
@@ -94,6 +96,7 @@ from plangym_ext.learn.networks.agent_config import QAgentConfig as QAgentConfig
 from plangym_ext.learn.networks.agent_config import SoftPolicyConfig as SoftPolicyConfig
 from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork
 from plangym_ext.learn.networks.agent_network import make_agent_network as make_agent_network
+from plangym_ext.learn.networks.auto_encoder import AutoEncoder as AutoEncoder
 from plangym_ext.learn.networks.network import Network as Network
 from plangym_ext.learn.networks.network import NetworkOutput as NetworkOutput
 from plangym_ext.learn.networks.network import make_network as make_network

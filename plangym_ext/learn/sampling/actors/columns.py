@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays import ArrayDict, JaggedArray
 from plangym_ext.core.masks import MASK, checked_mask, mask_width
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.learn.sampling.options import RowSpaces
@@ -120,12 +120,25 @@ class Columns:
         end = first + (num_steps or self.num_steps)
         # A slice of rows that goes on into the padding, where row T is.
         return [
-            leaf[first:end].to_ndarray(copy=False)[:, start:stop] for leaf in self._leaves(name)
+            leaf[first:end, start:stop]
+            if isinstance(leaf, JaggedArray)
+            else leaf[first:end].to_ndarray(copy=False)[:, start:stop]
+            for leaf in self._leaves(name)
         ]
 
     def _over_time(self, name: str, num_steps: int | None = None) -> list[list[Ndarray]]:
         arrays = self._arrays(name, num_steps or self.num_steps)
         return [[array[t] for array in arrays] for t in range(num_steps or self.num_steps)]
+
+
+def own_rows(leaf: Any) -> Ndarray:
+    """Return a copy of rows `[b, ...]`; items of a jagged array as an array of objects."""
+    if not isinstance(leaf, JaggedArray):
+        return np.array(leaf)
+    found = np.empty(leaf.batch_shape, object)
+    for row in range(len(found)):
+        found[row] = np.asarray(leaf[row])
+    return found
 
 
 Path = tuple[Any, ...]
