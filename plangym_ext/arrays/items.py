@@ -72,6 +72,14 @@ def empty_items(space: spaces.Sequence, batch_shape: tuple[int, ...], **spec: An
     return JaggedArray(batch_shape, feature.dtype, on_overflow="grow", **spec)
 
 
+def item_objects(array: JaggedArray) -> np.ndarray:
+    """Return a copy of the items as an array of objects `[*batch]`, each `[points, *feature]`."""
+    found = np.empty(array.batch_shape, object)
+    for index in np.ndindex(found.shape):
+        found[index] = np.asarray(array[index])
+    return found
+
+
 def _graph_parts(space: spaces.Graph) -> dict[str, spaces.Space[Any]]:
     """Return the space of a point of each part, in the order of a Dict."""
     nodes = {"nodes": space.node_space}

@@ -80,10 +80,10 @@ def test_ppo_reaches_the_best_return_without_padding(items):
     config = AgentConfig(items=items, items_size=32, hidden=(64,))
     network = make_agent_network(*spaces_of, config, seed=0)
     agent = ActorCriticAgent(network)
-    learner = PPOConfig(learning_rate=4e-3, epochs=5, batch_size=128, discount=0.0)
+    learner = PPOConfig(learning_rate=5e-3, epochs=6, batch_size=128, discount=0.0)
     algorithm = PPO(network, learner, seed=0)
     with SerialSampler(venv, agent, 32) as sampler:
-        for _ in range(12):
+        for _ in range(13):
             collected = sampler.collect(version=algorithm.updates)
             algorithm.take(collected)
             algorithm.train()

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from plangym_ext.arrays import Array, ArrayDict, JaggedArray
+from plangym_ext.arrays.items import item_objects
 from plangym_ext.core.masks import mask_width
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption
@@ -156,9 +157,14 @@ def _kind(kind: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 def steps_of(part: Any) -> Any:
-    """Return views `[T, ...]` of an array, or of those of a tree by name, without their padding."""
+    """Return views `[T, ...]` of an array, or of those of a tree by name, without their padding.
+
+    Items of a jagged array are copied to an array of objects.
+    """
     if isinstance(part, ArrayDict):
         return {name: steps_of(part[name]) for name in part}
+    if isinstance(part, JaggedArray):
+        return item_objects(part)
     return part.to_ndarray(copy=False)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict, JaggedArray
+from plangym_ext.arrays.items import item_objects
 from plangym_ext.arrays.nested import leaves
 from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.core.masks import MASK
@@ -27,7 +28,6 @@ from plangym_ext.learn.sampling.actors.columns import (
     Following,
     Nest,
     legal_actions,
-    own_rows,
 )
 from plangym_ext.learn.sampling.actors.endings import Endings, EnvSteps, ItemSteps, Limit, Stepped
 from plangym_ext.learn.sampling.actors.venv_rows import ItemRows, VenvRows
@@ -277,7 +277,10 @@ class Actor:
         columns = self._columns
         return {
             "envs": self._states_or_none() if envs else None,
-            "obs": [own_rows(leaf) for leaf in leaves(columns.obs[-1])],
+            "obs": [
+                item_objects(leaf) if isinstance(leaf, JaggedArray) else leaf.copy()
+                for leaf in leaves(columns.obs[-1])
+            ],
             "prev_action": [leaf.copy() for leaf in leaves(columns.prev_action[-1])],
             "prev_reward": columns.prev_reward[-1].copy(),
             "first": columns.first[-1].copy(),

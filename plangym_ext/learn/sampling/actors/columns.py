@@ -131,16 +131,6 @@ class Columns:
         return [[array[t] for array in arrays] for t in range(num_steps or self.num_steps)]
 
 
-def own_rows(leaf: Any) -> Ndarray:
-    """Return a copy of rows `[b, ...]`; items of a jagged array as an array of objects."""
-    if not isinstance(leaf, JaggedArray):
-        return np.array(leaf)
-    found = np.empty(leaf.batch_shape, object)
-    for row in range(len(found)):
-        found[row] = np.asarray(leaf[row])
-    return found
-
-
 Path = tuple[Any, ...]
 
 
