@@ -67,7 +67,7 @@ def item_rows(space: spaces.Space[Any], obs: Any, *, single: bool = False) -> An
 
 def empty_items(space: spaces.Sequence, batch_shape: tuple[int, ...], **spec: Any) -> JaggedArray:
     """Return a jagged array for observations of a sequence, which grows where it has to."""
-    feature = space.feature_space
+    feature: Any = space.feature_space
     spec = {"feature_shape": feature.shape, "max_mean_num_elem": _MEAN, **spec}
     return JaggedArray(batch_shape, feature.dtype, on_overflow="grow", **spec)
 
@@ -82,7 +82,7 @@ def item_objects(array: JaggedArray) -> np.ndarray:
 
 def _graph_parts(space: spaces.Graph) -> dict[str, spaces.Space[Any]]:
     """Return the space of a point of each part, in the order of a Dict."""
-    nodes = {"nodes": space.node_space}
+    nodes: dict[str, spaces.Space[Any]] = {"nodes": space.node_space}
     if space.edge_space is None:
         return nodes
     return {"edge_links": _LINKS, "edges": space.edge_space, **nodes}

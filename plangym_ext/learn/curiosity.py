@@ -111,7 +111,7 @@ class Curiosity(nn.Module):
         return inverse, 0.5 * error.square().sum(dim=1)
 
     def steps(self, tree: ArrayDict) -> tuple[Any, Any, Any]:
-        """Return the arguments of `forward` for all T B steps of a fragment."""
+        """Return the arguments of `forward` for all steps `[T B, ...]` of a fragment, copied."""
         read = TreeReader(tree, self, by_q=False)
         shown, final = read.shown(), read.after()
         ended = (read.tensor(tree["terminated"]) | read.tensor(tree["truncated"])).flatten()
@@ -131,7 +131,7 @@ class Curiosity(nn.Module):
         return inputs._replace(obs=obs), action, inputs._replace(obs=after)
 
     def reward(self, tree: ArrayDict) -> dict[str, float]:
-        """Add the bonus to the rewards of a fragment, in place, and learn from its steps.
+        """Add the bonus to the rewards `[T, B]` of a fragment, in place, and learn from its steps.
 
         Returns:
             Means "bonus", "inverse_loss" and "forward_loss", of before the updates.

@@ -132,7 +132,7 @@ class InputBody(nn.Module):
         Raises:
             InvalidOption: observations are not one image, or more is joined with it.
         """
-        layers = [*self.parts[0].children()]
+        layers: list[Any] = [*self.parts[0].children()]
         if len(self.parts) > 1 or len(layers) != 3 or self.joined_width != self.parts.width:
             raise InvalidOption(
                 f"make_agent_network: recurrent='conv_gru' needs observations of one image in "

@@ -313,8 +313,8 @@ class Actor:
             targets = [*leaves(getattr(columns, name)[-1])]
             # Items were saved as objects, which a jagged array takes as a list.
             jagged = [isinstance(target, JaggedArray) for target in targets]
-            saved = zip(jagged, state[name], strict=True)
-            _copy(targets, [list(part) if items else part for items, part in saved])
+            pairs = zip(jagged, state[name], strict=True)
+            _copy(targets, [list(part) if items else part for items, part in pairs])
         columns.prev_reward[-1], columns.first[-1] = state["prev_reward"], state["first"]
         legal = state.get("legal") if self._options.action_mask else None
         self._first_legal = None if legal is None else np.array(legal, bool)

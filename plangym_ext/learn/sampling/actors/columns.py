@@ -114,7 +114,7 @@ class Columns:
         start, stop = self._rows.start, self._rows.stop
         return [leaf.to_ndarray(copy=False)[start:stop] for leaf in self._leaves(name)]
 
-    def _arrays(self, name: str, num_steps: int | None = None, first: int = 0) -> list[Ndarray]:
+    def _arrays(self, name: str, num_steps: int | None = None, first: int = 0) -> list[Any]:
         """Return `[num_steps, b, ...]` of every array below a name: beyond T in the padding."""
         start, stop = self._rows.start, self._rows.stop
         end = first + (num_steps or self.num_steps)

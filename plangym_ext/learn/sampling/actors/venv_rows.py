@@ -145,11 +145,11 @@ class ItemRows(VenvRows):
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
         """Reset all rows; see `VenvRows.reset`."""
-        return self._items(super().reset(seeds))  # type: ignore[no-any-return]
+        return self._items(super().reset(seeds))
 
     def reset_rows(self, rows: Ndarray, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
         """Reset `[k]` rows; see `VenvRows.reset_rows`."""
-        return self._items(super().reset_rows(rows, seeds))  # type: ignore[no-any-return]
+        return self._items(super().reset_rows(rows, seeds))
 
     def step(self, actions: Any, rows: Ndarray) -> Any:
         """Step `[k]` rows; see `PlanVectorEnv.step`."""
