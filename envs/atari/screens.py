@@ -98,7 +98,8 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
             if frame >= count - 2:
                 screen.look(ale, count - 1 - frame)
                 looked += 1
-        stack[:-1] = stack[1:]
+        older = stack.data.cast("B")  # moved in place, where numpy would copy what overlaps
+        older[: -stack[0].nbytes] = older[stack[0].nbytes :]
         if looked == min(count, 2):
             screen.show(stack[-1], looked)
         elif looked:
