@@ -199,7 +199,7 @@ def _means(length: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         The first of them, `[size]` int64, and the share of each from there on, `[size, most]`
-        float32, with zeros behind the last.
+        float32, with zeros after the last.
 
     Source: OpenCV's tables of `INTER_AREA`, in double precision until they are rounded.
     """
@@ -283,7 +283,7 @@ def shrink_bands(
         small: `[h, w]` uint8, written.
     """
     rows, columns = len(grey) // len(changed), small.shape[1]
-    # Zeros behind the pixels of a row and the rows of a band, for shares of zero there.
+    # Zeros after the pixels of a row and the rows of a band, for shares of zero there.
     pixels = np.zeros(grey.shape[1] + len(wide), np.float32)
     means = np.zeros((rows + tall.shape[1], columns), np.float32)
     total = np.empty(columns, np.float32)
