@@ -313,7 +313,7 @@ class Planner(CheckedOptions, ABC):
         """
         state = np.asarray(state)
         if state.ndim != 1:
-            raise ValueError(
+            raise InvalidOption(
                 f"{type(self).__name__}.plan: state must be one row [S]; got shape "
                 f"{state.shape}. For several states use plan_batch."
             )

@@ -44,10 +44,26 @@ def compose(
     """
     found: dict[str, Any] = {}
     for source in sources:
-        found = _over(found, source if isinstance(source, Mapping) else named(source))
+        given = source if isinstance(source, Mapping) else named(source)
+        try:
+            _check_numbers(given)
+        except RecursionError:
+            raise InvalidOption(
+                "settings: sections or lists hold one another, or lie too deep"
+            ) from None
+        found = _over(found, given)
     config: RunConfig = build(RunConfig, found)
     config.check_discounts()
     return config
+
+
+def _check_numbers(value: Any) -> None:
+    """Refuse whole numbers that are larger than any float."""
+    if isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            _check_numbers(one)
+    elif isinstance(value, int) and value.bit_length() > 1023:
+        raise InvalidOption("settings: a number has more than 308 digits. Give a smaller one.")
 
 
 def _over(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
