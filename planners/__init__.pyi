@@ -37,6 +37,11 @@ from plangym_ext.planners.rollouts.fractal import FractalMC as FractalMC
 from plangym_ext.planners.rollouts.particle_search import SPO as SPO
 from plangym_ext.planners.rollouts.tsmcts import TSMCTS as TSMCTS
 from plangym_ext.planners.simulator import SearchModel as SearchModel
+from plangym_ext.planners.suspending import AskEvaluator as AskEvaluator
+from plangym_ext.planners.suspending import Root as Root
+from plangym_ext.planners.suspending import StepModel as StepModel
+from plangym_ext.planners.suspending import Stepped as Stepped
+from plangym_ext.planners.suspending import SuspendingPlanner as SuspendingPlanner
 from plangym_ext.planners.trees.file import read_tree as read_tree
 from plangym_ext.planners.trees.file import write_tree as write_tree
 from plangym_ext.planners.tuned import tuned_options as tuned_options

@@ -35,7 +35,7 @@ from plangym_ext.planners.trees.rules import (
 )
 from plangym_ext.planners.trees.selection import Selection
 from plangym_ext.planners.trees.soft import soft_summary
-from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize
+from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, deepest, summarize
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
 # What the action that is played has most of.
@@ -248,7 +248,8 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
     full = search.cut_short().tolist()
     columns = actions, values, budgets, visits, q, weights, repeat(None), full, trees
     # In the order of the fields: by their names it takes a third longer, for every tree.
-    return [*map(Plan, *columns, repeat(by_visits))]
+    ends = repeat(by_visits), repeat(None), deepest(tree).tolist()
+    return [*map(Plan, *columns, *ends)]
 
 
 def _chosen(
