@@ -47,3 +47,4 @@ from plangym_ext.planners.trees.file import write_tree as write_tree
 from plangym_ext.planners.tuned import tuned_options as tuned_options
 from plangym_ext.planners.visited import demonstrated_states as demonstrated_states
 from plangym_ext.planners.visited import visited_states as visited_states
+from plangym_ext.planners.watched import SearchCallback as SearchCallback

@@ -142,6 +142,7 @@ class TreeSearch(DiscretePlanner):
             # Compiled code reads states as it finds them: a damaged one has to be refused here.
             in_code.check(request.states)
             run_wave = functools.partial(in_code.run, run_wave, timed=clock.limited)
+        clock.search = search
         search.start(request)
         while run_wave() and not clock.over:
             pass
