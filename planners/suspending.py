@@ -161,5 +161,6 @@ def _shared_out(asked: Mapping[int, Any], whole: Any) -> dict[int, Any]:
 
 def _rows(whole: Any, some: slice) -> Any:
     if isinstance(whole, Stepped):  # whose masks are a tuple of rows, and no nested observation
-        return Stepped(*(rows_of(part, some) for part in whole[:-1]), whole.legal[some])
+        parts = [rows_of(part, some) for part in whole[:-1]]
+        return Stepped._make([*parts, whole.legal[some]])
     return tuple(None if part is None else rows_of(part, some) for part in whole)

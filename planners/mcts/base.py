@@ -17,7 +17,6 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.discrete import DiscretePlanner
-from plangym_ext.planners.final_action import highest, sampled
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
@@ -25,6 +24,7 @@ from plangym_ext.planners.plans import Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
+from plangym_ext.planners.trees.final_action import highest, sampled
 from plangym_ext.planners.trees.gumbel import gumbel_summary
 from plangym_ext.planners.trees.rules import (
     SCALE_NONE,
