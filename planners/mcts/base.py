@@ -23,8 +23,8 @@ from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
 from plangym_ext.planners.plans import Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
+from plangym_ext.planners.rollouts.final_action import highest, sampled
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
-from plangym_ext.planners.trees.final_action import highest, sampled
 from plangym_ext.planners.trees.gumbel import gumbel_summary
 from plangym_ext.planners.trees.rules import (
     SCALE_NONE,

@@ -15,9 +15,9 @@ from plangym_ext.planners.masks import weights_over_legal, with_noise
 from plangym_ext.planners.plans import Budget, Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, check_finite, check_prior
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.final_action import most_visited, sampled
 from plangym_ext.planners.rollouts.playouts import play_out, returns_of, starts_from
 from plangym_ext.planners.simulator import Rng
-from plangym_ext.planners.trees.final_action import most_visited, sampled
 
 # Rollouts per round where only time bounds them.
 _ROUND = 64
