@@ -68,6 +68,9 @@ def _check_numbers(value: Any) -> None:
 
 def _over(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the first with what the second says."""
+    if isinstance(second.get("evaluation"), list | tuple) and second["evaluation"]:
+        one, *others = second["evaluation"]
+        second = {**second, "evaluation": one, "evaluations": others}
     found = merged(first, second)
     if "planner" in first and _name(found) != _name(first):
         # How the planner before was to be evaluated means nothing to another one either.
