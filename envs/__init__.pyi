@@ -14,3 +14,5 @@ from plangym_ext.envs.rules.simple_spread import SimpleSpreadEnv as SimpleSpread
 from plangym_ext.envs.rules.slide_2048 import Slide2048Env as Slide2048Env
 from plangym_ext.envs.rules.t_maze import TMazeEnv as TMazeEnv
 from plangym_ext.envs.sokoban.env import SokobanEnv as SokobanEnv
+from plangym_ext.envs.wrappers import ActionNoise as ActionNoise
+from plangym_ext.envs.wrappers import StateCaching as StateCaching
