@@ -45,7 +45,7 @@ def test_arguments_of_batches_are_refused_by_name(env, value):
 
 
 @pytest.mark.parametrize("value", [*ODD, True], ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("name", ["backend", "state", "audit", "check", "n_workers"])
+@pytest.mark.parametrize("name", ["backend", "capture", "audit", "check", "n_workers"])
 def test_options_of_make_are_refused_by_name(name, value):
     if (name == "check" and isinstance(value, bool)) or (name == "n_workers" and value is None):
         return

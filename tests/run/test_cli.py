@@ -136,7 +136,7 @@ def test_an_unknown_option_does_not_list_the_others(tmp_path, capsys):
         (["train", "cartpole", "--out", "/proc/none"], "--out must be a folder"),
         (["eval", "none", "--starts", "none.npz"], "none"),
         (["doctor", "CartPole-v1", "--steps", "0"], "expected an int >= 1; got '0'"),
-        (["doctor", "CartPole-v1", "--state", "codek"], "did you mean 'codec'?"),
+        (["doctor", "CartPole-v1", "--capture", "codek"], "did you mean 'codec'?"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_close_match_and_status_2(

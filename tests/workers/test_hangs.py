@@ -268,7 +268,7 @@ def test_the_default_waits_longer_for_first_rows_and_slow_envs(monkeypatch, kind
     monkeypatch.setattr(limits, "ROW_TIMEOUT", 2.0)
     monkeypatch.setattr(limits, "START_TIMEOUT", 40.0)
     actions = np.zeros(1, np.int64)
-    options = {"n_workers": 1, "timeout": 2.0, "state": "off" if kind == "vector" else "auto"}
+    options = {"n_workers": 1, "timeout": 2.0, "capture": "off" if kind == "vector" else "auto"}
     if kind == "vector":
         made = plangym_ext.make_vec(Loading, 1, **options)
     else:
