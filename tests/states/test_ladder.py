@@ -415,7 +415,7 @@ def test_a_named_way_is_used_or_refused():
     with pytest.raises(
         ValueError, match="auto, codec, own, simulator, snapshot, replay, approximate; got 'exact'"
     ):
-        GymEnv(Counter, state="exact")
+        GymEnv(Counter, capture="exact")
 
 
 @pytest.mark.slow

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import toy_envs
 from batches import pids, stop, walk_of
-from contract.backend_contract import assert_equal
 from toy_envs import Faulty
 
 import plangym_ext
 from plangym_ext.errors import InvalidOption, WorkerDied, WorkerTimeout
+from plangym_ext.testing.backend import assert_equal
 from plangym_ext.workers import limits, worker_handle
 from plangym_ext.workers.batch_env import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
