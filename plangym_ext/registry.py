@@ -115,6 +115,7 @@ def make(
         IncompleteState: the env's state cannot be captured exactly.
         BackendUnavailable: the backend that was asked for cannot run this env.
     """
+    from plangym_ext.core.make_words import name_of
     from plangym_ext.core.numbers import check_flags, seconds_or_none
     from plangym_ext.states.trials.audit import checked_audit
 
@@ -126,7 +127,8 @@ def make(
     delayed = bool(kwargs.pop("delay_setup", False))
     if delayed and backend not in ("auto", "process"):
         raise InvalidOption(f"make: delay_setup is for workers; got backend={backend!r}.")
-    build, family, frameskip = constructor_of(make, name, capture, frameskip, kwargs)
+    named, kwargs = name_of("make", name, kwargs)
+    build, family, frameskip = constructor_of(make, named, capture, frameskip, kwargs)
     settings: dict[str, Any] = {
         "frameskip": frameskip,
         "autoreset": autoreset,
@@ -146,7 +148,7 @@ def make(
         return ParallelEnv(build, n_workers=n_workers, **settings)
     env = env_here(build, family, backend, threads, settings)
     if backend == "auto" and n_workers is None and env.backend == "serial":
-        return _with_workers(env, build if kwargs.get("wrappers") else name, timeout)
+        return _with_workers(env, build if kwargs.get("wrappers") else named, timeout)
     return env
 
 
@@ -219,7 +221,7 @@ def _rows_of_actor(
 
 def constructor_of(
     called: Callable[..., Any],
-    name: str | Callable[[], Any] | None,
+    name: Any,
     capture: str,
     frameskip: Any,
     kwargs: dict[str, Any],
@@ -233,10 +235,9 @@ def constructor_of(
         frameskip: see `make`.
         kwargs: for the env's constructor.
     """
-    from plangym_ext.core.make_words import name_of, with_wrappers, wrappers_of
+    from plangym_ext.core.make_words import with_wrappers, wrappers_of
     from plangym_ext.states.families import family_of_entry_point
 
-    name, kwargs = name_of(called.__name__, name, kwargs)
     spec = find_spec(name) if isinstance(name, str) else None
     kwargs, wrappers = wrappers_of(called.__name__, kwargs, spec and spec.entry_point)
     if spec is None:
@@ -249,8 +250,7 @@ def constructor_of(
         frameskip = None
     # The spec itself is sent, so an env that is registered here alone is found there.
     build = functools.partial(make_gym, spec, capture, called, **kwargs)
-    # 1: the env's own.
-    return with_wrappers(build, wrappers), family, 1 if frameskip is None else frameskip
+    return with_wrappers(build, wrappers), family, 1 if frameskip is None else frameskip  # its own
 
 
 def env_here(
