@@ -22,7 +22,7 @@ _LONG = 4096  # bytes from which a digest stands for an array
 
 
 class Outcome(NamedTuple):
-    """What one step or reset came to, as bytes and exact values."""
+    """Result of one step or reset, as bytes and exact values."""
 
     obs: Any
     reward: bytes

@@ -9,9 +9,11 @@ from typing import Any, final
 
 import numpy as np
 
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.dense_product import dense_layers_product
+from plangym_ext.learn.networks.image_layers import CellAttention
 from plangym_ext.learn.torch_extra import functional, nn, torch
 
 
@@ -73,6 +75,7 @@ _HIDDEN = {
     "residual": (128,),
     "nature": (512,),
     "impala": (256,),
+    "attention": (128,),
 }
 
 
@@ -97,7 +100,7 @@ def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
 
 def hidden_of(kind: str, config: NetworkConfig) -> tuple[int, ...]:
     """Return the widths of the dense layers after layers of a kind."""
-    return _HIDDEN[kind] if config.hidden is None else config.hidden
+    return _HIDDEN.get(kind, ()) if config.hidden is None else config.hidden
 
 
 def activation_of(config: NetworkConfig) -> nn.Module:
@@ -156,9 +159,14 @@ def dense_layers(
 def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
     """Return the layers over an image, without a flattening, and their number of outputs.
 
+    Layers of the user's own may be over vectors, too.
+
     Raises:
         InvalidOption: `shape` is that of vectors, or smaller than the kernels.
     """
+    if ":" in kind:
+        own = load_own_class(kind, "network: kind", nn.Module)
+        return _with_width(own(shape, config), shape)
     if len(shape) != 3:
         raise InvalidOption(
             f"make_network: kind {kind!r} needs images, [H, W], [H, W, C] or [C, H, W]; the "
@@ -169,8 +177,12 @@ def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tu
             f"make_network: kind 'nature' needs images of {_NATURE_SIDE} by {_NATURE_SIDE} pixels "
             f"at least; got {shape[1]} by {shape[2]}. Use kind 'conv'."
         )
-    makers = {"conv": _convolutions, "nature": _nature}
-    body = makers.get(kind, _residual)(shape, config)
+    makers = {"conv": _convolutions, "nature": _nature, "attention": _attention}
+    return _with_width(makers.get(kind, _residual)(shape, config), shape)
+
+
+def _with_width(body: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
+    """Return layers, and how many numbers they put out for a row of `shape`."""
     with torch.no_grad():
         # Asked of the layers themselves: strides and padding round in ways that a formula would
         # repeat.
@@ -191,7 +203,7 @@ def _nature(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
+def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Sequential:
     """Return convolutions: 3 x 3 over boards; over large images the strides of Mnih et al. 2015."""
     board = max(shape[1:]) <= _BOARD_SIDE
     channels = config.channels or ((32, 32, 32) if board else (32, 64, 64))
@@ -209,6 +221,13 @@ def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
         layers += [layer, _ACTIVATIONS[config.activation]()]
         before = after
     return nn.Sequential(*layers)
+
+
+def _attention(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
+    """Return convolutions, and attention among the cells that they put out."""
+    layers = _convolutions(shape, config)
+    last: Any = layers[-2]
+    return nn.Sequential(layers, CellAttention(last.out_channels))
 
 
 def _residual(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
