@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from collections.abc import Sequence
@@ -73,12 +74,12 @@ class Viewer(Closing):
             self._draw(grid)
 
     def _display(self, grid: np.ndarray) -> None:
-        from IPython.display import display
         from PIL import Image
 
         picture = Image.fromarray(grid)
         if self._handle is None:
-            self._handle = display(picture, display_id=True)
+            ipython: Any = importlib.import_module("IPython.display")
+            self._handle = ipython.display(picture, display_id=True)
         else:
             self._handle.update(picture)
 
