@@ -40,9 +40,7 @@ class ProgressLine:
             return
         self._next = now + self._interval
         if self._live:
-            # Some terminals wrap once the last column is written. Asked each time, as windows change.
-            width = shutil.get_terminal_size().columns - 1
-            text = text if len(text) <= width else text[: width - 1] + "…"
+            text = _fitting(text)
             # Blanks wipe what a longer text before it left.
             self._stream.write("\r" + text.ljust(self._width))
             self._width, self._text = len(text), text
@@ -88,3 +86,10 @@ class ProgressLine:
             self._stream.write("\n")
             self._stream.flush()
             self._width, self._text = 0, ""
+
+
+def _fitting(text: str) -> str:
+    """Return a text that the terminal shows in one line: a wrapped one cannot be rewritten."""
+    # Some terminals wrap once the last column is written. Asked each time, as windows change.
+    width = shutil.get_terminal_size().columns - 1
+    return text if len(text) <= width else text[: width - 1] + "…"

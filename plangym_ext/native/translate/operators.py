@@ -199,10 +199,14 @@ class Operators(Collections):
                 continue
             rest = ast.BoolOp(node.op, node.values[k:]) if k < len(node.values) - 1 else part
             ast.copy_location(rest, part)
-            branches: list[Callable[[], Any]] = [lambda: self.eval(rest), lambda: value]
-            first, other = branches if is_and else branches[::-1]
-            return self.fork([(test.text, first), ("", other)])
+            return self._either(test, value, rest, is_and=is_and)
         return value
+
+    def _either(self, test: Num, value: Any, rest: ast.expr, *, is_and: bool) -> Any:
+        """Return a value or, where its truth lets it, the rest of an `and` or `or`."""
+        branches: list[Callable[[], Any]] = [lambda: self.eval(rest), lambda: value]
+        first, other = branches if is_and else branches[::-1]
+        return self.fork([(test.text, first), ("", other)])
 
     def _e_ifexp(self, node: ast.IfExp) -> Any:
         test = self.truth(self.eval(node.test))
