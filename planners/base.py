@@ -143,12 +143,7 @@ class Planner(CheckedOptions, ABC):
         return UNBOUNDED if self.max_model_steps is None else self.max_model_steps
 
     def _affordable(self, cost: int, before: int = 0) -> int | None:
-        """Return how many simulations the limits allow; None: time alone limits.
-
-        Args:
-            cost: steps of each.
-            before: steps that are taken before the first.
-        """
+        """Return how many simulations the limits allow; None: time alone limits."""
         if self.max_model_steps is None:
             return self.num_simulations
         paid = (self.max_model_steps - before) // cost

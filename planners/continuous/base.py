@@ -164,11 +164,7 @@ class Shooting(Planner):
     # What a planner of this kind says -------------------------------------------
 
     def _begin(self, row: Row) -> None:
-        """Set what a cycle's first round draws from: the warm start, or the middle of the space.
-
-        Args:
-            row: of which `mean` is the last plan's if it is `warm`.
-        """
+        """Set what a cycle's first round draws from: the warm start, or the middle of the space."""
 
     @abstractmethod
     def _propose(self, row: Row, turn: Round) -> Floats:
@@ -308,13 +304,7 @@ class Shooting(Planner):
 
 
 def _note_best(row: Row, tried: Population, values: Floats) -> None:
-    """Keep the best of the sequences that were tried, if it is the best of the plan.
-
-    Args:
-        row: of the plan.
-        tried: n sequences.
-        values: `[n]`, what they return without the bonus for novelty.
-    """
+    """Keep the best of the sequences that were tried, if it is the best of the plan."""
     top = int(np.argmax(tried.returns))
     if tried.returns[top] > row.best_return:
         row.best, row.best_return = tried.knots[top], float(tried.returns[top])

@@ -89,11 +89,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
 
 
 def _check_numbers(path: Any, columns: dict[str, Any]) -> None:
-    """Refuse numbers that no search writes.
-
-    Raises:
-        ValueError: there are some.
-    """
+    """Refuse numbers that no search writes."""
     action = columns["action"]
     wrong = [name for name in ("q", "reward", "value", "prior") if not _finite(columns[name])]
     if action[0] != -1 or (action[1:] < 0).any():
