@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from plangym_ext.core.files.whole_file import opened, replacing
 from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.learn.packed_values import packed, unpacked
@@ -154,9 +152,3 @@ def _check_seal(path: Path) -> None:
         # Of all but the digest itself: the name of the seal is covered, too.
         if _digest(file, size - _DIGEST_BYTES) != digest:
             raise ValueError("its bytes do not fit its seal")
-
-
-def tensors_of(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return a `state_dict` out of arrays by name."""
-    # Copies: a tensor shares the memory that it is made of.
-    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
