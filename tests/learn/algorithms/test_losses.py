@@ -19,7 +19,7 @@ from plangym_ext.learn.losses.policies import (  # noqa: E402
     mean_of,
     policy_gradient_loss,
     value_loss,
-    vtrace_estimates,
+    vtrace_losses,
 )
 
 NAN = math.nan
@@ -157,16 +157,12 @@ def test_vtrace_losses_are_those_of_the_papers_definition():
     new, old = -rng.random((2, 8))
     value, reward, final = rng.normal(size=(3, 8))
     done, cut = np.arange(8) == 2, np.arange(8) == 5
-    names = new, old, value, reward, done
-    new_rows, old_rows, *rows = (torch.as_tensor(x)[:, None] for x in names)
-    advantage, target = vtrace_estimates(
-        new_rows - old_rows,
-        *rows,
-        gamma=0.9,
+    found = vtrace_losses(
+        *(torch.as_tensor(x)[:, None] for x in (new, old, value, reward, done)),
+        discount=0.9,
         bootstrap=torch.tensor([0.7], dtype=torch.float64),
         truncated=torch.as_tensor(cut)[:, None],
         final_value=torch.as_tensor(final)[:, None],
     )
-    found = policy_gradient_loss(new_rows, advantage), value_loss(rows[0], target)
     wanted = impala(new, old, value, reward, done, cut, final, 0.7, 0.9)
     assert [float(loss) for loss in found] == pytest.approx(wanted)
