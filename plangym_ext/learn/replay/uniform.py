@@ -35,6 +35,12 @@ class Ring:
         return self._size
 
     @property
+    def stored(self) -> dict[str, Any]:
+        """The arrays `[capacity, ...]` of all rows, by name."""
+        assert self._rows is not None
+        return self._rows
+
+    @property
     def by_age(self) -> Positions:
         """`[len]` positions, the oldest row first."""
         # numpy's remainder has the sign of the capacity, so places before the cursor wrap to the
@@ -221,7 +227,10 @@ Ndarray = npt.NDArray[Any]
 def leaves(samples: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Ndarray]]:
     """Yield (dotted name, array) for every array, in order."""
     for name, value in samples.items():
-        if isinstance(value, Mapping):
+        # As `nested.mapped` goes through them.
+        if isinstance(value, tuple):
+            yield from leaves({str(i): part for i, part in enumerate(value)}, f"{prefix}{name}.")
+        elif isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", np.asarray(value)
@@ -235,12 +244,8 @@ def mapped(samples: Mapping[str, Any], change: Callable[[Ndarray], Any]) -> dict
 
 def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the rows of all parts one after the other."""
-    return {
-        name: joined([part[name] for part in parts])
-        if isinstance(value, Mapping)
-        else np.concatenate([part[name] for part in parts])
-        for name, value in parts[0].items()
-    }
+    found: dict[str, Any] = nested.mapped(lambda *rows: np.concatenate(rows), *parts)
+    return found
 
 
 # BalancedReplay: replay buffer with equal draws from each group of rows -------

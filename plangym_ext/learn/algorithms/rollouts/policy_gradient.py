@@ -53,7 +53,7 @@ def forked_rows(
     # `[H, N k]`, `[N k]` and `[N k]`.
     reward, length, rest = (torch.from_numpy(part).to(device) for part in forks.branches)
     # `[N, k]`: the branches of a state lie side by side.
-    returned = branch_returns(scaled(reward), length, rest, gamma=discount).view(-1, count)
+    returned = branch_returns(scaled(reward), length, rest, discount=discount).view(-1, count)
     # `[N, k]`: all branches of a state teach its value the same.
     target = returned.mean(dim=1, keepdim=True).expand(-1, count)
     step, row = (torch.from_numpy(part).to(device) for part in (forks.step, forks.row))
@@ -125,11 +125,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
             (self._rows,) = standardized([rows], self.group)
 
     def _values(self, rollout: Rollout) -> Any:
-        """Return the values `[T, B]` of when the rows were played.
-
-        Raises:
-            InvalidOption: there are none.
-        """
+        """Return the values `[T, B]` of when the rows were played."""
         if rollout.value is None:
             raise InvalidOption(
                 f"{type(self).__name__}: the network must have a value head, so that agent_info "
@@ -138,11 +134,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
         return rollout.value
 
     def _advantages(self, rollout: Rollout, how: AdvantageConfig, gae_lambda: float) -> Rows:
-        """Return the rows with advantages by GAE, or those of branches.
-
-        Raises:
-            InvalidOption: there are no branches.
-        """
+        """Return the rows with advantages by GAE, or those of branches."""
         value, discount = self._values(rollout), self.config.discount
         if not how.forked:
             return rollout.rows_by_gae(value, discount, gae_lambda)
@@ -155,11 +147,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
         return forked_rows(rollout, rollout.forks, discount, self._scaled_alike)
 
     def _update(self, rows: Rows) -> float:
-        """Take one step down the gradient of the last losses; return its norm before clipping.
-
-        Args:
-            rows: that the losses are of.
-        """
+        """Take one step down the gradient of the last losses; return its norm before clipping."""
         self.gradients.leave()
         self._weigh(rows)
         return self._descend()
@@ -190,7 +178,8 @@ class A2C(PolicyGradient):
     config: A2CConfig
 
     def _estimate(self, rollout: Rollout) -> Rows:
-        return self._advantages(rollout, self.config.advantages, self.config.gae_lambda)
+        gae_lambda = at(self.config.gae_lambda, self.updates)
+        return self._advantages(rollout, self.config.advantages, gae_lambda)
 
 
 class REINFORCE(PolicyGradient):
@@ -208,7 +197,7 @@ class REINFORCE(PolicyGradient):
 
     def _estimate(self, rollout: Rollout) -> Rows:
         target = returns(
-            rollout.reward, rollout.terminated, gamma=self.config.discount, **rollout.ends
+            rollout.reward, rollout.terminated, discount=self.config.discount, **rollout.ends
         )
         if rollout.value is not None:
             return rollout.rows(target - rollout.value, target)
@@ -244,7 +233,7 @@ class VTrace(PolicyGradient):
             out.value,
             rollout.reward,
             rollout.terminated,
-            gamma=self.config.discount,
+            discount=self.config.discount,
             ratio_clip=self.config.ratio_clip,
             trace_clip=self.config.trace_clip,
             **rollout.ends,
