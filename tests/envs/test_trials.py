@@ -60,7 +60,7 @@ def test_the_point_is_paid_by_its_goal(sparse):
 
 @pytest.mark.parametrize("task", [(1.0,), (1.0, np.nan), "north"])
 def test_what_is_no_task_is_refused(task):
-    with pytest.raises((InvalidOption, ValueError), match="task must be|could not convert"):
+    with pytest.raises((InvalidOption, ValueError), match=r"task must be|could not convert"):
         PointRobotEnv().set_task(task)
 
 
@@ -75,7 +75,11 @@ def test_the_first_tasks_of_many_are_those_of_few(name):
 @pytest.mark.parametrize("name", [POINT, *GOALS])
 def test_rows_hold_their_tasks_on_every_backend(name):
     found = {}
-    for backend, more in (("serial", {}), ("auto", {"n_workers": 0}), ("process", {"n_workers": 2})):
+    for backend, more in (
+        ("serial", {}),
+        ("auto", {"n_workers": 0}),
+        ("process", {"n_workers": 2}),
+    ):
         with plangym_ext.make(name, backend=backend, **more) as env:
             if backend == "serial":
                 tasks, states = _with_tasks(env)
