@@ -11,6 +11,7 @@ import numpy as np
 
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import DamagedState, InvalidOption, WrongKind
+from plangym_ext.states.families import family_of_name, registered_spec
 from plangym_ext.states.part import StatePart
 
 
@@ -180,9 +181,9 @@ def _made(env: Any, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
             raise InvalidOption(f"Trials: {', '.join(kwargs)} is for the id of an env; got {env}.")
         return env
     if isinstance(env, str):
-        from plangym_ext.registry import find_spec
-
-        return gym.make(find_spec(env), disable_env_checker=True, **kwargs)
+        family = family_of_name(env)
+        spec = registered_spec(env) if family is None else family.spec(env)
+        return gym.make(spec, disable_env_checker=True, **kwargs)
     made: gym.Env[Any, Any] = env(**kwargs)
     return made
 

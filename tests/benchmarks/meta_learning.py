@@ -80,7 +80,12 @@ def measured(name: str, seed: int, folder: Path, rounds: int | None) -> dict[str
 
 def table(found: dict[str, list[dict[str, Any]]]) -> str:
     """Return the table of what was run."""
-    lines = [_HEADING, "", "| learner | steps | seeds | first episode | second episode |", "|---|---|---|---|---|"]
+    lines = [
+        _HEADING,
+        "",
+        "| learner | steps | seeds | first episode | second episode |",
+        "|---|---|---|---|---|",
+    ]
     for name, runs in found.items():
         # Of each seed the mean over trials: seeds are what intervals are over.
         means = np.array([np.mean(run["returns"], axis=0) for run in runs])

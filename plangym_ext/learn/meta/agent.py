@@ -37,7 +37,7 @@ class ContextAgent(NetworkAgent):
     @property
     def env_info(self) -> dict[str, Any]:
         """The infos that samplers keep for its learner; see `SamplerOptions.env_info`."""
-        return {"task": np.int64, "over": np.bool_}
+        return {"task": np.int64, "episode": np.int64, "over": np.bool_}
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
         """Choose actions; see `Agent.step`."""

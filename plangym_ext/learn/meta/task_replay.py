@@ -12,18 +12,21 @@ from plangym_ext.learn.replay.base import Batch, Replay
 from plangym_ext.learn.replay.uniform import BalancedReplay
 
 _CONTEXT = ("obs", "action", "reward")
+_INFOS = ("task", "episode", "over")
 
 
 @final
 class TaskReplay(Replay):
-    """Steps of `Trials` by task: all that are kept, and the newest, which contexts are drawn of.
+    """Steps of `Trials` by task: all that are kept, and the newest that contexts are drawn of.
 
-    Steps whose next observation is of another episode are context, and no others: what would have
-    followed is not known. Where the env's episode terminated, nothing did.
+    Contexts are of first episodes of trials alone, which are played before anything is known of the
+    task, as where an agent has to adapt. Steps whose next observation is of another episode are
+    context and no others: what would have followed is not known. Where the env's episode
+    terminated, nothing did.
 
     Args:
         capacity: steps of each task.
-        recent: newest steps of each task that contexts are drawn of.
+        recent: newest steps of each task, of first episodes, that contexts are drawn of.
         steps: N, drawn of each task.
         context: C, likewise.
         discount: gamma.
@@ -62,15 +65,15 @@ class TaskReplay(Replay):
         """Copy a fragment in.
 
         Args:
-            tree: of a sampler, `[T, B]`, with the infos "task" and "over" of `Trials`.
+            tree: of a sampler, `[T, B]`, with the infos "task", "episode" and "over" of `Trials`.
 
         Raises:
             InvalidSamples: it lacks them.
         """
         told: Any = tree.get("env_info", {})
-        if "task" not in told or "over" not in told:
+        if any(name not in told for name in _INFOS):
             raise InvalidSamples(
-                f"TaskReplay.add: the fragment must have the infos 'task' and 'over'; got "
+                f"TaskReplay.add: the fragment must have the infos {', '.join(_INFOS)}; got "
                 f"{sorted(told)}. Play plangym_ext.envs.Trials, with env_info=agent.env_info."
             )
         steps = tree["reward"].shape[0]
@@ -93,7 +96,8 @@ class TaskReplay(Replay):
             "discount": (self._discount * ~over).astype(np.float32),
         }
         tasks, valid = read(told["task"]), read(tree["valid"])
-        _add(self._recent, {name: rows[name] for name in _CONTEXT}, tasks, valid)
+        begun = valid & (read(told["episode"]) == 0)
+        _add(self._recent, {name: rows[name] for name in _CONTEXT}, tasks, begun)
         _add(self._steps, rows, tasks, valid & (over | (following[:, -1] == 0)))
         # In their own order: which one is drawn does not depend on which came first.
         self.tasks = sorted({*self._steps.groups} & {*self._recent.groups})

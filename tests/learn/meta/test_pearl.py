@@ -189,11 +189,28 @@ def test_steps_and_context_are_of_their_own_task_alone():
     sampler.close()
 
 
-def test_contexts_are_recent():
-    algorithm, sampler = filled(rounds=8, config=dataclasses.replace(CONFIG, recent=10))
-    for task in algorithm.replay.tasks:
-        assert len(algorithm.replay._recent._buckets[task,].ring) == 10
-    assert len(algorithm.replay) > 10 * len(algorithm.replay.tasks)
+def test_contexts_are_recent_and_of_first_episodes():
+    net = network()
+    algorithm = PEARL(net, dataclasses.replace(CONFIG, recent=20), seed=3)
+    agent, first, later = ContextAgent(net), {}, set()
+    sampler = SerialSampler(trials(range(4)), agent, 25, env_info=agent.env_info)
+    for _ in range(12):
+        collected = sampler.collect()
+        algorithm.take(collected)
+        tree = collected.data
+        task, episode = (tree["env_info"][n].to_ndarray(copy=True) for n in ("task", "episode"))
+        actions = tree["action"].to_ndarray(copy=True)
+        for t, row in np.ndindex(task.shape):
+            if episode[t, row] == 0:
+                first.setdefault(int(task[t, row]), []).append(actions[t, row].tobytes())
+            else:
+                later.add(actions[t, row].tobytes())
+    for _ in range(30):
+        samples = algorithm.replay.sample(3).samples
+        for number, actions in zip(samples["task"], samples["context"]["action"], strict=True):
+            drawn = {action.tobytes() for action in actions}
+            assert drawn <= set(first[number][-20:])
+            assert not drawn & later
     sampler.close()
 
 
@@ -201,7 +218,7 @@ def test_fragments_without_tasks_are_refused():
     net = network()
     venv = trials(range(2))
     sampler = SerialSampler(venv, ContextAgent(net), 4)
-    with pytest.raises(InvalidSamples, match="'task' and 'over'"):
+    with pytest.raises(InvalidSamples, match="infos task, episode, over"):
         PEARL(net, CONFIG).take(sampler.collect())
     sampler.close()
 

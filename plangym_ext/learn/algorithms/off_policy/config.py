@@ -238,7 +238,7 @@ class PEARLConfig(SACConfig):
     Args:
         tasks: of an update.
         context: steps of each from which z is inferred.
-        recent: newest steps of each task, of which the context is drawn.
+        recent: newest steps of each task, in first episodes of trials, that contexts are drawn of.
         divergence_weight: of the posterior's divergence from the prior, in the encoder's loss.
     """
 
@@ -247,7 +247,7 @@ class PEARLConfig(SACConfig):
     learning_starts: int = 2_000
     tasks: Count = 8
     context: Count = 40
-    recent: Count = 200
+    recent: Count = 100
     divergence_weight: Weight = 0.1
 
     def __post_init__(self) -> None:
