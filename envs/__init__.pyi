@@ -2,8 +2,10 @@ from plangym_ext.envs.pettingzoo import AgentsEnv as AgentsEnv
 from plangym_ext.envs.rules.bin_packing import BinPackingEnv as BinPackingEnv
 from plangym_ext.envs.rules.bit_flip import BitFlipEnv as BitFlipEnv
 from plangym_ext.envs.rules.chain_mdp import ChainMDPEnv as ChainMDPEnv
+from plangym_ext.envs.rules.go_game import GoGameEnv as GoGameEnv
 from plangym_ext.envs.rules.grid_world import GridWorldEnv as GridWorldEnv
 from plangym_ext.envs.rules.hanoi import HanoiEnv as HanoiEnv
+from plangym_ext.envs.rules.hex_game import HexGameEnv as HexGameEnv
 from plangym_ext.envs.rules.line_game import LineGameEnv as LineGameEnv
 from plangym_ext.envs.rules.narrow_path import NarrowPathEnv as NarrowPathEnv
 from plangym_ext.envs.rules.octomaze import OctomazeEnv as OctomazeEnv

@@ -41,6 +41,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         "plangym_ext.envs.rules.line_game:LineGameEnv",
         {"kwargs": {"rows": 6, "columns": 7, "length": 4, "gravity": True}},
     ),
+    "plangym_ext/Go-v0": ("plangym_ext.envs.rules.go_game:GoGameEnv", {}),
     "plangym_ext/GridWorld-v0": (
         "plangym_ext.envs.rules.grid_world:GridWorldEnv",
         {"max_episode_steps": 500},
@@ -49,6 +50,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         "plangym_ext.envs.rules.hanoi:HanoiEnv",
         {"max_episode_steps": 200},
     ),
+    "plangym_ext/Hex-v0": ("plangym_ext.envs.rules.hex_game:HexGameEnv", {}),
     "plangym_ext/NarrowPath-v0": ("plangym_ext.envs.rules.narrow_path:NarrowPathEnv", {}),
     "plangym_ext/Octomaze-v0": (
         "plangym_ext.envs.rules.octomaze:OctomazeEnv",

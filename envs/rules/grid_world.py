@@ -1,4 +1,4 @@
-"""GridWorld env: rooms of text with walls, keys, doors, traps and treasures; toy Montezuma."""
+"""GridWorld env: rooms of text with walls, keys, doors, boxes, traps; toy Montezuma."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
 
-_FLOOR, _WALL, _KEY, _DOOR, _TRAP, _TREASURE, _PLAYER = range(7)
-_SIGNS = ".#kDx$@"
-_MOST_KEYS = 255
+_FLOOR, _WALL, _KEY, _DOOR, _TRAP, _TREASURE, _PLAYER, _BOX = range(8)
+_SIGNS = ".#kDx$@b"
+_ITEMS = "kD$b"
+_GONE = 65_535  # the place of an item that was taken, or of a door that was opened
 
 #: Six rooms in two rows, each seven cells high and nine wide, with two doors and three keys. The
 #: treasure lies beyond a door; the shortest way to it has 41 steps.
@@ -38,38 +39,47 @@ TOY_MONTEZUMA = (
 
 
 class GridWorld(NamedTuple):
-    """The map as `[rows * columns]` codes of cells, its size, and that of a room."""
+    """The map without items as `[rows * columns]` codes, the items, and the sizes."""
 
     cells: np.ndarray
+    kinds: np.ndarray
+    places: np.ndarray
     rows: int
     columns: int
     room_rows: int
     room_columns: int
     start: int
+    lives: int
+    trap_reward: float
 
 
 class GridWorldEnv(RulesEnv):
     """A map of rooms, of which the player sees the one that it is in.
 
     Signs of the map: `.` floor, `#` wall, `@` the start, `k` a key, `D` a door, which takes a key,
-    `x` a trap, which ends the episode, and `$` a treasure, which pays 1. Actions 0, 1, 2, 3 go
-    up, right, down, left; walls, the edge, and doors without a key stop the player. The episode
-    ends with the last treasure. Everything else pays 0, and nothing is random.
+    `x` a trap, which takes a life, `b` a box, which can be pushed onto floor, and `$` a treasure,
+    which pays 1. Actions 0, 1, 2, 3 go up, right, down, left; walls, the edge, doors without a key
+    and boxes that cannot move stop the player. A lost life pays `trap_reward`, and the player is
+    back where it came into the room. The episode ends with the last treasure or life. Everything
+    else pays 0, and nothing is random.
 
-    The observation is `[room_rows * room_columns + 2]` uint8, fresh: the cells of the room, row by
-    row, as places in ".#kDx$@", the number of the room, and the keys in hand.
+    The observation is `[room_rows * room_columns + 3]` uint8, fresh: the cells of the room, row by
+    row, as places in ".#kDx$@b", the number of the room, the keys in hand, and the lives.
 
     Args:
         map: lines of text of one length, with one start and a treasure; None for `TOY_MONTEZUMA`.
         room: rows and columns of a room, which divide those of the map; None for one room, and for
             7 by 9 without a map.
+        lives: 1 to 255.
+        trap_reward: of a life that is lost.
         render_mode: None or "ansi".
 
     Raises:
         ValueError: the map or the rooms are not as said.
 
-    Source: in the manner of "toy Montezuma's Revenge", Roderick et al. 2017, "Deep abstract
-    Q-networks"; the map is our own.
+    Source: the rules of "toy Montezuma's Revenge", Roderick et al. 2017, "Deep abstract
+    Q-networks", where rooms are entered through walls; a treasure is its goal room. The map is our
+    own.
     """
 
     def __init__(
@@ -77,27 +87,36 @@ class GridWorldEnv(RulesEnv):
         map: Sequence[str] | None = None,  # noqa: A002 - the field's word
         room: tuple[int, int] | None = None,
         *,
+        lives: int = 1,
+        trap_reward: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
+        if not 1 <= lives <= 255:
+            raise InvalidOption(f"GridWorldEnv: lives must be in [1, 255]; got {lives}.")
         lines = TOY_MONTEZUMA if map is None else tuple(map)
         params = _params(lines, (7, 9) if map is None and room is None else room)
-        # The player's cell, the keys in hand, and the map without what has been taken.
-        fields = [("at", "<u4"), ("keys", "u1"), ("cells", "u1", (params.cells.size,))]
+        params = params._replace(lives=int(lives), trap_reward=float(trap_reward))
+        # The player's cell, that where it came into the room, and where the items are: what was
+        # taken says how many keys are in hand.
+        count = params.places.size
+        fields = [("at", "<u2"), ("entered", "<u2"), ("lives", "u1"), ("places", "<u2", (count,))]
         kernel = Kernel(np.dtype(fields), step, reset, observe, params, check=check)
-        size = params.room_rows * params.room_columns + 2
-        high = np.full(size, _PLAYER, np.uint8)
-        high[-2] = params.cells.size // (size - 2) - 1
-        high[-1] = min(int((params.cells == _KEY).sum()), _MOST_KEYS)
+        size = params.room_rows * params.room_columns + 3
+        high = np.full(size, _BOX, np.uint8)
+        rooms = params.cells.size // (size - 3)
+        high[-3:] = min(rooms - 1, 255), min((params.kinds == _KEY).sum(), 255), lives
         obs = spaces.Box(np.zeros(size, np.uint8), high, dtype=np.uint8)
         super().__init__(kernel, obs, spaces.Discrete(4), render_mode=render_mode)
 
     def text(self) -> str:
         """Return the whole map, with the player, and the keys in hand."""
-        params, signs = self.kernel.params, [_SIGNS[cell] for cell in self.state["cells"]]
-        signs[self.state["at"]] = "@"
-        width = params.columns
-        rows = ["".join(signs[at : at + width]) for at in range(0, len(signs), width)]
-        return "\n".join([*rows, f"keys: {self.state['keys']}"])
+        params = self.kernel.params
+        shown = np.append(params.cells, 0)  # what is gone lies beyond the map
+        shown[np.minimum(self.state["places"], params.cells.size)] = params.kinds
+        shown[self.state["at"]] = _PLAYER
+        lines = shown[:-1].reshape(-1, params.columns)
+        rows = ["".join(_SIGNS[cell] for cell in line) for line in lines]
+        return "\n".join([*rows, f"keys: {_counts(self.state, params)[0]}"])
 
 
 def _params(lines: Sequence[str], room: tuple[int, int] | None) -> GridWorld:
@@ -108,20 +127,25 @@ def _params(lines: Sequence[str], room: tuple[int, int] | None) -> GridWorld:
         raise InvalidOption(
             f"GridWorldEnv: a map has lines of one length, of the signs {_SIGNS!r}; got {lines!r}."
         )
-    if text.count("@") != 1 or "$" not in text or text.count("k") > _MOST_KEYS:
+    if text.count("@") != 1 or "$" not in text or max(text.count("k"), len(text) >> 8) > 254:
         raise InvalidOption(
-            f"GridWorldEnv: a map has one start @, a treasure $ and at most {_MOST_KEYS} keys; "
+            "GridWorldEnv: a map has one start @, a treasure $, at most 254 keys and 65,279 cells; "
             f"got {lines!r}."
         )
-    if min(room_rows, room_columns) < 1 or rows % room_rows or columns % room_columns:
+    is_split = min(room_rows, room_columns) >= 1 and not (
+        rows % room_rows or columns % room_columns
+    )
+    if not is_split or len(text) > 256 * room_rows * room_columns:
         raise InvalidOption(
             f"GridWorldEnv: rooms of {room_rows} by {room_columns} do not divide a map of {rows} "
-            f"by {columns}."
+            f"by {columns} into at most 256."
         )
-    start = text.index("@")
+    places = np.array([at for at, sign in enumerate(text) if sign in _ITEMS], np.int64)
     cells = np.array([_SIGNS.index(sign) for sign in text], np.uint8)
-    cells[start] = _FLOOR
-    return GridWorld(cells, rows, columns, int(room_rows), int(room_columns), start)
+    kinds, start = cells[places], text.index("@")
+    cells[places] = cells[start] = _FLOOR
+    sizes = (rows, columns, int(room_rows), int(room_columns))
+    return GridWorld(cells, kinds, places, *sizes, start, 1, 0.0)
 
 
 @compiled
@@ -140,63 +164,99 @@ def _target(params: Any, at: int, action: int) -> int:
     return row * params.columns + column if inside else -1
 
 
+@compiled
+def _counts(state: Any, params: Any) -> tuple[int, int]:
+    """Return how many keys are in hand, and how many treasures are left."""
+    places, kinds, keys, treasures = state["places"], params.kinds, 0, 0
+    for i in range(places.size):
+        if places[i] == _GONE:
+            keys += 1 if kinds[i] == _KEY else -1 if kinds[i] == _DOOR else 0
+        elif kinds[i] == _TREASURE:
+            treasures += 1
+    return keys, treasures
+
+
+@compiled
+def _item(places: Any, cell: int) -> int:
+    """Return the item of a cell, -1 if there is none."""
+    for i in range(places.size):
+        if places[i] == cell:
+            return i
+    return -1
+
+
+@compiled
+def _room(params: Any, at: int) -> int:
+    """Return the number of a cell's room, row by row."""
+    across = params.columns // params.room_columns
+    down = at // params.columns // params.room_rows
+    return down * across + at % params.columns // params.room_columns
+
+
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Go one cell, and take what lies there."""
-    cells, reward = state["cells"], 0.0
-    at: Any = np.int64(state["at"])
+    places, at = state["places"], np.int64(state["at"])
+    keys, treasures = _counts(state, params)
     to = _target(params, at, action)
-    found = _WALL if to < 0 else np.int64(cells[to])
-    if found == _WALL or (found == _DOOR and state["keys"] == 0) or cells[at] == _TRAP:
-        found = _WALL
-    else:
+    if to < 0 or state["lives"] == 0 or treasures == 0:
+        return 0.0, state["lives"] == 0 or treasures == 0, False
+    item = _item(places, to)
+    found = np.int64(params.cells[to] if item < 0 else params.kinds[item])
+    if found == _BOX:
+        beyond = _target(params, to, action)
+        if beyond >= 0 and params.cells[beyond] == _FLOOR and _item(places, beyond) < 0:
+            places[item], found = beyond, _FLOOR
+    elif item >= 0 and (found != _DOOR or keys > 0):
+        places[item] = _GONE
+    if found == _TRAP:
+        state["lives"] -= 1
+        state["at"] = state["entered"] if state["lives"] > 0 else at
+        return params.trap_reward, state["lives"] == 0, False
+    if found not in (_WALL, _BOX) and (found != _DOOR or keys > 0):
         state["at"] = to
-    if found in (_KEY, _DOOR, _TREASURE):
-        cells[to] = _FLOOR
-    if found == _KEY:
-        state["keys"] += 1
-    elif found == _DOOR:
-        state["keys"] -= 1
-    over = cells[state["at"]] == _TRAP
-    if found == _TREASURE:
-        reward, over = 1.0, True
-        for cell in cells:
-            over = over and cell != _TREASURE
-    return reward, over, False
+        if _room(params, to) != _room(params, at):
+            state["entered"] = to
+    is_treasure = found == _TREASURE
+    return 1.0 if is_treasure else 0.0, is_treasure and treasures == 1, False
 
 
 def reset(state: Any, params: Any) -> None:
     """Put everything back."""
-    state["at"] = params.start
-    state["keys"] = 0
-    state["cells"][:] = params.cells
+    state["at"] = state["entered"] = params.start
+    state["lives"] = params.lives
+    state["places"][:] = params.places
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
-    """Write the room, its number, and the keys."""
-    at = np.int64(state["at"])
-    row, column = at // params.columns, at % params.columns
+    """Write the room, its number, keys and lives."""
+    at, places, columns = np.int64(state["at"]), state["places"], params.columns
+    row, column = at // columns, at % columns
     top, left = row - row % params.room_rows, column - column % params.room_columns
     k = 0
     for i in range(params.room_rows):
-        for j in range(params.room_columns):
-            cell = (top + i) * params.columns + left + j
-            obs[k] = _PLAYER if cell == at else state["cells"][cell]
+        begin = (top + i) * columns + left
+        for cell in range(begin, begin + params.room_columns):
+            obs[k] = params.cells[cell]
             k += 1
-    across = params.columns // params.room_columns
-    obs[k] = top // params.room_rows * across + left // params.room_columns
-    obs[k + 1] = state["keys"]
+    for i in range(places.size):
+        down, right = np.int64(places[i]) // columns - top, np.int64(places[i]) % columns - left
+        if 0 <= down < params.room_rows and 0 <= right < params.room_columns:
+            obs[down * params.room_columns + right] = params.kinds[i]
+    obs[(row - top) * params.room_columns + column - left] = _PLAYER
+    obs[k] = _room(params, at)
+    obs[k + 1] = _counts(state, params)[0]
+    obs[k + 2] = state["lives"]
 
 
 def check(state: Any, params: Any) -> bool:
-    """Return whether the player stands on the map, which holds no more than at first."""
-    keys = np.int64(state["keys"])
-    for i in range(params.cells.size):
-        cell = state["cells"][i]
-        if cell != params.cells[i] and cell != _FLOOR:
+    """Return whether player and boxes stand on floor, and all else lies as at first or is gone."""
+    places = state["places"]
+    for i in range(places.size):
+        if params.kinds[i] == _BOX:
+            if places[i] >= params.cells.size or params.cells[places[i]] != _FLOOR:
+                return False
+        elif places[i] != params.places[i] and places[i] != _GONE:
             return False
-        keys += cell == _KEY
-        keys -= params.cells[i] == _KEY
-    at = state["at"]
-    # A door that was opened took a key: there are never more than the map has.
-    is_place = at < params.cells.size and state["cells"][at] != _WALL
-    return bool(keys <= 0 and is_place)
+    if max(state["at"], state["entered"]) >= params.cells.size or state["lives"] > params.lives:
+        return False
+    return params.cells[state["at"]] == _FLOOR and _counts(state, params)[0] >= 0

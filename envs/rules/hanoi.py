@@ -18,15 +18,17 @@ class Hanoi(NamedTuple):
 
     disks: int
     pegs: int
+    reward: float
+    invalid_reward: float
 
 
 class HanoiEnv(RulesEnv):
     """A tower of `disks` on the first of `pegs` pegs, to be moved to the last.
 
     Action `source * (pegs - 1) + k` moves the top disk of a peg to the k-th of the other pegs. A
-    move without a disk or onto a smaller one changes nothing. The move that completes the tower
-    on the last peg pays 1 and ends the episode; all others pay 0. With three pegs the shortest
-    solution has `2**disks - 1` moves. Nothing is random.
+    move without a disk or onto a smaller one changes nothing, and pays `invalid_reward`. The move
+    that completes the tower on the last peg pays `reward` and ends the episode; all others pay 0.
+    With three pegs the shortest solution has `2**disks - 1` moves. Nothing is random.
 
     The info `action_mask` says which moves are legal.
 
@@ -36,6 +38,8 @@ class HanoiEnv(RulesEnv):
     Args:
         disks: 1 to 20.
         pegs: 3 to 10.
+        reward: of the solution.
+        invalid_reward: of a move that changes nothing.
         render_mode: None or "ansi".
 
     Raises:
@@ -44,14 +48,22 @@ class HanoiEnv(RulesEnv):
     Source: E. Lucas 1883, "La tour d'Hanoi".
     """
 
-    def __init__(self, disks: int = 4, pegs: int = 3, *, render_mode: str | None = None) -> None:
+    def __init__(
+        self,
+        disks: int = 4,
+        pegs: int = 3,
+        *,
+        reward: float = 1.0,
+        invalid_reward: float = 0.0,
+        render_mode: str | None = None,
+    ) -> None:
         if not (1 <= disks <= 20 and 3 <= pegs <= 10):
             raise InvalidOption(
                 f"HanoiEnv: expected 1 to 20 disks and 3 to 10 pegs; got {disks} and {pegs}."
             )
         moves = pegs * (pegs - 1)
         state, info = np.dtype(("u1", (disks,))), np.dtype([("action_mask", "i1", (moves,))])
-        params = Hanoi(int(disks), int(pegs))
+        params = Hanoi(int(disks), int(pegs), float(reward), float(invalid_reward))
         kernel = Kernel(state, step, reset, observe, params, info, check, describe)
         obs = spaces.Box(0.0, 1.0, (disks, pegs), np.float32)
         super().__init__(kernel, obs, spaces.Discrete(moves), render_mode=render_mode)
@@ -86,14 +98,14 @@ def _moved(state: Any, params: Any, action: int) -> int:
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Move a disk."""
-    disk = _moved(state, params, action)
+    disk, reward = _moved(state, params, action), params.invalid_reward
     if disk >= 0:
-        state[disk] = _target(params, action)
+        state[disk], reward = _target(params, action), 0.0
     solved = True
     for peg in state:
         solved = solved and peg == params.pegs - 1
     describe(state, params, info)
-    return 1.0 if solved and disk >= 0 else 0.0, solved, False
+    return params.reward if solved and disk >= 0 else reward, solved, False
 
 
 def reset(state: Any, params: Any) -> None:

@@ -99,7 +99,8 @@ class LineGameEnv(RulesEnv):
 
 
 @compiled
-def _to_play(state: Any, params: Any) -> int:
+def to_play(state: Any, params: Any) -> int:
+    """Return who places the next stone."""
     # Counted, not kept: a row of state then holds nothing that could contradict its board.
     stones = 0
     for k in range(state.size - 1):
@@ -143,10 +144,10 @@ def _cell(state: Any, params: Any, place: int) -> int:
 
 
 @compiled
-def _describe(state: Any, params: Any, player: int, info: Any) -> None:
+def describe(state: Any, params: Any, player: int, info: Any) -> None:
     """Write the infos of a step: last player, next player, legal cells."""
     info["player"] = player
-    info["to_play"] = _to_play(state, params)
+    info["to_play"] = to_play(state, params)
     mask = info["action_mask"]
     # The highest row has room where a column has any.
     for k in range(mask.size):
@@ -155,7 +156,7 @@ def _describe(state: Any, params: Any, player: int, info: Any) -> None:
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Place a stone."""
-    player, reward, last = _to_play(state, params), 0.0, state.size - 1
+    player, reward, last = to_play(state, params), 0.0, state.size - 1
     if state[last] == 0:
         cell = _cell(state, params, action)
         if state[cell] != EMPTY:
@@ -169,7 +170,7 @@ def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, 
         for k in range(last):
             over = over and state[k] != EMPTY
         state[last] = over or reward != 0.0
-    _describe(state, params, player, info)
+    describe(state, params, player, info)
     return reward, state[last] != 0, False
 
 
@@ -180,12 +181,12 @@ def reset(state: Any, params: Any) -> None:
 
 def reset_info(state: Any, params: Any, info: Any) -> None:
     """Write the infos of the empty board."""
-    _describe(state, params, 0, info)
+    describe(state, params, 0, info)
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
     """Write the stones of the next player, then those of the other."""
-    mine = 1 + _to_play(state, params)
+    mine = 1 + to_play(state, params)
     flat = obs.reshape(-1)
     cells = state.size - 1
     for k in range(cells):

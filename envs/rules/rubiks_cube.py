@@ -1,8 +1,9 @@
-"""RubiksCube env: the cube of three by three by three, scrambled by drawn quarter turns."""
+"""RubiksCube env: a cube of n by n by n, scrambled by drawn quarter turns."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,79 +15,114 @@ from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
 
-_STATE = np.dtype([("stickers", "u1", (54,)), ("rng", pcg64.RNG)])
-#: Faces in the order of their colours, as outward normals: up, down, left, right, front, back.
-_FACES = np.array([[0, 0, 1], [0, 0, -1], [-1, 0, 0], [1, 0, 0], [0, -1, 0], [0, 1, 0]], np.int64)
+#: Faces in their order, as outward normals: up, down, front, back, right, left.
+_FACES = np.array([[0, 0, 1], [0, 0, -1], [0, -1, 0], [0, 1, 0], [1, 0, 0], [-1, 0, 0]], np.int64)
+_REWARDS = ("step", "solved", "stickers")
 
 
 class RubiksCube(NamedTuple):
-    """The env's argument; after turn k, the sticker at i is the one that was at `turns[k, i]`."""
+    """The env's arguments; after turn k, the sticker at i is the one that was at `turns[k, i]`."""
 
     scramble: int
+    smart: bool
+    reward: int
+    solved: np.ndarray
     turns: np.ndarray
 
 
 class RubiksCubeEnv(RulesEnv):
-    """A cube of 54 stickers in six colours.
+    """A cube of n by n by n in six colours.
 
-    Actions 2 f and 2 f + 1 turn face f, of up, down, left, right, front, back, a quarter clockwise
-    and counterclockwise, as seen from outside. The turn after which each face has one colour
-    pays 1 and ends the episode; all others pay 0. A reset scrambles the solved cube by `scramble`
-    drawn turns; it may lie nearer than that, and is drawn again if it is solved.
+    Actions turn a layer a quarter, clockwise if they are even, counterclockwise if odd, as seen
+    from outside its face: for each face, of up, down, front, back, right, left, first its outermost
+    layer, then those below it, `n // 2` in all. The turn after which each face has one colour ends
+    the episode. A reset scrambles the solved cube by `scramble` drawn turns; it may lie nearer
+    than that, and is drawn again if it is solved.
 
-    The observation is `[54, 6]` float32, fresh: the colour of each sticker, one-hot. Stickers are
-    numbered face by face.
+    The observation is `[6, n, n, colours]` float32, fresh: the colour of each sticker, one-hot.
 
     Args:
+        n: 2 to 7.
         scramble: turns, 1 to 1,000.
+        reward: "step" pays -1 a turn, 0 for the last; "solved" 1 for the last, else 0; "stickers"
+            the share of stickers that have their colour of the solved cube's.
+        colours: of the six faces, 0 to 5, at least two different ones; None for all.
+        smart: whether no turn of a scramble undoes the one before, or comes four times in a row.
         render_mode: None or "ansi".
 
     Raises:
         ValueError: an argument is out of range.
 
-    Source: E. Rubik 1974; every position can be solved in 26 quarter turns (Rokicki, Davidson
-    2014).
+    Source: E. Rubik 1974; every position of n = 3 can be solved in 26 quarter turns (Rokicki,
+    Davidson 2014). Alpacka's takes a cube of two as unsolved if it is turned as a whole.
     """
 
-    def __init__(self, scramble: int = 20, *, render_mode: str | None = None) -> None:
-        if not 1 <= scramble <= 1000:
-            raise InvalidOption(f"RubiksCubeEnv: scramble must be in [1, 1000]; got {scramble}.")
-        params = RubiksCube(int(scramble), turns())
-        kernel = Kernel(_STATE, step, reset, observe, params, check=check)
-        obs = spaces.Box(0.0, 1.0, (54, 6), np.float32)
-        super().__init__(kernel, obs, spaces.Discrete(12), render_mode=render_mode)
+    def __init__(
+        self,
+        n: int = 3,
+        scramble: int = 100,
+        *,
+        reward: str = "step",
+        colours: Sequence[int] | None = None,
+        smart: bool = True,
+        render_mode: str | None = None,
+    ) -> None:
+        if not (2 <= n <= 7 and 1 <= scramble <= 1000):
+            raise InvalidOption(
+                "RubiksCubeEnv: expected n in [2, 7] and scramble in [1, 1000]; got "
+                f"{n} and {scramble}."
+            )
+        if reward not in _REWARDS:
+            raise InvalidOption(
+                f"RubiksCubeEnv: reward must be one of {', '.join(_REWARDS)}; got {reward!r}."
+            )
+        pattern = np.arange(6) if colours is None else np.array(colours)
+        if (
+            pattern.shape != (6,)
+            or not {*range(6)} >= {*pattern.tolist()}
+            or len({*pattern.tolist()}) < 2
+        ):
+            raise InvalidOption(
+                "RubiksCubeEnv: colours must be six numbers from 0 to 5, not all the same; got "
+                f"{colours}."
+            )
+        solved = np.repeat(pattern.astype(np.uint8), n * n)
+        kind = _REWARDS.index(reward)
+        params = RubiksCube(int(scramble), bool(smart), kind, solved, turns(n))
+        state = np.dtype([("stickers", "u1", (6 * n * n,)), ("rng", pcg64.RNG)])
+        kernel = Kernel(state, step, reset, observe, params, check=check)
+        obs = spaces.Box(0.0, 1.0, (6, n, n, int(pattern.max()) + 1), np.float32)
+        super().__init__(kernel, obs, spaces.Discrete(len(params.turns)), render_mode=render_mode)
 
     def text(self) -> str:
-        """Return a line of nine stickers for each face, by the first letters of the faces."""
-        faces = self.state["stickers"].reshape(6, 9)
-        return "\n".join("".join("UDLRFB"[colour] for colour in face) for face in faces)
+        """Return a line of stickers for each face, by the first letters of the faces."""
+        faces = self.state["stickers"].reshape(6, -1)
+        return "\n".join("".join("UDFBRL"[colour] for colour in face) for face in faces)
 
 
 @functools.cache
-def turns() -> np.ndarray:
-    """Return which sticker each turn brings to each place, `[12, 54]` uint8.
+def turns(n: int) -> np.ndarray:
+    """Return which sticker each turn brings to each place, `[12 (n // 2), 6 n n]` int64.
 
-    A sticker is a place on the cube, with coordinates -1, 0 and 1, and the normal of its face; a
+    A sticker is a place on the cube, in steps of 2 from its middle, and the normal of its face; a
     turn rotates those of one layer.
     """
     places = [
         (tuple(place), tuple(normal))
         for normal in _FACES.tolist()
-        for place in np.ndindex(3, 3, 3)
-        if np.dot(np.array(place) - 1, normal) == 1
+        for place in (2 * np.array([*np.ndindex(n, n, n)]) - (n - 1)).tolist()
+        if np.dot(place, normal) == n - 1
     ]
     number = {sticker: i for i, sticker in enumerate(places)}
-    found = np.empty((12, 54), np.uint8)
-    for face, axis in enumerate(_FACES):
-        for direction in range(2):
-            for i, (place, normal) in enumerate(places):
-                at = np.array(place) - 1
-                is_turned = at @ axis == 1
-                moved = _rotated(at, axis, direction) if is_turned else at
-                facing = _rotated(np.array(normal), axis, direction) if is_turned else normal
-                to = number[tuple((moved + 1).tolist()), tuple(np.array(facing).tolist())]
-                found[2 * face + direction, to] = i
-    return found
+    found = np.empty((len(_FACES), n // 2, 2, len(places)), np.int64)
+    for face, level, direction in np.ndindex(*found.shape[:3]):
+        axis = _FACES[face]
+        for i, (place, normal) in enumerate(places):
+            at, facing = np.array(place), np.array(normal)
+            if at @ axis == n - 1 - 2 * level:
+                at, facing = (_rotated(vector, axis, direction) for vector in (at, facing))
+            found[face, level, direction, number[tuple(at.tolist()), tuple(facing.tolist())]] = i
+    return found.reshape(-1, len(places))
 
 
 def _rotated(vector: np.ndarray, axis: np.ndarray, direction: int) -> np.ndarray:
@@ -99,45 +135,65 @@ def _rotated(vector: np.ndarray, axis: np.ndarray, direction: int) -> np.ndarray
 @compiled
 def _turn(stickers: Any, turn: Any) -> None:
     before = stickers.copy()
-    for i in range(54):
+    for i in range(stickers.size):
         stickers[i] = before[turn[i]]
 
 
 @compiled
 def _is_solved(stickers: Any) -> bool:
-    solved = True
-    for i in range(54):
-        solved = solved and stickers[i] == stickers[i - i % 9]
+    size, solved = stickers.size // 6, True
+    for i in range(stickers.size):
+        solved = solved and stickers[i] == stickers[i - i % size]
     return solved
 
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
-    """Turn a face."""
-    _turn(state["stickers"], params.turns[action])
-    solved = _is_solved(state["stickers"])
-    return 1.0 if solved else 0.0, solved, False
+    """Turn a layer."""
+    stickers = state["stickers"]
+    _turn(stickers, params.turns[action])
+    solved = _is_solved(stickers)
+    reward = 1.0 if solved else 0.0
+    if params.reward == 0:
+        reward -= 1.0
+    elif params.reward == 2:
+        right = 0
+        for i in range(stickers.size):
+            right += stickers[i] == params.solved[i]
+        reward = right / stickers.size
+    return reward, solved, False
 
 
 def reset(state: Any, params: Any) -> None:
     """Scramble the solved cube."""
     stickers = state["stickers"]
-    for i in range(54):
-        stickers[i] = i // 9
+    stickers[:] = params.solved
     while _is_solved(stickers):
+        last, run = -1, 0
         for _ in range(params.scramble):
-            _turn(stickers, params.turns[pcg64.integers(state["rng"], 12)])
+            turn = pcg64.integers(state["rng"], len(params.turns))
+            while params.smart and (turn == last ^ 1 if run < 3 else turn // 2 == last // 2):
+                turn = pcg64.integers(state["rng"], len(params.turns))
+            run = run + 1 if turn == last else 1
+            last = turn
+            _turn(stickers, params.turns[turn])
 
 
 def observe(state: Any, params: Any, obs: Any) -> None:
     """Write the colours, one-hot."""
-    obs[:] = 0.0
-    for i in range(54):
-        obs[i, state["stickers"][i]] = 1.0
+    stickers = state["stickers"]
+    flat = obs.reshape(stickers.size, -1)
+    flat[:] = 0.0
+    for i in range(stickers.size):
+        flat[i, stickers[i]] = 1.0
 
 
 def check(state: Any, params: Any) -> bool:
-    """Return whether there are such colours and such a generator."""
-    for colour in state["stickers"]:
-        if colour > 5:
+    """Return whether there are as many stickers of each colour, and such a generator."""
+    counts = np.zeros(256, np.int64)
+    for i in range(params.solved.size):
+        counts[state["stickers"][i]] += 1
+        counts[params.solved[i]] -= 1
+    for count in counts:
+        if count != 0:
             return False
     return pcg64.could_be_rng(state["rng"])

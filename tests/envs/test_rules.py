@@ -15,15 +15,26 @@ from plangym_ext import errors
 from plangym_ext.envs import (
     BinPackingEnv,
     BitFlipEnv,
+    GoGameEnv,
     GridWorldEnv,
     HanoiEnv,
+    HexGameEnv,
     OctomazeEnv,
     RubiksCubeEnv,
 )
 from plangym_ext.envs.rules.rubiks_cube import turns
+from plangym_ext.planners import MCTS, DiscreteShooting, GraphSearch, play
 
-NAMES = ("BitFlip", "BinPacking", "GridWorld", "Hanoi", "Octomaze", "RubiksCube")
-CLASSES = (BitFlipEnv, BinPackingEnv, GridWorldEnv, HanoiEnv, OctomazeEnv, RubiksCubeEnv)
+CLASSES = {
+    "BitFlip": BitFlipEnv,
+    "BinPacking": BinPackingEnv,
+    "Go": GoGameEnv,
+    "GridWorld": GridWorldEnv,
+    "Hanoi": HanoiEnv,
+    "Hex": HexGameEnv,
+    "Octomaze": OctomazeEnv,
+    "RubiksCube": RubiksCubeEnv,
+}
 
 
 def shortest(env):
@@ -47,7 +58,7 @@ def shortest(env):
 
 
 @pytest.mark.filterwarnings("ignore:.*render_mode")
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("cls", CLASSES.values())
 def test_gymnasiums_checker_is_content(cls):
     check_env(cls(), skip_render_check=True)
     env = cls(render_mode="ansi")
@@ -55,7 +66,7 @@ def test_gymnasiums_checker_is_content(cls):
     assert isinstance(env.render(), str)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CLASSES)
 def test_the_kernel_is_proved_and_found_by_itself(name):
     # A difference between compiled and Python's results in 400 steps raises KernelDiffers.
     with plangym_ext.make(f"plangym_ext/{name}-v0", backend="kernel") as env:
@@ -69,7 +80,20 @@ def test_the_kernel_is_proved_and_found_by_itself(name):
     np.testing.assert_array_equal(got.rewards, want.rewards)
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize(
+    ("name", "options", "planner", "best"),
+    [
+        ("BitFlip", {"n": 5}, DiscreteShooting(64), -3.0),  # four bits are wrong
+        ("Hanoi", {"disks": 3}, GraphSearch(60, state_key="obs", rollout_depth=0), 1.0),
+        ("RubiksCube", {"scramble": 2, "reward": "solved"}, MCTS(160), 1.0),
+    ],
+)
+def test_a_planner_solves_them(name, options, planner, best):
+    with plangym_ext.make(f"plangym_ext/{name}-v0", backend="serial", **options) as env:
+        assert play(env, planner, seed=0, max_steps=30).return_ == best
+
+
+@pytest.mark.parametrize("cls", CLASSES.values())
 def test_copies_and_states_have_the_same_future(cls):
     def future(env):
         steps = [
@@ -88,7 +112,7 @@ def test_copies_and_states_have_the_same_future(cls):
     assert [str(future(other)) for other in others] == [expected] * 3
 
 
-@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("cls", CLASSES.values())
 def test_what_is_no_state_is_refused(cls):
     env = cls()
     with pytest.raises(errors.ResetNeeded, match=r"call reset\(\) first"):
@@ -133,42 +157,32 @@ def test_illegal_moves_of_a_disk_change_nothing():
     np.testing.assert_array_equal(env.step(4)[0], before)  # an empty peg
 
 
-def test_one_corridor_pays_at_its_end():
-    env = OctomazeEnv(4, 5, goal=3)
+def test_corridors_end_after_their_length():
+    env = OctomazeEnv(4, 5, goal=3, render_mode="ansi")
     env.reset()
-    assert shortest(env) == (5, 17)  # hub and 4 * 4 cells that end nothing
+    assert shortest(env) == (6, 21)  # hub and 4 * 5 cells
     env.reset()
-    assert [env.step(k)[1:3] for k in (1, 1, 2, 1, 1, 1, 1)] == [(0.0, False)] * 6 + [(0.0, True)]
-    env.reset()
-    env.step(2)
-    assert env.step(0)[0][0] == 1.0  # back in the hub
-    drawn = OctomazeEnv(4, 5, goal=None)
-    drawn.reset(seed=0)
-    goals = [int(drawn.state["goal"]) for _ in range(2000) if drawn.reset()]
-    # Mean 500, deviation sqrt(2000 * 3 / 16) = 19.
-    assert (abs(np.bincount(goals, minlength=4) - 500) < 4 * 19).all()
+    assert [env.step(k)[1:3] for k in (1, 0, 1, 1, 1, 1, 1)] == [(0.0, False)] * 6 + [(0.0, True)]
+    assert env.render().splitlines()[1] == "+.....@"
+    assert env.step(1)[1:3] == (0.0, True)
 
 
 def test_items_are_packed():
-    env = BinPackingEnv(4, 10)
+    env = BinPackingEnv(10, (4, 6), (0.5, 0.5), 4)
     env.reset(seed=0)
-    env.state["sizes"][:] = [6, 5, 4, 5]
-    obs, reward, over, _, info = env.step(0)
-    assert (reward, over, obs.tolist()) == (
-        -1.0,
-        False,
-        pytest.approx([0.6, 0, 0, 0, 0.5, 0.4, 0.5, 0]),
-    )
-    np.testing.assert_array_equal(info["action_mask"], [0, 1, 0, 0])
-    assert [env.step(b)[1:3] for b in (1, 0, 1)] == [(-1.0, False), (0.0, False), (0.0, True)]
-    env.reset(seed=0)
-    env.state["sizes"][:] = [6, 5, 4, 5]
-    env.step(0)
-    assert env.step(0)[1:3] == (-3.0, True)  # 6 and 5 exceed 10; three items are left
+    env.state["item"] = 6
+    assert env.step(3)[4]["invalid_action"] == 1  # a new bin
+    env.state["item"] = 4
+    assert env.step(6)[1:3] == (4.0, False)
+    assert not env.state["bins"].any()  # full
+    with pytest.raises(errors.InvalidOption, match="sum to 1"):
+        BinPackingEnv(9, (2, 3), (0.5, 0.4))
+    with pytest.raises(errors.InvalidOption, match="at most a capacity"):
+        BinPackingEnv(9, (2, 10))
 
 
 def test_quarter_turns_are_those_of_a_cube():
-    moves = dict(zip("UuDdLlRrFfBb", turns(), strict=True))
+    moves = dict(zip("UuDdFfBbRrLl", turns(3), strict=True))
 
     def order(text):
         cube, count = np.arange(54), 0
@@ -189,21 +203,26 @@ def test_quarter_turns_are_those_of_a_cube():
         assert (turn[4::9] == np.arange(4, 54, 9)).all()
         assert (turn != np.arange(54)).sum() == 20
     # A sticker of the front goes up by a clockwise turn of the right face.
-    up, front = range(9), range(36, 45)
+    up, front = range(9), range(18, 27)
     assert sum(moves["R"][i] in front for i in up) == 3
 
 
 def test_a_scramble_is_undone():
-    env = RubiksCubeEnv(1)
+    env = RubiksCubeEnv(scramble=1)
     env.reset(seed=0)
     state = env.get_state()
     found = []
     for action in range(12):
         env.set_state(state)
         found.append(env.step(action)[1:3])
-    assert sorted(found) == [(0.0, False)] * 11 + [(1.0, True)]
-    with pytest.raises(ValueError, match=r"scramble must be in \[1, 1000\]"):
-        RubiksCubeEnv(0)
+    assert sorted(found) == [(-1.0, False)] * 11 + [(0.0, True)]
+    for options, message in (
+        ({"scramble": 0}, r"scramble in \[1, 1000\]"),
+        ({"reward": "none"}, "one of step, solved, stickers"),
+        ({"colours": [1] * 6}, "not all the same"),
+    ):
+        with pytest.raises(errors.InvalidOption, match=message):
+            RubiksCubeEnv(**options)
 
 
 def test_keys_doors_and_traps():
@@ -214,19 +233,63 @@ def test_keys_doors_and_traps():
     assert env.step(1)[1:3] == (0.0, False)  # a wall
     assert env.render() == ".kDx\n.@#$\nkeys: 0"
     env.step(0)
-    assert env.step(1)[0][-1] == 0  # the key is in the door
+    assert env.step(1)[0][-2] == 0  # the key is in the door
     assert env.render() == "..@x\n..#$\nkeys: 0"
     assert env.step(1)[1:3] == (0.0, True)
     env = GridWorldEnv(["@D$k"])
     env.reset()
-    assert env.step(1)[0].tolist() == [6, 3, 5, 2, 0, 0]  # there is no key for the door
+    assert env.step(1)[0].tolist() == [6, 3, 5, 2, 0, 0, 1]  # there is no key for the door
+
+
+def test_boxes_are_pushed_and_lives_lost():
+    env = GridWorldEnv(["@b.b#", "x.$.."], (1, 5), lives=2, trap_reward=-0.5, render_mode="ansi")
+    env.reset()
+    assert env.step(1)[1:3] == (0.0, False)
+    env.step(1)  # two boxes
+    assert env.render() == ".@bb#\nx.$..\nkeys: 0"
+    env.step(2)
+    assert env.step(3)[1:3] == (-0.5, False)
+    assert env.render() == "..bb#\nx@$..\nkeys: 0"
+    assert env.step(3)[1:3] == (-0.5, True)
+    assert env.step(1)[1:3] == (0.0, True)
 
 
 def test_toy_montezuma_is_solved_in_41_steps():
     env = GridWorldEnv()
     obs, _ = env.reset()
-    assert obs[-2] == 1  # the room in the middle of the upper row
+    assert obs[-3] == 1  # the room in the middle of the upper row
     assert shortest(env)[0] == 41
+
+
+def test_a_ko_is_not_taken_back_at_once():
+    env = GoGameEnv(4, render_mode="ansi")
+    env.reset()
+    for action in (1, 2, 4, 7, 9, 10, 6):
+        env.step(action)
+    obs, _, _, _, info = env.step(5)
+    assert env.render() == ".xo.\nxo.o\n.xo.\n...."
+    assert (info["action_mask"][6], obs[3].sum(), obs[3, 1, 2]) == (0, 1, 1)
+    env.step(15)
+    assert env.step(16)[4]["action_mask"][6] == 1
+    assert env.step(6)[1] == 0.0
+    assert env.render() == ".xo.\nx.xo\n.xo.\n...x"
+
+
+def test_areas_are_counted_after_two_passes():
+    # Black has the first column and that beside it alone, white the other two.
+    for komi, rewards in ((0.0, (0.0, 0.0)), (0.5, (1.0, -1.0)), (-0.5, (-1.0, 1.0))):
+        env = GoGameEnv(4, komi)
+        env.reset()
+        for row in range(4):
+            env.step(4 * row + 1)
+            env.step(4 * row + 2)
+        state = env.get_state()
+        env.step(16)
+        assert env.step(16)[1:3] == (rewards[0], True)
+        env.set_state(state)
+        env.step(0)
+        env.step(16)
+        assert env.step(16)[1:3] == (rewards[1], True)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.envs.rules.line_game import LineGameEnv
 from plangym_ext.errors import WrongKind
+from plangym_ext.learn import RandomAgent
 from plangym_ext.planners import MCTS, PLANNERS, STS, load_planner, play
 
 GAME = "plangym_ext/TicTacToe-v0"
@@ -225,3 +226,16 @@ def test_frame_skips_are_refused():
         state, *_ = env.reset(seed=0)
         with pytest.raises(WrongKind, match="MCTS: frameskip must be 1 in an env with two"):
             MCTS(4).plan(env, state, rng=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("Hex", {"rows": 3, "columns": 3}), ("Go", {"size": 3, "komi": 2.5})]
+)
+def test_a_search_beats_random_moves_in_hex_and_go(name, options):
+    # The first player wins both: Hex on any board, and all of 3 x 3 in Go.
+    # Without a compiled kernel, which takes longer than these few moves.
+    with plangym_ext.make(f"plangym_ext/{name}-v0", backend="serial", **options) as env:
+        rival = RandomAgent(env.action_space)
+        settings = {"opponent": rival, "seed": 0, "max_steps": 40}
+        game = play(env, MCTS(50, discount=1.0), **settings)
+    assert game.return_ == 1.0
