@@ -68,9 +68,8 @@ class PointRobotEnv(RulesEnv):
 
     def text(self) -> str:
         """Return the place and the goal."""
-        return "\n".join(
-            f"{name}: {self.state[name].round(3).tolist()}" for name in _STATE.names[:2]
-        )
+        names = ("place", "goal")
+        return "\n".join(f"{name}: {self.state[name].round(3).tolist()}" for name in names)
 
 
 def step(state: Any, params: Any, action: Any, info: Any) -> tuple[float, bool, bool]:

@@ -92,14 +92,12 @@ class PEARL(SAC):
         return self.replay.sample(self.config.tasks)
 
     def _steps_of(self, batch: Batch) -> Any:
-        tensors, steps = self._tensors, batch.samples["steps"]
-        context = (batch.samples["context"][name] for name in ("obs", "action", "reward"))
-        found = Steps(
-            *(tensors.array(steps[name]) for name in ("obs", "action", "reward", "discount")),
-            tensors.array(steps["next_obs"]),
-            None,
+        array, steps = self._tensors.array, batch.samples["steps"]
+        told = {name: array(part) for name, part in steps.items()}
+        obs, action, reward = (
+            array(batch.samples["context"][name]) for name in ("obs", "action", "reward")
         )
-        return _TaskSteps(found, tuple(map(tensors.array, context)))  # type: ignore[arg-type]
+        return _TaskSteps(Steps(**told, weight=None), (obs, action, reward))
 
     @torch.no_grad()
     def _update(self, steps: Any) -> Updated:
