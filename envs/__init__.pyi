@@ -17,3 +17,5 @@ from plangym_ext.envs.rules.t_maze import TMazeEnv as TMazeEnv
 from plangym_ext.envs.sokoban.env import SokobanEnv as SokobanEnv
 from plangym_ext.envs.trials import HasTasks as HasTasks
 from plangym_ext.envs.trials import Trials as Trials
+from plangym_ext.envs.wrappers import ActionNoise as ActionNoise
+from plangym_ext.envs.wrappers import StateCaching as StateCaching

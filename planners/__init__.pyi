@@ -37,8 +37,14 @@ from plangym_ext.planners.rollouts.fractal import FractalMC as FractalMC
 from plangym_ext.planners.rollouts.particle_search import SPO as SPO
 from plangym_ext.planners.rollouts.tsmcts import TSMCTS as TSMCTS
 from plangym_ext.planners.simulator import SearchModel as SearchModel
+from plangym_ext.planners.suspending import AskEvaluator as AskEvaluator
+from plangym_ext.planners.suspending import Root as Root
+from plangym_ext.planners.suspending import StepModel as StepModel
+from plangym_ext.planners.suspending import Stepped as Stepped
+from plangym_ext.planners.suspending import SuspendingPlanner as SuspendingPlanner
 from plangym_ext.planners.trees.file import read_tree as read_tree
 from plangym_ext.planners.trees.file import write_tree as write_tree
 from plangym_ext.planners.tuned import tuned_options as tuned_options
 from plangym_ext.planners.visited import demonstrated_states as demonstrated_states
 from plangym_ext.planners.visited import visited_states as visited_states
+from plangym_ext.planners.watched import SearchCallback as SearchCallback

@@ -11,6 +11,7 @@ from plangym_ext.planners.numbered_model import MOST_JOINT_ACTIONS, NumberedMode
 from plangym_ext.planners.sampled_model import SampledModel
 from plangym_ext.planners.simulator import SearchModel
 from plangym_ext.planners.vector_model import VectorModel
+from plangym_ext.planners.watched import WatchedModel
 
 #: What planners plan over: numbers of actions, or vectors.
 NUMBERS, VECTORS = "numbers", "vectors"
@@ -57,19 +58,20 @@ class KeptModel(NothingKept):
         """Drop it."""
         self.plain: Any = None
         self._made_for: tuple[Any, ...] = ()
-        self._found: AdaptedModel | None = None
+        self._found: AdaptedModel | WatchedModel | None = None
 
-    def of(self, env: SearchModel, planner: Any) -> AdaptedModel | None:
-        """Return `adapted(env, planner)`: one model as long as env and options are the same."""
+    def of(self, env: SearchModel, planner: Any) -> AdaptedModel | WatchedModel | None:
+        """Return `adapted(env, planner)`, watched: one model while env and options are the same."""
         # A model that is asked to plan by a planner that it has adapted itself for.
-        if isinstance(env, AdaptedModel):
+        if isinstance(env, AdaptedModel | WatchedModel):
             return None
-        names = "num_candidates", "proposal", "resample"
+        names = "num_candidates", "proposal", "resample", "callback"
         now = env, *(getattr(planner, name, None) for name in names)
         same = len(now) == len(self._made_for)
         # A search that is kept between moves belongs to the model that it has stepped.
         if not same or any(a is not b for a, b in zip(now, self._made_for, strict=True)):
-            found = adapted(env, planner)
+            seen: Any = WatchedModel(env, planner.callback) if planner.callback else None
+            found = (adapted(seen or env, planner) if planner.plans_over else None) or seen
             if found is None:
                 self.plain = env
                 return None

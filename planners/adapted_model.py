@@ -23,7 +23,7 @@ from plangym_ext.states.envelope import state_content
 #: What planners look at beside the steps. Other ways to step would take the env's own actions.
 _SHARED = (
     *("observation_space", "metadata", "incomparable", "tells_masks", "frameskip"),
-    *("players", "reseeded"),
+    *("players", "reseeded", "plan_clock"),
 )
 
 # obs [L, *obs] -> distributions [L, W], see `Parts`

@@ -30,6 +30,7 @@ from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.players import check_players
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.simulator import Rng, SearchModel, States, stacked_obs
+from plangym_ext.planners.watched import SearchCallback
 
 #: More simulations than any search makes.
 UNBOUNDED = 2**31 - 1
@@ -59,6 +60,8 @@ class Planner(CheckedOptions, ABC):
         max_model_steps: maximum of control steps of the model per plan; never exceeded.
         max_seconds: wall time after which no wave begins; at least one runs. Compile
             time does not count, see `Budget.compile_seconds`.
+        callback: a `SearchCallback`, which sees all passes and model steps; the search runs in
+            no compiled code then, and plans the same.
     """
 
     num_simulations: _Limit = None
@@ -66,6 +69,7 @@ class Planner(CheckedOptions, ABC):
     discount: Share = 0.99
     max_model_steps: _Limit = None
     max_seconds: Annotated[float | None, Range(1e-9)] = None
+    callback: SearchCallback | None = None
 
     _unknown = UnknownName
 
@@ -183,12 +187,12 @@ class Planner(CheckedOptions, ABC):
             NoLegalAction: a state allows nothing.
             WrongKind: the env has two players, and this planner plans for one.
         """
-        if self.plans_over and env is not self._joint.plain:
+        if self.callback or (self.plans_over and env is not self._joint.plain):
             joint = self._joint.of(env, self)
             if joint is not None:
                 return joint.planned(self, states, rngs, obs, legal)
         self._check(env)
-        clock = Clock(self.max_seconds)
+        clock = getattr(env, "plan_clock", Clock)(self.max_seconds)
         masks = None if legal is None else np.asarray(legal, np.bool_)
         seen = None if obs is None else mapped(np.asarray, obs)
         name = type(self).__name__
@@ -313,7 +317,7 @@ class Planner(CheckedOptions, ABC):
         """
         state = np.asarray(state)
         if state.ndim != 1:
-            raise ValueError(
+            raise InvalidOption(
                 f"{type(self).__name__}.plan: state must be one row [S]; got shape "
                 f"{state.shape}. For several states use plan_batch."
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+from typing import Any
 
 from plangym_ext.core.compiling.progress import compile_seconds
 
@@ -18,6 +19,9 @@ class Clock:
     Args:
         max_seconds: when `over` becomes true; None: never.
     """
+
+    #: The search of trees that it is the time of, for callbacks.
+    search: Any = None
 
     def __init__(self, max_seconds: float | None) -> None:
         _listen()

@@ -85,6 +85,8 @@ class Plan:
             the action is chosen otherwise: then their shares are no policy to learn.
         candidates: `[A, *act]`, nested as the action space: the sampled actions that were
             compared; None where actions were not sampled.
+        depth: edges from the root of a search tree to its deepest node, those that were kept
+            among them.
     """
 
     action: Any
@@ -98,6 +100,7 @@ class Plan:
     tree: SearchTree | None = None
     chosen_by_visits: bool = True
     candidates: Any = None
+    depth: int | None = None
 
     def __repr__(self) -> str:
         shown = {"action": self.action, "value": self.value}

@@ -10,6 +10,7 @@ import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.learn import returns
+from plangym_ext.planners import CEM, MCTS
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 ODD = [None, -1, "x", b"x", 1j, {}, object(), lambda: 1, [[1, 2], [3]], np.zeros((2, 3, 4))]
@@ -50,6 +51,21 @@ def test_options_of_make_are_refused_by_name(name, value):
     if (name == "check" and isinstance(value, bool)) or (name == "n_workers" and value is None):
         return
     assert refused(lambda **given: plangym_ext.make("CartPole-v1", **given).close(), name, value)
+
+
+@pytest.mark.parametrize("value", [10**400, -(16**6000)], ids=["large", "long"])
+def test_numbers_beyond_those_of_the_machine_are_refused_by_name(env, value):
+    calls = {
+        "timeout": lambda timeout: plangym_ext.make("CartPole-v1", n_workers=1, timeout=timeout),
+        "num_envs": lambda num_envs: plangym_ext.make_vec("CartPole-v1", num_envs),
+        "discount": lambda discount: MCTS(discount=discount),
+        "n_workers": lambda n_workers: plangym_ext.make("CartPole-v1", n_workers=-abs(n_workers)),
+    }
+    for name, call in calls.items():
+        assert refused(call, name, value), name
+    # A sequence holds its action all the way.
+    if value > 0:
+        assert CEM(action_repeat=value).action_repeat == value
 
 
 @pytest.mark.parametrize("value", [None, 5, b"x", [1]], ids=repr)

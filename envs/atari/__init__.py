@@ -94,7 +94,6 @@ def wrapped(
 
     Raises:
         ValueError: `montezuma` for another game, or `preprocessing` of a game that cannot be.
-        MissingExtra: `preprocessing` without OpenCV.
     """
     game: Any = env.unwrapped
     is_montezuma = getattr(game, "_game", "") == "montezuma_revenge"

@@ -210,7 +210,8 @@ def describe(state: Any, params: Any, player: int, info: Any) -> None:
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Place a stone, or pass."""
-    points, player, reward = state["points"], np.int64(state["moves"] % 2), 0.0
+    points, reward = state["points"], 0.0
+    player: Any = np.int64(state["moves"] % 2)
     if state["over"] == 0:
         chain, liberty = _chains(points, params)
         if not _is_legal(state, params, chain, liberty, action):

@@ -195,13 +195,14 @@ def _room(params: Any, at: int) -> int:
 
 def step(state: Any, params: Any, action: int, info: Any) -> tuple[float, bool, bool]:
     """Go one cell, and take what lies there."""
-    places, at = state["places"], np.int64(state["at"])
+    places: Any = state["places"]
+    at: Any = np.int64(state["at"])
     keys, treasures = _counts(state, params)
     to = _target(params, at, action)
     if to < 0 or state["lives"] == 0 or treasures == 0:
         return 0.0, state["lives"] == 0 or treasures == 0, False
     item = _item(places, to)
-    found = np.int64(params.cells[to] if item < 0 else params.kinds[item])
+    found: Any = np.int64(params.cells[to] if item < 0 else params.kinds[item])
     if found == _BOX:
         beyond = _target(params, to, action)
         if beyond >= 0 and params.cells[beyond] == _FLOOR and _item(places, beyond) < 0:
@@ -229,7 +230,8 @@ def reset(state: Any, params: Any) -> None:
 
 def observe(state: Any, params: Any, obs: Any) -> None:
     """Write the room, its number, keys and lives."""
-    at, places, columns = np.int64(state["at"]), state["places"], params.columns
+    at: Any = np.int64(state["at"])
+    places, columns = state["places"], params.columns
     row, column = at // columns, at % columns
     top, left = row - row % params.room_rows, column - column % params.room_columns
     k = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ def at_least(where: str, value: Any, least: float) -> int:
     """Return `value` as an int; raise if it is not an integer >= `least`; -inf: any integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         bound = f" >= {least}" if least > -math.inf else ""
-        raise InvalidOption(f"{where} must be an integer{bound}; got {value!r}.")
+        raise InvalidOption(f"{where} must be an integer{bound}; got {_told(value)}.")
     return int(value)
 
 
@@ -52,7 +53,7 @@ def finite_between(where: str, value: Any, low: float, high: float) -> float:
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
         within = "" if low == -math.inf and high == math.inf else f" in [{low}, {high}]"
-        raise InvalidOption(f"{where} must be a finite number{within}; got {value!r}.")
+        raise InvalidOption(f"{where} must be a finite number{within}; got {_told(value)}.")
     return number
 
 
@@ -64,9 +65,10 @@ def seconds_or_none(where: str, value: Any) -> float | None:
     """
     if value is None:
         return None
-    if not _is_number(value) or not 0 < value < float("inf"):
+    if not _is_number(value) or not 0 < value <= sys.float_info.max:
         raise InvalidOption(
-            f"{where} must be a number of seconds above 0, or None for no limit; got {value!r}."
+            f"{where} must be a number of seconds above 0, or None for no limit; got "
+            f"{_told(value)}."
         )
     return float(value)
 
@@ -82,9 +84,16 @@ def wait_or_none(where: str, value: Any) -> float | None:
     if not _is_number(value) or not value >= 0:
         raise InvalidOption(
             f"{where} must be a number of seconds from 0 on, or None to wait as long as it takes; "
-            f"got {value!r}."
+            f"got {_told(value)}."
         )
-    return float(value)
+    return float(value) if value <= sys.float_info.max else math.inf
+
+
+def _told(value: Any) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # of a whole number with thousands of digits
+        return "a number of more than 4,300 digits"
 
 
 def _is_number(value: Any) -> bool:

@@ -1,3 +1,4 @@
+from plangym_ext.run.logs.logger import LogService as LogService
 from plangym_ext.run.settings.compose import compose as compose
 from plangym_ext.run.training.callbacks import Callback as Callback
 from plangym_ext.run.training.runner import Runner as Runner

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.files.whole_file import HeldFile, PathLock, contents, replacing
@@ -133,6 +132,29 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
 
 # OutputFiles: locks on a command's output files before its work begins --------
 
+#: Folders that are removed by another process between the making and the lock, at most.
+_TRIES = 100
+_Lock = TypeVar("_Lock")
+
+
+def _held_in(
+    folder: Path, lock: Callable[[], _Lock], tries: int = _TRIES
+) -> tuple[_Lock, list[Path]]:
+    """Make a folder and lock something in it; return the lock, and what `made_folders` has made."""
+    made: list[Path] = []
+    try:
+        made = made_folders(folder)
+        return lock(), made
+    except FolderBusy:
+        raise
+    except (FileNotFoundError, FileExistsError):
+        if not tries:
+            remove_empty(made)
+            raise
+    # One that was refused has removed the folder that it had made, before it was held.
+    held, inner = _held_in(folder, lock, tries - 1)
+    return held, [*inner, *(one for one in made if one not in inner)]
+
 
 class OutputFiles(Closing):
     """Locks of single output files in folders that others may use.
@@ -146,6 +168,7 @@ class OutputFiles(Closing):
         replace: whether they may be there already.
         own: bytes in a file that the command has made itself, of what is there still: it is
             renewed in any case.
+        otherwise: what to do in place of naming another place, for messages.
 
     Raises:
         FolderTaken: one of them is there, and `replace` is False.
@@ -154,7 +177,13 @@ class OutputFiles(Closing):
     """
 
     def __init__(
-        self, paths: Sequence[Path], option: str = "--out", *, replace: bool, own: bytes = b""
+        self,
+        paths: Sequence[Path],
+        option: str = "--out",
+        *,
+        replace: bool,
+        own: bytes = b"",
+        otherwise: str = "write over it with --overwrite",
     ) -> None:
         with ExitStack() as stack:
             for path in paths:
@@ -177,16 +206,17 @@ class OutputFiles(Closing):
                 # Once it is held: another command may have written it a moment ago.
                 if path.exists() and not (replace or (own and own in contents(path, 1 << 30))):
                     raise FolderTaken(
-                        f"{path} is there already. Name another place with {option}, or write "
-                        f"over it with --overwrite."
+                        f"{path} is there already. Name another place with {option}, or "
+                        f"{otherwise}."
                     )
             self._stack = stack.pop_all()
 
     @staticmethod
     def _hold(path: Path, stack: ExitStack) -> None:
+        held, made = _held_in(path.parent.absolute(), lambda: HeldFile(path))
         # After the file is let go, which lies in the folder.
-        stack.callback(remove_empty, made_folders(path.parent.absolute()))
-        stack.enter_context(HeldFile(path))
+        stack.callback(remove_empty, made)
+        stack.enter_context(held)
 
     def close(self) -> None:
         """Release files that were not written; safe to call twice."""
@@ -194,10 +224,6 @@ class OutputFiles(Closing):
 
 
 # FolderLock: exclusive lock of an output folder for one process ---------------
-
-
-#: Folders that are removed by another process between the making and the lock, at most.
-_TRIES = 100
 
 
 class FolderLock(Closing):
@@ -218,13 +244,16 @@ class FolderLock(Closing):
     """
 
     def __init__(self, folder: Path, files: Sequence[str] = ()) -> None:
-        self._made: list[Path] = []
+        path = folder.absolute()
+        busy = (
+            f"{folder}: another run is writing there. Wait until it has ended, or choose another "
+            "folder."
+        )
         try:
-            self._lock = self._held(folder.absolute(), folder)
+            self._lock, self._made = _held_in(path, lambda: PathLock(path, os.O_RDONLY, busy))
+        except FolderBusy:  # which may have nothing in it yet
+            raise
         except OSError as error:
-            if error.errno is None:  # another holds it, and has nothing in it yet
-                raise
-            remove_empty(self._made)
             raise InvalidOption(
                 f"--out must be a folder that can be written to; got {folder}: {error.strerror}"
             ) from error
@@ -236,18 +265,6 @@ class FolderLock(Closing):
                     f"pipe or a device. Move it, "
                     f"or name another folder with --out."
                 )
-
-    def _held(self, path: Path, folder: Path) -> PathLock:
-        busy = (
-            f"{folder}: another run is writing there. Wait until it has ended, or choose another "
-            "folder."
-        )
-        for _ in range(_TRIES):
-            # One that was refused may remove the folder that it has made, before we hold it.
-            with contextlib.suppress(FileNotFoundError):
-                self._made = made_folders(path)
-                return PathLock(path, os.O_RDONLY, busy)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
 
     def close(self) -> None:
         """Release the folder; safe to call twice."""

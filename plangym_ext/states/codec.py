@@ -21,9 +21,10 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.errors import DamagedState, IncompleteState, PlangymExtError
+from plangym_ext.errors import DamagedState, IncompleteState, PlangymExtError, text_of
 from plangym_ext.states import plain
 from plangym_ext.states.constants import Made
+from plangym_ext.states.envelope import WAYS
 from plangym_ext.states.families import family_of, is_own_class
 from plangym_ext.states.fixed_fields import ExtraFieldsPart, FixedFields
 from plangym_ext.states.in_place.part import InPlacePart, holds_simulator
@@ -33,7 +34,7 @@ from plangym_ext.states.snapshot import SnapshotPart
 from plangym_ext.states.wrapper_parts import STATELESS, OwnStatePart, offers_state, wrapper_part
 
 #: The ways, in the order in which they are tried.
-METHODS = ("codec", "own", "simulator", "snapshot", "replay")
+METHODS = WAYS[1:-1]
 #: Steps that a replayed episode without a time limit is expected to last.
 _USUAL_DEPTH = 1000
 #: Steps that rows have room for at first, however long an episode may last; they are widened.
@@ -152,16 +153,16 @@ class StateCodec:
         for part, name in self._found:
             try:
                 offset = part.restore(buffer, offset)
-            except PlangymExtError:
-                raise
             # Whatever a simulator's own code raises for bytes that no capture wrote; where an
             # episode is played again, what a step raises is the env's own.
             except Exception as error:
-                if part.method == "replay":
+                if type(error) is not DamagedState and (
+                    part.method == "replay" or isinstance(error, PlangymExtError)
+                ):
                     raise
                 raise DamagedState(
-                    f"state: {name} cannot be in it: {type(error).__name__}: {error}. Pass a row "
-                    "from get_state of this env."
+                    f"state: {name} cannot be in it: {text_of(error)}. Pass a row from get_state "
+                    "of this env, as it was captured."
                 ) from error
         if self._watched is not None:
             self._watched.put_back()

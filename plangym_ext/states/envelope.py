@@ -11,7 +11,8 @@ env may widen its rows later; narrower ones stay good, and zeros may follow them
     12      4     width of the row when it was captured
     16      16    fingerprint of the env (id, arguments, simulator version, ...)
     32      8     checksum
-    40      8     reserved, zero
+    40      1     way of capture, its number in `WAYS`, for messages; 0: not said
+    41      7     reserved, zero
     48      ...   payload, then zeros up to the width
 
 All numbers are little-endian. The checksum is a sum modulo 2**64 of every other
@@ -47,6 +48,9 @@ _HALF_BITS = np.array(32, _U8)  # of a plain number each use would make an array
 #: Words that are equal in all own rows of one width, but for the length in the second.
 _OWN_WORDS = 4
 _LENGTH, _WIDTH, _FINGERPRINT = slice(8, 12), slice(12, 16), slice(16, 32)
+_WAY = 40
+#: Ways of capture; a row has the number of its own.
+WAYS = ("", "codec", "own", "simulator", "snapshot", "replay", "approximate")
 
 
 def fingerprint(identity: dict[str, Any]) -> bytes:
@@ -58,7 +62,8 @@ def fingerprint(identity: dict[str, Any]) -> bytes:
 def difference(there: Any, here: Any) -> tuple[str, Any, Any]:
     """Return where two identities differ first, and what stands there in each.
 
-    It leads as deep as both have the same keys: `parts > TimeLimit > max_episode_steps`.
+    It leads as deep as both have the same keys: `parts > TimeLimit > max_episode_steps`. Of dicts
+    that have not, only what differs is returned.
     """
     path: list[str] = []
     while isinstance(there, dict) and isinstance(here, dict):
@@ -68,7 +73,10 @@ def difference(there: Any, here: Any) -> tuple[str, Any, Any]:
             for key in here | there
             if fingerprint({key: there.get(key)}) != fingerprint({key: here.get(key)})
         ]
-        if not keys or (path and not (keys[0] in here and keys[0] in there)):
+        if not keys:
+            break
+        if path and not (keys[0] in here and keys[0] in there):
+            there, here = ({k: one[k] for k in keys if k in one} for one in (there, here))
             break
         path.append(str(keys[0]))
         there, here = there.get(keys[0]), here.get(keys[0])
@@ -123,10 +131,11 @@ class Envelope:
     Args:
         identity: what a state belongs to; see `fingerprint`.
         payload_width: most bytes that a payload can take.
+        way: of capture, out of `WAYS`.
     """
 
-    def __init__(self, identity: dict[str, Any], payload_width: int) -> None:
-        self.identity = identity
+    def __init__(self, identity: dict[str, Any], payload_width: int, way: str = "") -> None:
+        self.identity, self.way = identity, way
         self.width = HEADER + -(-payload_width // _WORD) * _WORD
         self._weights = _weights(self.width // _WORD)
         header = np.zeros(HEADER, np.uint8)
@@ -135,6 +144,7 @@ class Envelope:
         header[6:8] = np.frombuffer(HEADER.to_bytes(2, "little"), np.uint8)
         header[_WIDTH].view("<u4")[0] = self.width
         header[_FINGERPRINT] = np.frombuffer(fingerprint(identity), np.uint8)
+        header[_WAY] = WAYS.index(way)
         _remember(header[_FINGERPRINT].tobytes(), identity)
         self._header = header
         self._header_words = header.view("<u8").copy()
@@ -143,6 +153,10 @@ class Envelope:
         mask = np.full(4 * _OWN_WORDS // 2, 0xFFFFFFFF, np.uint32)
         mask[_LENGTH_HALF] = 0
         self._own_mask = mask.view(_U8)
+
+    def widened(self, payload_width: int) -> Envelope:
+        """Return an envelope of the same env for payloads of another width."""
+        return Envelope(self.identity, payload_width, self.way)
 
     @property
     def weights(self) -> np.ndarray:
@@ -213,7 +227,8 @@ class Envelope:
             )
         return DamagedState(
             f"{where}: states must be {self.width} bytes wide for {self.identity.get('id')}; "
-            f"got {rows.shape[1]}. They are truncated, extended, or no states at all."
+            f"got {rows.shape[1]}. They are truncated, extended, or no "
+            "states at all. Pass rows exactly as get_state or step_batch returned them."
         )
 
     def holds_own(self, rows: np.ndarray) -> bool:
@@ -267,10 +282,19 @@ class Envelope:
     def _differing(self, row: np.ndarray) -> str:
         """Return the difference between a foreign row's env and this one."""
         theirs = _identities.get(row[_FINGERPRINT].tobytes())
+        way = WAYS[row[_WAY]] if row[_WAY] < len(WAYS) else ""
+        captured = way and self.way and way != self.way
+        ways = (
+            f"it was captured by {way!r}, and this env captures by {self.way!r} (made with "
+            f"state={way!r} it would take it)"
+        )
         if theirs is None:
             told = {k: v for k, v in self.identity.items() if k in ("id", "arguments", OF_TEXTS)}
-            return f"one that was not made in this process; here it is {told}"
+            other = f"one that was not made in this process; here it is {told}"
+            return f"{ways}; {other}" if captured else other
         where, there, here = difference(theirs, self.identity)
+        if captured and where.partition(" ")[0] in ("layers", "parts", "enclosed"):
+            return ways
         return f"its {where} is {there!r} there and {here!r} here"
 
 

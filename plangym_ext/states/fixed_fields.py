@@ -232,8 +232,7 @@ class ExtraFieldsPart(StatePart):
         if wrong or codecs or not self._first.keys() >= set(gone):
             what = wrong or ", ".join(map(str, codecs or gone))
             raise DamagedState(
-                f"state: {self._name}: it changes {what}, which is no field of this env. Pass a "
-                "row from get_state of this env."
+                f"state: {self._name}: it changes {what}, which is no field of this env"
             )
         wanted = {**self._first, **changed}
         return {name: data for name, data in wanted.items() if name not in gone}

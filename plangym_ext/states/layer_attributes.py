@@ -244,7 +244,7 @@ class LayerAttributes:
             if not self._may_be_state(name, value):
                 raise DamagedState(
                     f"state: {self.name}.{name} is no part of a state; got a "
-                    f"{type(value).__qualname__}. Pass a row from get_state of this env."
+                    f"{type(value).__qualname__}"
                 )
         if len(self._checked) >= _MOST_PLANS:
             self._checked.clear()

@@ -83,12 +83,12 @@ class LiveState:
 
     def _seal(self, parts: dict[str, Any], width: int) -> None:
         identity = state_identity(self.env, self.binding, parts, self._name)
-        self.envelope = Envelope(identity, width)
+        self.envelope = Envelope(identity, width, self.binding.method)
         self.widen(self.envelope.width)
 
     def widen(self, width: int) -> None:
         """Make room for rows of `width` bytes."""
-        self.envelope = Envelope(self.envelope.identity, width - HEADER)
+        self.envelope = self.envelope.widened(width - HEADER)
         if self._codec is not None:
             # Rounded up, so that the codec clears the padding too: memory is used again.
             self._codec.width = self.envelope.width - HEADER

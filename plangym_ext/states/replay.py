@@ -139,7 +139,7 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
             if kind == "generator" and not holds(self._generator(), state_of(start)):
                 raise ValueError("a state of another kind of generator")
         except plain.MALFORMED as error:
-            raise DamagedState(f"replay: {error}; that is no reset. Pass a whole row.") from error
+            raise DamagedState(f"replay: {error}; that is no reset") from error
         return kind, start, options, carried
 
     def known_origin(self) -> bytes:

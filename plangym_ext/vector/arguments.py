@@ -180,7 +180,8 @@ def _unusual_actions(
             count = len(actions)
         except TypeError:
             raise WrongKind(f"{wanted}, as {space}; got {type(actions).__name__}") from None
-        if count != num_rows:
+        # Without a layout they may be one by one, or parts that have no form of arrays.
+        if count != num_rows and layout is not None:
             raise InvalidAction(f"{wanted}; got {count}")
     if layout is not None:
         leaves = check_actions(layout, actions, (num_rows,), "step", as_given=True)

@@ -17,6 +17,8 @@ from plangym_ext.vector.sub_envs.env_backend import EnvBackend
 from plangym_ext.vector.vector_env import PlanVectorEnv
 from plangym_ext.workers.scheduling import default_n_workers
 
+#: Sub-envs that an index of a row can count.
+_MOST_ENVS = 2**31 - 1
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco", "ray")
 
 Make = Callable[[], Any]
@@ -113,7 +115,11 @@ def _checked_workers(n_workers: int | None, backend: str) -> int | None:
 
 
 def _checked_number(num_envs: int | None) -> int | None:
-    return None if num_envs is None else at_least("make_vec: num_envs", num_envs, 1)
+    if num_envs is None:
+        return None
+    if at_least("make_vec: num_envs", num_envs, 1) > _MOST_ENVS:
+        raise InvalidOption(f"make_vec: num_envs must be at most {_MOST_ENVS:,}")
+    return int(num_envs)
 
 
 def _constructors(make: Make | Sequence[Make], num_envs: int | None) -> list[Make]:

@@ -78,7 +78,7 @@ class BatchEnv(Closing, WorkerStepper):
         for index, other in enumerate(others, start=1):
             _check_equal(index, other, first)
         self.layout, self.autoreset = first["layout"], first["autoreset"]
-        self.envelope = Envelope(first["identity"], first["payload_width"])
+        self.envelope = Envelope(first["identity"], first["payload_width"], first["way"])
         for env in self._envs:
             env.one_caller = self._one_caller
         # After the check: a pool is for workers that can run each other's rows.
@@ -204,7 +204,7 @@ class BatchEnv(Closing, WorkerStepper):
         """Make room for states of `width` bytes, here and in every worker."""
         # Their rows are as wide as they were when they began.
         self.runs.settle()
-        envelope = Envelope(self.envelope.identity, width - HEADER)
+        envelope = self.envelope.widened(width - HEADER)
         layout = dataclasses.replace(self.layout, state_width=envelope.width)
         # Together: an interrupt comes before both or after both. Workers follow the layout of
         # their next batch.

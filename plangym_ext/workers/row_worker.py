@@ -291,6 +291,7 @@ class WorkerEnv:
             "layout": env.layout,
             "info": env.layout.info,
             "identity": env.own_identity(),
+            "way": env.envelope.way,
             "payload_width": env.codec.width,
             "exact": env.exact,
         }

@@ -74,7 +74,7 @@ def _basis(horizon: int, num_knots: int, kind: str, hold: int | None) -> Floats:
         return np.eye(horizon)
     if kind == "zero" or num_knots == 1:
         steps = np.arange(horizon)
-        held = steps * num_knots // horizon if hold is None else steps // hold
+        held = steps * num_knots // horizon if hold is None else steps // min(hold, horizon)
         return np.eye(num_knots)[held]
     at = np.linspace(0.0, num_knots - 1.0, horizon)
     left = np.minimum(at.astype(np.int64), num_knots - 2)

@@ -17,13 +17,13 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.discrete import DiscretePlanner
-from plangym_ext.planners.final_action import highest, sampled
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
 from plangym_ext.planners.plans import Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
+from plangym_ext.planners.rollouts.final_action import highest, sampled
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
 from plangym_ext.planners.trees.gumbel import gumbel_summary
 from plangym_ext.planners.trees.rules import (
@@ -35,7 +35,7 @@ from plangym_ext.planners.trees.rules import (
 )
 from plangym_ext.planners.trees.selection import Selection
 from plangym_ext.planners.trees.soft import soft_summary
-from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize
+from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, deepest, summarize
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
 # What the action that is played has most of.
@@ -142,6 +142,7 @@ class TreeSearch(DiscretePlanner):
             # Compiled code reads states as it finds them: a damaged one has to be refused here.
             in_code.check(request.states)
             run_wave = functools.partial(in_code.run, run_wave, timed=clock.limited)
+        clock.search = search
         search.start(request)
         while run_wave() and not clock.over:
             pass
@@ -248,7 +249,8 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
     full = search.cut_short().tolist()
     columns = actions, values, budgets, visits, q, weights, repeat(None), full, trees
     # In the order of the fields: by their names it takes a third longer, for every tree.
-    return [*map(Plan, *columns, repeat(by_visits))]
+    ends = repeat(by_visits), repeat(None), deepest(tree).tolist()
+    return [*map(Plan, *columns, *ends)]
 
 
 def _chosen(

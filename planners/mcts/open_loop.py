@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of
-from plangym_ext.core.compiling.jit import allocating_kernel, kernel
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.core.options import Function, OneOf
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch
@@ -30,6 +30,7 @@ from plangym_ext.planners.trees.tree import (
     UNSEEN,
     Array,
     Tree,
+    deepest,
     restrict_prior,
 )
 
@@ -256,19 +257,6 @@ def _rated(
         if rating.prior is not None:
             prior[on] = rating.prior
     return value, prior
-
-
-@allocating_kernel
-def deepest(tree: Tree) -> Array:
-    """Return the depth of the deepest node of each tree, `[B]` int64."""
-    most = np.zeros(len(tree.size), np.int64)
-    for b in range(len(tree.size)):
-        depth = np.zeros(tree.size[b], np.int64)
-        for n in range(1, tree.size[b]):
-            # Parents come before their children.
-            depth[n] = depth[tree.parent[b, n]] + 1
-            most[b] = max(most[b], depth[n])
-    return most
 
 
 @kernel

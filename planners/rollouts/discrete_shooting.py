@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
 from plangym_ext.planners.discrete import DiscretePlanner
-from plangym_ext.planners.final_action import most_visited, sampled
 from plangym_ext.planners.masks import weights_over_legal, with_noise
 from plangym_ext.planners.plans import Budget, Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, check_finite, check_prior
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.final_action import most_visited, sampled
 from plangym_ext.planners.rollouts.playouts import play_out, returns_of, starts_from
 from plangym_ext.planners.simulator import Rng
 

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from plangym_ext.core.options import Count, Weight
 from plangym_ext.planners.discrete import DiscretePlanner
-from plangym_ext.planners.final_action import most_visited
 from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import check_finite, spread_of
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.rollouts.final_action import most_visited
 from plangym_ext.planners.rollouts.playouts import draw
 from plangym_ext.planners.simulator import Rng, States, numbers_of
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import allocating_kernel, kernel, kernel_inline, kernel_part
 
 ROOT = 0
 NO_PARENT = NO_ACTION = UNVISITED = -1
@@ -287,6 +287,19 @@ def summarize(tree: Tree, visits: Array, q: Array, weights: Array, best: Array) 
                 best[b] = a
         for a in range(visits.shape[1]):
             weights[b, a] = visits[b, a] / max(total, 1)
+
+
+@allocating_kernel
+def deepest(tree: Tree) -> Array:
+    """Return the depth of the deepest node of each tree, `[B]` int64."""
+    most = np.zeros(len(tree.size), np.int64)
+    for b in range(len(tree.size)):
+        depth = np.zeros(tree.size[b], np.int64)
+        for n in range(1, tree.size[b]):
+            # Parents come before their children.
+            depth[n] = depth[tree.parent[b, n]] + 1
+            most[b] = max(most[b], depth[n])
+    return most
 
 
 @kernel

@@ -174,6 +174,22 @@ def _two_names(self, action):
     self.other[0, 0] += 1
 
 
+class _Shared:
+    """A descriptor that keeps one value for all envs."""
+
+    value = 0
+
+    def __get__(self, obj, owner=None):
+        return self.value
+
+    def __set__(self, obj, value):
+        self.value = value
+
+
+def _descriptor(self, action):
+    self.shared = self.shared + action
+
+
 def _large_sum(self, action):
     self.count = np.sum(np.tanh(np.zeros(9) + self.count))
 
@@ -188,13 +204,14 @@ REFUSALS = {
     _other_object: "changes an object other than the env",
     _reads_file: "a with statement",
     _two_names: "two names",
+    _descriptor: "whose class has code for it",
     _large_sum: "whose order is numpy's own",
 }
 
 
 @pytest.mark.parametrize("odd", REFUSALS, ids=lambda one: one.__name__)
 def test_refusals_name_the_line(odd):
-    env = type("Odd", (Refused,), {"odd": odd})
+    env = type("Odd", (Refused,), {"odd": odd, "shared": _Shared()})
     with pytest.raises(NoKernel, match=r"test_translate\.py, line \d+: `") as caught:
         plangym_ext.compile_env(env)
     assert REFUSALS[odd] in str(caught.value)

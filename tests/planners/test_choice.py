@@ -7,7 +7,7 @@ import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
 from plangym_ext.planners import MCTS, STS, OpenLoopMCTS
-from plangym_ext.planners.final_action import highest
+from plangym_ext.planners.rollouts.final_action import highest
 from plangym_ext.planners.trees.rules import best_branches
 
 

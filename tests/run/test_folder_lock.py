@@ -13,7 +13,7 @@ from training_runs import small
 
 from plangym_ext.errors import FolderBusy
 from plangym_ext.run import files
-from plangym_ext.run.files import FolderLock
+from plangym_ext.run.files import FolderLock, OutputFiles
 from plangym_ext.run.training.runner import Runner
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -45,6 +45,23 @@ def test_who_is_refused_leaves_the_folder_that_it_made_to_its_holder(tmp_path, m
     holders[0].close()
 
 
+@pytest.mark.parametrize("hold", [FolderLock, lambda path: OutputFiles([path / "a"], replace=True)])
+def test_a_folder_that_another_removes_before_it_is_held_is_made_again(hold, tmp_path, monkeypatch):
+    folder, made, removed = tmp_path / "new" / "run", files.made_folders, []
+
+    def made_and_removed(path):
+        found = made(path)
+        if len(removed) < 3:
+            removed.append(path.rmdir())
+        return found
+
+    monkeypatch.setattr(files, "made_folders", made_and_removed)
+    with hold(folder):
+        assert folder.is_dir()
+    assert len(removed) == 3
+    assert os.listdir(tmp_path) == []  # the outer one too, which was made in the first try
+
+
 @pytest.mark.slow
 def test_two_runs_never_write_in_one_folder(tmp_path):
     folder = tmp_path / "run"
@@ -60,7 +77,7 @@ def test_two_runs_never_write_in_one_folder(tmp_path):
 _HOLDS = """
 import os, sys, time
 from pathlib import Path
-from plangym_ext.run.files import FolderLock
+from plangym_ext.run.files import FolderLock, OutputFiles
 lock = FolderLock(Path(sys.argv[1]))
 child = os.fork()
 if child:

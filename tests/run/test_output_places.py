@@ -249,6 +249,40 @@ def test_writers_at_once_leave_one_whole_file(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["a.txt"]
 
 
+_TAKES = """
+import sys
+from pathlib import Path
+from plangym_ext.errors import FolderBusy
+from plangym_ext.run.files import FolderLock, OutputFiles
+folder = Path(sys.argv[1]) / "a" / "b"
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(200):
+    try:
+        with FolderLock(folder) if sys.argv[2] == "folder" else OutputFiles(
+            [folder / sys.argv[2], folder / "other"], replace=True
+        ):
+            pass
+    except FolderBusy:
+        pass
+"""
+
+
+@pytest.mark.parametrize("names", ["folder folder folder", "one two one", "folder one two"])
+def test_processes_that_make_and_remove_the_same_folders_are_held_or_refused(names, tmp_path):
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    several = [
+        subprocess.Popen([sys.executable, "-c", _TAKES, tmp_path, name], text=True, **pipes)
+        for name in names.split()
+    ]
+    assert [process.stdout.readline() for process in several] == ["ready\n"] * 3
+    for process in several:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert [process.communicate()[1] for process in several] == [""] * 3
+    assert [process.returncode for process in several] == [0] * 3
+
+
 def test_a_folder_with_something_in_it_stays(tmp_path):
     with FolderLock(tmp_path / "a" / "b"):
         (tmp_path / "a" / "mine").write_text("mine")

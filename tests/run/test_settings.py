@@ -182,6 +182,15 @@ def test_a_file_of_settings_says_one_thing_or_is_refused_in_a_line(tmp_path, nam
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize("number", ["1" + 400 * "0", "-0x" + 6000 * "f", "0x" + 6000 * "f"])
+@pytest.mark.parametrize("key", ["rounds", "algorithm.learning_rate", "env.kwargs.size"])
+def test_a_number_larger_than_any_float_is_refused_in_a_line(key, number, tmp_path):
+    (tmp_path / "a.toml").write_text(f"{key} = {number}")
+    for source in (tmp_path / "a.toml", nested({key: int(number, 0)})):
+        with pytest.raises(InvalidOption, match=r"^settings: .*(no toml|308 digits)"):
+            compose(["ppo_cartpole", source])
+
+
 def test_yaml_may_name_a_value_again(tmp_path):
     pytest.importorskip("yaml")
     agent = "agent:\n  name: network\n  hidden: &h [8, 4]\n"

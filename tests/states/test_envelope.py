@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import plangym_ext.states.envelope as envelope_module
 from plangym_ext.errors import DamagedState, ForeignState, StateError
 from plangym_ext.states.envelope import (
     HEADER,
@@ -125,6 +126,21 @@ def test_of_two_identities_only_what_differs_is_told(there, found):
     where, theirs, ours = difference(there, {"id": "a", "parts": {"Limit": {"steps": 500}}})
     assert where == found[0]
     assert not where or (theirs, ours) == found[1:]
+
+
+@pytest.mark.parametrize("made_here", [True, False])
+def test_row_captured_in_another_way_names_both(made_here, monkeypatch):
+    monkeypatch.setattr(envelope_module, "_identities", {})
+    other = Envelope({**IDENTITY, "layers": ["Recorder"]}, WIDTH, "replay")
+    rows = np.zeros((1, other.width), np.uint8)
+    other.seal(rows, WIDTH)
+    if not made_here:
+        envelope_module._identities.clear()
+    own = Envelope({**IDENTITY, "layers": []}, WIDTH, "snapshot")
+    with pytest.raises(ForeignState, match=r"by 'replay', and this env captures by 'snapshot'"):
+        own.check(rows, "test")
+    # Widened, it is of the same way still.
+    assert own.widened(99).way == "snapshot"
 
 
 def test_order_of_keys_is_no_difference():

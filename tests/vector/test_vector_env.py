@@ -14,12 +14,19 @@ import numpy as np
 import pytest
 import toy_envs
 from gymnasium import spaces
+from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import TimeLimit
 from same_results import assert_same
 
 import plangym_ext
-from plangym_ext.errors import ForeignState, IncompleteState, PlangymExtError, WorkerDied
+from plangym_ext.errors import (
+    ForeignState,
+    IncompleteState,
+    InvalidAction,
+    PlangymExtError,
+    WorkerDied,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*already returned term")
 BACKENDS = {
@@ -210,6 +217,43 @@ class Spoken(gym.Env):
 
     def step(self, action):
         return {"text": f"did {action}", "items": (1, 2, 3)[:action]}, 1.0, False, False, {}
+
+
+GRAPH = spaces.Graph(spaces.Box(-1, 1, (2,)), None)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        GRAPH,
+        spaces.Tuple((GRAPH, spaces.Discrete(2))),
+        spaces.Dict({"a": spaces.Tuple((GRAPH, spaces.Text(3))), "b": spaces.Box(0, 1, (2,))}),
+        spaces.Sequence(spaces.Discrete(3)),
+        spaces.OneOf((spaces.Discrete(2), spaces.Box(0, 1, (2,)))),
+    ],
+    ids=lambda space: type(space).__name__,
+)
+@pytest.mark.parametrize("backend", ["serial", "process"])
+def test_actions_and_observations_without_a_form_of_arrays(space, backend):
+    class Echo(gym.Env):
+        observation_space = action_space = space
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            space.seed(seed)
+            return space.sample(), {}
+
+        def step(self, action):
+            return action, 1.0, False, False, {}
+
+    with plangym_ext.make_vec(Echo, 3, backend=backend) as venv:
+        venv.reset(seed=0)
+        venv.action_space.seed(1)
+        for _ in range(2):
+            actions = venv.action_space.sample()
+            assert data_equivalence(venv.step(actions)[0], actions)
+        with pytest.raises(InvalidAction, match="one action for each of 3 sub-envs"):
+            venv.step(gym.vector.utils.batch_space(space, 2).sample())
 
 
 # Asynchronous calls -----------------------------------------------------------------

@@ -20,7 +20,7 @@ from plangym_ext.planners.episode import PlayableEnv
 from plangym_ext.planners.plans import Plan
 
 #: Infos of a step that are counts of a `Budget`.
-COST = ("model_steps", "evaluator_rows", "restores")
+COST = ("model_steps", "expansions", "evaluator_rows", "restores")
 States = npt.NDArray[np.uint8]  # [N, S]
 Infos = dict[str, Any]
 Seeds = npt.NDArray[np.uint64]  # [N]
@@ -36,9 +36,10 @@ class PlannerAgent(Agent):
     each step, whose envs must have begun and not ended (`autoreset_mode="same_step"`).
 
     The infos of a step are what the plans say: "value" `[B]` float64, NaN where it is unknown;
-    "model_steps", "evaluator_rows" and "restores" `[B]` int64; and, where actions are Discrete,
-    "weights" and "q" `[B, A]` float64, NaN where unknown, and "visits" `[B, A]` int64, -1 where
-    there are none, or the planner does not choose by them.
+    "depth" `[B]` float64, of the search tree or the sequence of actions, NaN where it is unknown;
+    "model_steps", "expansions", "evaluator_rows" and "restores" `[B]` int64; and, where actions are
+    Discrete, "weights" and "q" `[B, A]` float64, NaN where unknown, and "visits" `[B, A]` int64, -1
+    where there are none, or the planner does not choose by them.
 
     With a student the planner is a teacher: it is asked in every state that is visited, and each
     step of each row is its own with the probability `share`, the student's otherwise (DAgger's
@@ -194,6 +195,11 @@ class PlannerAgent(Agent):
         for name in COST:
             counts = [0 if plan is None else getattr(plan.budget, name) for plan in plans]
             info[name] = np.array(counts, np.int64)
+        # Of a tree, or of the sequence that is played; numpy makes NaN of None.
+        ahead = [
+            plan and (plan.depth if plan.actions is None else len(plan.actions)) for plan in plans
+        ]
+        info["depth"] = np.array(ahead, np.float64)
         value = np.array([np.nan if plan is None else plan.value for plan in plans])
         if self.student is not None:
             return info | self._lesson(plans, value)

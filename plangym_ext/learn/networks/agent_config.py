@@ -23,7 +23,10 @@ class NetworkConfig(CheckedOptions):
     Args:
         kind: "mlp", "conv", "residual", or "auto": an mlp for vectors, conv for images.
             "nature" has the convolutions of DQN without padding, "impala" the residual
-            stages of IMPALA.
+            stages of IMPALA. Or "module:Class" of a torch module of your own, made with the
+            shape of the encoded observations, (F,) or (C, H, W), and this config; it takes
+            `[N, *shape]` and returns `[N, ...]` float32, which dense layers follow if `hidden`
+            has any.
         hidden: widths of the dense layers; None: (64, 64) for an mlp, (512,) for nature,
             (256,) for impala, (128,) after other convolutions.
         channels: of each convolution, or of each residual stage; None: (32, 32, 32)
@@ -39,7 +42,7 @@ class NetworkConfig(CheckedOptions):
             "auto": the one that differs from the other two, or else the shorter one.
     """
 
-    kind: Annotated[str, OneOf(KINDS)] = "auto"
+    kind: Annotated[str, OneOf(KINDS, own=True)] = "auto"
     hidden: tuple[Count, ...] | None = None
     channels: tuple[Count, ...] | None = None
     blocks: Count = 2

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.dense_product import dense_layers_product
@@ -97,7 +98,7 @@ def kind_of(shape: tuple[int, ...], config: NetworkConfig) -> str:
 
 def hidden_of(kind: str, config: NetworkConfig) -> tuple[int, ...]:
     """Return the widths of the dense layers after layers of a kind."""
-    return _HIDDEN[kind] if config.hidden is None else config.hidden
+    return _HIDDEN.get(kind, ()) if config.hidden is None else config.hidden
 
 
 def activation_of(config: NetworkConfig) -> nn.Module:
@@ -156,9 +157,14 @@ def dense_layers(
 def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
     """Return the layers over an image, without a flattening, and their number of outputs.
 
+    Layers of the user's own may be over vectors, too.
+
     Raises:
         InvalidOption: `shape` is that of vectors, or smaller than the kernels.
     """
+    if ":" in kind:
+        own = load_own_class(kind, "network: kind", nn.Module)
+        return _with_width(own(shape, config), shape)
     if len(shape) != 3:
         raise InvalidOption(
             f"make_network: kind {kind!r} needs images, [H, W], [H, W, C] or [C, H, W]; the "
@@ -170,7 +176,11 @@ def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tu
             f"at least; got {shape[1]} by {shape[2]}. Use kind 'conv'."
         )
     makers = {"conv": _convolutions, "nature": _nature}
-    body = makers.get(kind, _residual)(shape, config)
+    return _with_width(makers.get(kind, _residual)(shape, config), shape)
+
+
+def _with_width(body: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
+    """Return layers, and how many numbers they put out for a row of `shape`."""
     with torch.no_grad():
         # Asked of the layers themselves: strides and padding round in ways that a formula would
         # repeat.

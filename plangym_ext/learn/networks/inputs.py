@@ -44,7 +44,7 @@ class ObservationParts(nn.ModuleList):
         # One kind for all parts: a config that asks for convolutions gets them where images are.
         shape = images[0] if images else encoders[0].shape
         self.kind = kind_of(shape, config)
-        if not images and self.kind != "mlp":
+        if not images and self.kind != "mlp" and ":" not in self.kind:
             image_layers(shape, self.kind, config)  # which refuses vectors
         self.width = 0
         for encoder in encoders:
@@ -152,7 +152,7 @@ def _encoder(space: spaces.Space[Any], config: NetworkConfig) -> ObservationEnco
 
 def _vector(encoder: ObservationEncoder, kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
     """Return an encoder of one part of an observation to a vector, and its width."""
-    if len(encoder.shape) == 1:
+    if len(encoder.shape) == 1 and ":" not in kind:
         return encoder, encoder.shape[0]
     if kind == "mlp":
         return nn.Sequential(encoder, nn.Flatten()), int(np.prod(encoder.shape))

@@ -29,7 +29,7 @@ from plangym_ext.learn.sampling.remote.exchange import Exchange, SentExchange, S
 from plangym_ext.learn.sampling.remote.remote_actor import MakeVenv, RemoteActorMaker
 from plangym_ext.learn.sampling.remote.sent_agent import SentAgent
 from plangym_ext.learn.sampling.tree import array_bytes, build_sample_tree, copy_tree, tree_memory
-from plangym_ext.workers.limits import SLOW_LOOK
+from plangym_ext.workers.limits import SLOW_LOOK, start_limit
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.workplace import ServiceWorker, Workplace
 
@@ -64,7 +64,8 @@ class WorkerSampler(PastSampler):
         num_steps: T.
         num_envs: B; workers have adjoining rows each.
         n_workers: processes; None for as many as there are processors.
-        timeout: seconds that one step of a worker's rows may take before it counts as hung.
+        timeout: seconds that one step of a worker's rows may take before it counts as hung; a
+            worker may take as long to start, and two minutes at least.
         threads: of torch, in each worker.
         ahead: whether `collect` begins the next fragment before it returns, so that workers play
             while something is learned from this one. They are one fragment ahead, never more.
@@ -152,6 +153,7 @@ class WorkerSampler(PastSampler):
             given = make_venv, self._agent, self._sent.tensors, rows, self._options, threads
             maker = RemoteActorMaker(*given)
             self._workers.append(self._workplace.worker(Service(maker, ("torch",)), index))
+            self._workers[-1].start_timeout = start_limit(self._timeout)
             self._workers[-1].build()
         for index in range(len(self._workers)):
             self._open(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -156,8 +157,13 @@ class Fields(Record):
     def store(self, walk: Any, name: str, value: Any) -> None:
         """Write `self.name = value`."""
         self._add(name)
-        if isinstance(getattr(type(self.env), name, None), property):
-            raise Untranslatable("an attribute that is a property")
+        # Their code may keep the value in one place for all envs, or a count of what it is asked.
+        cls = type(self.env)
+        found = inspect.getattr_static(cls, name, None)
+        if cls.__setattr__ is not object.__setattr__ or (
+            inspect.isdatadescriptor(found) and not inspect.ismemberdescriptor(found)
+        ):
+            raise Untranslatable("an attribute that is a property, or whose class has code for it")
         value = walk.plain(value)
         for other in walk.vars.values():
             if isinstance(other, Arr) and other.owner == name:

@@ -221,7 +221,7 @@ def _write_one(
     out: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
 ) -> None:
     """Write `eval.json` of one player, and print its mean."""
-    from plangym_ext.run.training.trained import summary
+    from plangym_ext.run.training.evaluation import summary
 
     ((name, episodes),) = played.items()
     trained, values = contest.trained[name], summary(episodes)

@@ -8,7 +8,9 @@ folder. The tests pass as they are: `python -m pytest test_shallow.py`. The firs
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib.resources
+import importlib.util
 import keyword
 import re
 from collections.abc import Sequence
@@ -18,8 +20,9 @@ from typing import Annotated
 
 from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.core.options import OneOf
-from plangym_ext.errors import FolderTaken, InvalidOption
+from plangym_ext.errors import InvalidOption
 from plangym_ext.run.arguments import Argument, Option, add_options
+from plangym_ext.run.files import OutputFiles
 
 _HOME = "plangym_ext.run"
 KINDS = ("algorithm", "env", "planner")
@@ -45,27 +48,36 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
 
 def run(options: argparse.Namespace) -> int:
     """Write the two files and print what to do next; no file is written over."""
+    templates = [f"{options.kind}.txt", f"test_{options.kind}.txt"]
+    texts = [
+        (importlib.resources.files(_HOME) / "templates" / one).read_text() for one in templates
+    ]
     words = re.findall(r"[A-Z]*[a-z0-9]+|[A-Z]+", options.name)
     module = "_".join(words).lower()
-    if not re.fullmatch(r"[A-Za-z]\w*", options.name) or not words or keyword.iskeyword(module):
+    cls = "".join(word[0].upper() + word[1:] for word in words)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", options.name) or keyword.iskeyword(module):
         raise InvalidOption(
             f"name: expected a name of a class, such as Lookahead; got {options.name!r}"
         )
-    cls = "".join(word[0].upper() + word[1:] for word in words)
-    files = {
-        options.out / f"{module}.py": f"{options.kind}.txt",
-        options.out / f"test_{module}.py": f"test_{options.kind}.txt",
-    }
-    for path in files:
-        if path.exists():
-            raise FolderTaken(f"{path} exists: choose another name, or another folder with --out")
-    options.out.mkdir(parents=True, exist_ok=True)
-    for path, template in files.items():
-        text = (
-            importlib.resources.files("plangym_ext.run").joinpath("templates", template).read_text()
+    if keyword.iskeyword(cls) or any(cls in _names(text) for text in texts):
+        raise InvalidOption(f"name: the file itself uses {cls}; choose another name")
+    if module == "conftest" or importlib.util.find_spec(module):
+        raise InvalidOption(
+            f"name: {module}.py would hide the Python module {module} from other files in its "
+            "folder; choose another name"
         )
-        with replacing(path) as file:
-            file.write(Template(text).substitute(cls=cls, module=module))
-        print(f"wrote {path}")
-    print(f"next: python -m pytest {options.out / f'test_{module}.py'}")
+    paths = [options.out / f"{module}.py", options.out / f"test_{module}.py"]
+    with OutputFiles(paths, replace=False, otherwise="choose another name"):
+        for path, text in zip(paths, texts, strict=True):
+            with replacing(path) as file:
+                file.write(Template(text).substitute(cls=cls, module=module))
+            print(f"wrote {path}")
+    print(f"next: python -m pytest {paths[1]}")
     return 0
+
+
+def _names(text: str) -> set[str]:
+    """Return the names that the code of a template binds and reads, but for its class."""
+    nodes = list(ast.walk(ast.parse(Template(text).substitute(cls="_", module="_"))))
+    found = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return found | {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}

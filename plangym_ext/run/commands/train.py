@@ -163,15 +163,16 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
         # Flushed: the table goes to another stream, which does not wait for these lines.
         if runner.note:
             print(runner.note, flush=True)
-        if runner.round >= config.rounds:
+        of = "" if config.rounds is None else f" of {config.rounds}"
+        if runner.round >= config.last_round:
             print(f"{runner.round} rounds are done, {config.rounds} were asked for", flush=True)
         elif runner.round:
-            print(f"going on after round {runner.round} of {config.rounds}", flush=True)
+            print(f"going on after round {runner.round}{of}", flush=True)
         try:
             runner.run()
         except KeyboardInterrupt:
             print(
-                f"interrupted in round {runner.round} of {config.rounds}; the last checkpoint is "
+                f"interrupted in round {runner.round}{of}; the last checkpoint is "
                 f"{runner.newest_checkpoint}. Go on with the same command and --resume.",
                 file=sys.stderr,
             )

@@ -172,7 +172,7 @@ class Contest(Closing):
         )
 
     def _play(self, name: str, seed: int, **options: Any) -> list[Episode]:
-        from plangym_ext.run.training.trained import played
+        from plangym_ext.run.training.evaluation import played
 
         return played(self.env, self.players[name], seed=seed, **options)
 

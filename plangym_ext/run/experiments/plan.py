@@ -125,6 +125,10 @@ def _with_seeds(variant: Variant, sweep: Sweep) -> list[Job]:
     # What is said of all runs is said of the algorithm or planner of this variant, too.
     own = merged(of_all, nested(dict(variant.settings)), at_once=True)
     config = compose([*sources, own])
+    if config.rounds is None:
+        raise InvalidOption(
+            "sweep: rounds must be a number, as runs that end are compared; got None."
+        )
     settings = plain(config)
     found = []
     for seed in range(config.seed, config.seed + sweep.seeds):

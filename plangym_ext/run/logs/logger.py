@@ -11,11 +11,13 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import FolderTaken, InvalidOption, MissingExtra, installing
 from plangym_ext.run.files import read_json, write_json
@@ -40,6 +42,34 @@ class JsonlFile(AppendedFile):
         self.replace("".join(kept))
 
 
+class LogService(Closing):
+    """Abstract; another place that gets the rows of a log.
+
+    One of your own is named in the settings (`loggers`), and made with the folder of the run and
+    its params, which are its settings, seed and versions.
+
+    Args:
+        folder: of the log.
+        params: as of `Logger`.
+    """
+
+    def __init__(self, folder: Path, params: Mapping[str, Any] | None) -> None:
+        self._folder, self._params = folder, params
+
+    @abstractmethod
+    def add(self, row: Mapping[str, int | float]) -> None:
+        """Take a row of numbers by name, "step" among them."""
+
+    def truncate_after(self, step: int) -> None:
+        """Drop rows after `step`: those of a resumed run come again, and are the same."""
+
+    def sync(self) -> None:
+        """Write all rows out; called before a checkpoint."""
+
+    def close(self) -> None:
+        """Release what is held; the next `add` may open it again."""
+
+
 PROGRESS = "progress.csv"
 #: Names of what it writes.
 FILES = (PROGRESS, "progress.jsonl", "params.json", "timings.csv")
@@ -61,6 +91,8 @@ class Logger(Closing):
         tensorboard: also write event files; None: if tensorboard is installed.
         wandb: project on Weights & Biases where a run with these numbers is kept as well; empty:
             none.
+        loggers: classes of your own that also get the rows, each a "module:Class" of a
+            `LogService`.
         total: steps of the whole run, for the progress bar; None if unknown.
         show: whether to show the table and the bar.
         columns: of the table, see `LiveTable`; None: as many as fit.
@@ -78,6 +110,7 @@ class Logger(Closing):
         resume: bool = False,
         tensorboard: bool | None = None,
         wandb: str = "",
+        loggers: Sequence[str] = (),
         total: int | None = None,
         show: bool = True,
         columns: list[str | tuple[str, ...]] | None = None,
@@ -93,11 +126,14 @@ class Logger(Closing):
         self._lines = JsonlFile(self._folder / "progress.jsonl")
         self._timings = CsvFile(self._folder / "timings.csv")
         self._files: list[Any] = [self._progress, self._lines, self._timings]
-        self._services: list[TensorBoardFile | WandbRun] = []
+        self._services: list[LogService] = []
         if tensorboard_is_there() if tensorboard is None else tensorboard:
-            self._services.append(TensorBoardFile(self._folder))
+            self._services.append(TensorBoardFile(self._folder, params))
         if wandb:
             self._services.append(WandbRun(self._folder, wandb, params))
+        for name in loggers:
+            own: Any = load_own_class(name, "settings: loggers", LogService)
+            self._services.append(own(self._folder, params))
         self._files += self._services
         self._table = LiveTable(total, columns, stream) if show else None
         self._start_clock()
@@ -212,23 +248,24 @@ def tensorboard_is_there() -> bool:
     return importlib.util.find_spec("tensorboard") is not None
 
 
-class TensorBoardFile:
+class TensorBoardFile(LogService):
     """Scalars by step. Later rows are removed by a restart event, not by cutting files.
 
     Args:
         folder: where the event file is made, when there is something to write.
+        params: not written.
 
     Raises:
         MissingExtra: tensorboard is not installed.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, params: Mapping[str, Any] | None = None) -> None:
         if not tensorboard_is_there():
             raise MissingExtra(
                 "Logger: tensorboard must be installed, or tensorboard=False be passed; it is "
                 f"not. {installing('tensorboard')}"
             )
-        self._folder = folder
+        super().__init__(folder, params)
         self._file = LateFile(self._opened)
 
     def add(self, row: Mapping[str, int | float]) -> None:
@@ -272,8 +309,8 @@ class TensorBoardFile:
 # WandbRun: logging to Weights & Biases ----------------------------------------
 
 
-class WandbRun:
-    """Scalars by step. A log in the same folder continues the same run.
+class WandbRun(LogService):
+    """Scalars by step, of which none is dropped. A log in the same folder continues the same run.
 
     `WANDB_MODE=offline` keeps the run in the folder, for `wandb sync`.
 
@@ -292,7 +329,8 @@ class WandbRun:
                 "Logger: wandb must be installed, or wandb be left out; it is not. "
                 f"{installing('wandb')}"
             )
-        self._folder, self._project, self._params = folder, project, params
+        super().__init__(folder, params)
+        self._project = project
         self._run: Any = None
 
     def add(self, row: Mapping[str, int | float]) -> None:
@@ -304,12 +342,6 @@ class WandbRun:
         # which are the same, are left out.
         if step >= self._run.step:
             self._run.log({name: value for name, value in row.items() if name != "step"}, step=step)
-
-    def truncate_after(self, step: int) -> None:
-        """Leave the history as it is; see `add`."""
-
-    def sync(self) -> None:
-        """Do nothing: rows are handed to another process at once."""
 
     def close(self) -> None:
         """Wait for the upload; the next `add` continues the run."""

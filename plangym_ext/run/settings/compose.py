@@ -44,14 +44,33 @@ def compose(
     """
     found: dict[str, Any] = {}
     for source in sources:
-        found = _over(found, source if isinstance(source, Mapping) else named(source))
+        given = source if isinstance(source, Mapping) else named(source)
+        try:
+            _check_numbers(given)
+        except RecursionError:
+            raise InvalidOption(
+                "settings: sections or lists hold one another, or lie too deep"
+            ) from None
+        found = _over(found, given)
     config: RunConfig = build(RunConfig, found)
     config.check_discounts()
     return config
 
 
+def _check_numbers(value: Any) -> None:
+    """Refuse whole numbers that are larger than any float."""
+    if isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            _check_numbers(one)
+    elif isinstance(value, int) and value.bit_length() > 1023:
+        raise InvalidOption("settings: a number has more than 308 digits. Give a smaller one.")
+
+
 def _over(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the first with what the second says."""
+    if isinstance(second.get("evaluation"), list | tuple) and second["evaluation"]:
+        one, *others = second["evaluation"]
+        second = {**second, "evaluation": one, "evaluations": others}
     found = merged(first, second)
     if "planner" in first and _name(found) != _name(first):
         # How the planner before was to be evaluated means nothing to another one either.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -135,6 +136,7 @@ class EvaluationSettings(CheckedOptions):
         seed: of the first episode; the others follow.
         record: number of evaluations per film of an episode, in RUN/episodes; 0: no films.
         stop_at: mean return at which the run ends early; None: never.
+        name: of its columns in the log, such as `eval/return`.
     """
 
     every: Whole = 0
@@ -146,6 +148,7 @@ class EvaluationSettings(CheckedOptions):
     seed: Whole = 1_000_000
     record: Whole = 0
     stop_at: Finite | None = None
+    name: str = "eval"
 
     _called = "settings: evaluation."
 
@@ -165,15 +168,24 @@ class RunConfig(CheckedOptions):
             turns with the agent. None: "mcts" for those algorithms, none for others.
         starts: stored states from which episodes begin.
         collector: the collection of episodes.
-        evaluation: the evaluation of the network.
+        evaluation: the evaluation of the network. Of a list of several, each with a `name` of
+            its own, it is the first.
+        evaluations: the others, which end no run and are not filmed.
         seed: of everything; equal seeds give equal runs, bit for bit.
-        rounds: number of rounds of collection and learning.
+        rounds: number of rounds of collection and learning; None: no end, until Ctrl-C or
+            `max_seconds`.
+        max_seconds: seconds after which no round begins; the run goes on when it is resumed.
+            None: no limit.
         checkpoint_every: rounds between checkpoints, of which the newest two are kept; 0: only
             one at the end.
         weights_every: rounds between files of the playing weights, in RUN/weights, which are all
             kept; `eval`, `audit` and `plan --network` accept them; 0: none.
         recent_episodes: number of last episodes in the log's `recent/...`.
         wandb: project on Weights & Biases that also gets the log (extra `wandb`); empty: none.
+        loggers: classes of your own that also get the log, each a "module:Class" that derives
+            from `LogService`.
+        callbacks: classes of your own that are called at the joints of the run, each a
+            "module:Class" that derives from `Callback` and is made without arguments.
         device: torch device of the network.
         threads: of torch; results can differ in the last bits with their number.
         learners: number of data-parallel processes, each with its own `num_envs` envs and batches
@@ -190,13 +202,17 @@ class RunConfig(CheckedOptions):
     starts: StartsSettings = field(default_factory=StartsSettings)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    evaluations: tuple[EvaluationSettings, ...] = ()
     # Torch takes no larger seed.
     seed: Annotated[int, Range(0, 2**63 - 1)] = 0
-    rounds: Count = 100
+    rounds: Count | None = 100
+    max_seconds: _Seconds = None
     checkpoint_every: Whole = 10
     weights_every: Whole = 0
     recent_episodes: Count = 100
     wandb: str = ""
+    loggers: tuple[str, ...] = ()
+    callbacks: tuple[str, ...] = ()
     device: str = "cpu"
     # One, as sums over threads round by their number: a run is to end alike on all machines.
     # Of very many torch makes a segmentation fault.
@@ -207,11 +223,13 @@ class RunConfig(CheckedOptions):
     _called = "settings: "
 
     def __post_init__(self) -> None:
-        """Check the settings, and those of the evaluation's planner."""
+        """Check the settings, and those of the evaluations' planners."""
         super().__post_init__()
         self._choose_parts()
         self._check_planner()
-        self._check_evaluation()
+        first, *others = (self._checked_evaluation(one) for one in self.all_evaluations)
+        object.__setattr__(self, "evaluation", first)
+        object.__setattr__(self, "evaluations", tuple(others))
         if self.mode == "async":
             self._check_async()
 
@@ -262,27 +280,47 @@ class RunConfig(CheckedOptions):
                 f"episodes, such as supervised; {self.algorithm.name!r} does not."
             )
 
-    def _check_evaluation(self) -> None:
-        """Refuse a player that there is not, and read the options of its planner."""
+    @property
+    def all_evaluations(self) -> tuple[EvaluationSettings, ...]:
+        """The first evaluation and the others."""
+        return self.evaluation, *self.evaluations
+
+    @property
+    def last_round(self) -> float:
+        """Number of the last round; infinite where there is none."""
+        return math.inf if self.rounds is None else self.rounds
+
+    def _checked_evaluation(self, one: EvaluationSettings) -> EvaluationSettings:
+        """Refuse a player that there is not; return the settings with its planner's options."""
         assert self.agent is not None
-        if self.evaluation.sample and not self.agent.kind.draws:
+        if [other.name for other in self.all_evaluations].count(one.name) > 1:
+            raise InvalidOption(
+                f"settings: evaluations must have a name each, which their columns in the log "
+                f"have; several are called {one.name!r}. Give them a name."
+            )
+        if one is not self.evaluation and (one.record or one.stop_at is not None):
+            raise InvalidOption(
+                f"settings: record and stop_at are of the first evaluation; got them in "
+                f"{one.name!r}. Leave them out, or put it first."
+            )
+        if one.sample and not self.agent.kind.draws:
             raise InvalidOption(
                 f"settings: evaluation.sample is for agents that draw from a policy; "
                 f"{self.agent.name!r} chooses its actions. Leave it out."
             )
         if self.planner is None:
             for key, default in (("player", "network"), ("planner", {})):
-                if getattr(self.evaluation, key) != default:
+                if getattr(one, key) != default:
                     raise InvalidOption(
                         f"settings: evaluation.{key} is of runs with a planner; in one without it "
-                        f"must be {default!r}; got {getattr(self.evaluation, key)!r}."
+                        f"must be {default!r}; got {getattr(one, key)!r}."
                     )
-            return
+            return one
         # As the evaluation's planner reads them, so that a mistake is found at the start.
-        changed = self.planner.changed(self.evaluation.planner, "evaluation.planner")
+        changed = self.planner.changed(one.planner, "evaluation.planner")
         # As they were read, and alone: what training has is not repeated.
-        given = {key: changed.options[key] for key in self.evaluation.planner}
-        object.__setattr__(self, "evaluation", dataclasses.replace(self.evaluation, planner=given))
+        given = {key: changed.options[key] for key in one.planner}
+        return dataclasses.replace(one, planner=given)
 
     def _check_async(self) -> None:
         """Refuse to play and learn at once, where what older weights played is not learned from."""

@@ -13,12 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.core.numbers import rounding_of
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.episode_statistics import PLACE, Window
 from plangym_ext.planners.episode import Episode, play
+from plangym_ext.run.logs.logger import Logger
+from plangym_ext.run.logs.table import STEP_RATE
 from plangym_ext.run.run_page.content import EPISODES
+from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.settings import plain
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
 from plangym_ext.run.video import ffmpeg, first_frame, recorded
@@ -49,7 +55,7 @@ class Callback:
         """
 
     def on_evaluation(self, runner: Any, episodes: list[Episode]) -> None:
-        """Run after an evaluation."""
+        """Run after an evaluation, the first of several."""
 
     def on_round(self, runner: Any, values: Mapping[str, float]) -> None:
         """Run at the end of a round, with its row of the log."""
@@ -146,7 +152,7 @@ class Recording(Closing, Callback):
         # By what the log counts: a run that was resumed films the same ones.
         number = -(-runner.round // runner.config.evaluation.every)
         # `StopAt` comes before: it has looked at these episodes, too.
-        is_last = runner.stopped or runner.round >= runner.config.rounds
+        is_last = runner.stopped or runner.round >= runner.config.last_round
         if number % self._every and not is_last:
             return
         self._film(runner.folder / EPISODES / f"round-{runner.round:08}.mp4")
@@ -188,10 +194,36 @@ def own_callbacks(parts: Parts, agent: Any) -> list[Callback]:
     found: list[Callback] = [] if settings.stop_at is None else [StopAt(settings.stop_at)]
     if settings.record and settings.every:
         found.append(Recording(parts, agent, settings.record))
+    for name in parts.config.callbacks:
+        found.append(load_own_class(name, "settings: callbacks", Callback)())
     return found
 
 
-# Log columns of a run's play --------------------------------------------------
+# Log of a run: its columns ----------------------------------------------------
+
+_LOSSES = ("train/loss", "train/critic_loss", "train/policy_loss")
+#: Columns of the table, as many as fit: with 80, all but the last two.
+_SHOWN = ("round", "recent/return", "eval/return", _LOSSES, STEP_RATE, "episodes", "return")
+
+
+def run_log(
+    folder: Path, config: RunConfig, resume: bool, show: bool, init_from: Path | str | None
+) -> Logger:
+    """Make the log of a run; arguments as of `Runner`."""
+    params = {**plain(config), "versions": versions()}
+    if init_from is not None:
+        params["init_from"] = str(init_from)
+    per_round, rounds = config.steps_per_round, config.rounds
+    return Logger(
+        folder,
+        params=params,
+        resume=resume,
+        wandb=config.wandb,
+        loggers=config.loggers,
+        total=None if per_round is None or rounds is None else rounds * per_round,
+        show=show,
+        columns=list(_SHOWN),
+    )
 
 
 class RecentEpisodes:
@@ -257,7 +289,39 @@ def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
     if collected.again is not None:
         found["search_steps"] = cost.model_steps - collected.steps
         found["total_steps"] = algorithm.steps
-    return found
+    return found | search_row(collected.data)
+
+
+#: Columns of searches, and the infos of a `PlannerAgent` that they are means of.
+_SEARCHES = {
+    "search/depth": ("depth",),
+    "search/value": ("expert_value", "value"),
+    "search/nodes": ("expansions",),
+    "search/model_steps": ("model_steps",),
+    "search/evaluator_rows": ("evaluator_rows",),
+}
+
+
+def search_row(data: Any) -> dict[str, float]:
+    """Return means over the searches of a fragment, by column; none where nothing searched.
+
+    "search/entropy" is that of the plans' weights, in nats; how far plans looked ahead, what
+    they expect, how many nodes they added and what they asked for are the others.
+
+    Args:
+        data: what a sampler has collected.
+    """
+    if not isinstance(data, ArrayDict) or "depth" not in data.get("agent_info", {}):
+        return {}
+    valid = data["valid"].to_ndarray(copy=False)
+    info = {name: rows.to_ndarray(copy=False)[valid] for name, rows in data["agent_info"].items()}
+    found = {key: info[next(filter(info.__contains__, of))] for key, of in _SEARCHES.items()}
+    weights = info.get("expert_policy", info.get("weights"))
+    if weights is not None and weights.size and np.all(weights[~np.isnan(weights)] >= 0.0):
+        logs = np.log(weights, where=weights > 0.0, out=np.zeros(weights.shape))
+        found["search/entropy"] = -(weights * logs).sum(axis=-1)
+    known = {key: rows[~np.isnan(rows)] for key, rows in found.items()}
+    return {key: float(rows.mean()) for key, rows in known.items() if rows.size}
 
 
 def versions() -> dict[str, str]:

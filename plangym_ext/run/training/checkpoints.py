@@ -26,6 +26,9 @@ KEPT = 2
 #: episodes begin from now on, which is a curriculum.
 FREE = (
     "rounds",
+    "max_seconds",
+    "callbacks",
+    "loggers",
     "checkpoint_every",
     "weights_every",
     "wandb",
@@ -384,4 +387,5 @@ def asks_for_more(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Return whether settings extend a run beyond its earlier ones."""
     goals = [config["evaluation"]["stop_at"] for config in (before, now)]
     first, second = (math.inf if goal is None else goal for goal in goals)
-    return bool(now["rounds"] > before["rounds"] or second > first)
+    ends = [math.inf if one["rounds"] is None else one["rounds"] for one in (now, before)]
+    return bool(ends[0] > ends[1] or second > first)

@@ -22,7 +22,12 @@ from plangym_ext.learn.group import learner_seed
 from plangym_ext.learn.sampling.collected import Algorithm
 from plangym_ext.planners.players import check_one_player, num_players
 from plangym_ext.registry import constructor_of
-from plangym_ext.run.settings.config import EnvSettings, RunConfig, StartsSettings
+from plangym_ext.run.settings.config import (
+    EnvSettings,
+    EvaluationSettings,
+    RunConfig,
+    StartsSettings,
+)
 from plangym_ext.run.settings.sections import is_own, make_planner
 from plangym_ext.run.settings.settings import check_no_trust
 
@@ -251,12 +256,12 @@ class Parts:
         make = functools.partial(_planner_agent_of, self.alone())
         return PlannerAgent(planner, env, network=network, evaluator=evaluator, make=make)
 
-    def player(self, agent: Any) -> Any:
-        """Make the planner for evaluation: of the agent, or with search."""
+    def player(self, agent: Any, evaluation: EvaluationSettings | None = None) -> Any:
+        """Make the planner for an evaluation, None: the first: of the agent, or with search."""
         from plangym_ext.learn.agents.agent_planner import AgentPlanner
         from plangym_ext.planners.base import Planner
 
-        settings = self.config.evaluation
+        settings = evaluation or self.config.evaluation
         if settings.sample:
             return AgentPlanner(agent=agent, mode="sample")
         if settings.player == "network":

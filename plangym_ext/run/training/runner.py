@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,8 +13,7 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten, PlangymExtError
 from plangym_ext.learn.sampling.collected import Algorithm, Sampler
 from plangym_ext.run.files import CONFIG, FolderLock, write_json
-from plangym_ext.run.logs.logger import FILES, Logger
-from plangym_ext.run.logs.table import STEP_RATE
+from plangym_ext.run.logs.logger import FILES
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import plain
 from plangym_ext.run.training.callbacks import (
@@ -22,6 +23,7 @@ from plangym_ext.run.training.callbacks import (
     load_callbacks,
     own_callbacks,
     played_row,
+    run_log,
     saved_callbacks,
     timed,
     versions,
@@ -34,17 +36,16 @@ from plangym_ext.run.training.checkpoints import (
     checked_count,
     spaces_of,
 )
+from plangym_ext.run.training.evaluation import Evaluation
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.training.learners import Learners
 from plangym_ext.run.training.own_parts import OWN_STATE, Actors, OwnParts, check_own_parts
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 from plangym_ext.run.training.solutions import make_sampler
-from plangym_ext.run.training.trained import Evaluation, load_weights, summary, to_play
+from plangym_ext.run.training.trained import load_weights, to_play
 
 _INTERRUPTED = "interrupted"
-_LOSSES = ("train/loss", "train/critic_loss", "train/policy_loss")
-#: Columns of the table, as many as fit: with 80, all but the last two.
-_SHOWN = ("round", "recent/return", "eval/return", _LOSSES, STEP_RATE, "episodes", "return")
+_TIME = "max_seconds are over"
 
 
 class Runner(Closing):
@@ -78,7 +79,7 @@ class Runner(Closing):
         agent: plays the network.
         sampler: plays; see `plangym_ext.learn.sampling.collected.Sampler`.
         algorithm: learns from what was played; see `Algorithm` there.
-        evaluation: plays the evaluation's episodes, whenever it is asked.
+        evaluation: plays the first evaluation's episodes, whenever it is asked.
         round: rounds that are done.
         steps: moves that were played in them.
         stopped: why the run ended before its last round; empty if it did not.
@@ -153,7 +154,11 @@ class Runner(Closing):
                 self.sampler = self._closed_later(
                     Learners(self._parts, self.folder, self.sampler, self.algorithm)
                 )
-            self.evaluation = self._closed_later(Evaluation(self._parts, self._env, self.agent))
+            self._evaluations: list[Evaluation] = [
+                self._closed_later(Evaluation(self._parts, self._env, self.agent, one))
+                for one in config.all_evaluations
+            ]
+            self.evaluation = self._evaluations[0]
             own = own_callbacks(self._parts, self.agent)
             self._closers += [callback for callback in own if isinstance(callback, Recording)]
             self._callbacks: list[Callback] = [*own, *callbacks]
@@ -162,7 +167,12 @@ class Runner(Closing):
             if saved is not None:
                 self._load(path, saved)
             with self._writing():
-                self._log = self._closed_later(self._make_log(resume, show, init_from))
+                self._log = self._closed_later(
+                    run_log(self.folder, config, resume, show, init_from)
+                )
+                if resume:
+                    # Rounds that were logged after the checkpoint are played, and logged, again.
+                    self._log.truncate_after(self.steps)
                 write_json(self.folder / CONFIG, plain(config))
         except BaseException:
             self.close()
@@ -182,26 +192,6 @@ class Runner(Closing):
             f"episodes; plangym-ext doctor {self.config.env.id} says why"
         )
 
-    def _make_log(self, resume: bool, show: bool, init_from: Path | str | None) -> Logger:
-        params = {**plain(self.config), "versions": versions()}
-        if init_from is not None:
-            params["init_from"] = str(init_from)
-        per_round = self.config.steps_per_round
-        total = None if per_round is None else self.config.rounds * per_round
-        log = Logger(
-            self.folder,
-            params=params,
-            resume=resume,
-            wandb=self.config.wandb,
-            total=total,
-            show=show,
-            columns=list(_SHOWN),
-        )
-        if resume:
-            # Rounds that were logged after the checkpoint are played again, and logged again.
-            log.truncate_after(self.steps)
-        return log
-
     # Running --------------------------------------------------------------------
 
     def run(self) -> None:
@@ -215,6 +205,10 @@ class Runner(Closing):
             NotWritten: the disk is full, or gone; the same.
             LearnerLost: one of several learners has ended, failed or hung; the same.
         """
+        ends, last = (
+            time.monotonic() + (self.config.max_seconds or math.inf),
+            self.config.last_round,
+        )
         with Interrupts() as interrupts, ExitStack() as at_end:
             at_end.callback(self._log.leave)  # whatever is said next begins a line
             self._call("on_start")
@@ -222,13 +216,15 @@ class Runner(Closing):
             # seeds.
             if self.round == 0 and not self._goes_on:
                 self.checkpoint()
-            while self.round < self.config.rounds and not self.stopped:
+            while self.round < last and not self.stopped:
                 self._run_round()
                 # Between rounds, where everything is between two steps: a checkpoint in the middle
                 # of one would have to hold half-made batches.
                 if interrupts.seen and not self.stopped:
                     self.stop(_INTERRUPTED)
-                is_last = self.stopped or self.round >= self.config.rounds
+                if time.monotonic() >= ends and not self.stopped:
+                    self.stop(_TIME)
+                is_last = self.stopped or self.round >= last
                 every = self.config.checkpoint_every
                 if is_last or (every and self.round % every == 0):
                     self.checkpoint()
@@ -277,9 +273,8 @@ class Runner(Closing):
         self._recent.take(collected.episodes)
         played = {**played_row(collected, self.algorithm), **self._recent.statistics}
         values = {"round": self.round, **played, **metrics}
-        every = self.config.evaluation.every
-        if every and (self.round % every == 0 or self.round == self.config.rounds):
-            values |= self._evaluate(seconds)
+        if due := [one for one in self._evaluations if one.is_due(self.round)]:
+            values |= self._evaluate(due, seconds)
         with self._writing():
             self._log.log(self.steps, values, timings=seconds)
         # As soon as something was learned, and not at the last checkpoint of a long run.
@@ -287,12 +282,15 @@ class Runner(Closing):
         # Last: a callback may stop the run, or write a checkpoint of this round.
         self._call("on_round", values)
 
-    def _evaluate(self, seconds: dict[str, float]) -> dict[str, float]:
+    def _evaluate(self, due: list[Evaluation], seconds: dict[str, float]) -> dict[str, float]:
         """Evaluate, and return what is logged of it."""
         with timed(seconds, "evaluate"):
-            episodes = self.evaluation.episodes(callback=lambda _: self._show("evaluating"))
-        self._call("on_evaluation", episodes)
-        return summary(episodes)
+            played = [one.episodes(callback=lambda _: self._show("evaluating")) for one in due]
+        if due[0] is self.evaluation:
+            self._call("on_evaluation", played[0])
+        return {
+            k: v for one, own in zip(due, played, strict=True) for k, v in one.summary(own).items()
+        }
 
     def _show(self, doing: str, moves: int = 0) -> None:
         """Move the progress bar within a round: rounds can take minutes."""
@@ -311,7 +309,7 @@ class Runner(Closing):
             **self._about(),
             # An interrupted run is to go on when it is resumed; one that has reached its goal is
             # not.
-            "stopped": "" if self.stopped == _INTERRUPTED else self.stopped,
+            "stopped": "" if self.stopped in (_INTERRUPTED, _TIME) else self.stopped,
             "collector": self.sampler.state_dict(),
             "recent": self._recent.state_dict(),
             **learned,

@@ -7,14 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import DamagedCheckpoint
-from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.learn.transforms.rewards import reward_deviation
-from plangym_ext.planners.episode import Episode, Move, play
+from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.planners.options import options_of
 from plangym_ext.run.settings.config import EnvSettings, RunConfig
 from plangym_ext.run.settings.settings import build, free
@@ -24,8 +20,9 @@ from plangym_ext.run.training.checkpoints import (
     check_same_spaces,
     read_checkpoint,
 )
+from plangym_ext.run.training.evaluation import played
 from plangym_ext.run.training.own_parts import check_own_parts, load_agent
-from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts, PlainEnv
+from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 
 #: What an algorithm saves, besides networks, that is read of it here.
 _LEARNED = ("updates", "steps", "rewards")
@@ -285,102 +282,3 @@ def _file(path: Path) -> Path:
             f"{path}: there is no checkpoint in this folder. Name a file, or the folder of a run."
         )
     return found
-
-
-# Periodic evaluation of a run's network on separate episodes ------------------
-
-
-class Evaluation:
-    """Plays the evaluation's episodes, which depend only on the network.
-
-    Args:
-        parts: how things are made.
-        env: of the training, which is played in if no argument of it is to differ.
-        agent: that plays the network.
-    """
-
-    def __init__(self, parts: Parts, env: Any, agent: Any) -> None:
-        self._settings = parts.config.evaluation
-        self._max_steps = parts.config.env.max_steps
-        self._own = parts.env(self._settings.env) if self._settings.env else None
-        self._env = env if self._own is None else self._own
-        self._player = parts.player(agent)
-
-    def episodes(
-        self, count: int | None = None, callback: Callable[..., None] | None = None
-    ) -> list[Episode]:
-        """Play them.
-
-        Args:
-            count: how many; None: as the settings say.
-            callback: called after each move; see `play`.
-        """
-        return played(
-            self._env,
-            self._player,
-            seed=self._settings.seed,
-            max_steps=self._max_steps,
-            num_episodes=self._settings.episodes if count is None else count,
-            callback=callback,
-        )
-
-    def close(self) -> None:
-        """Close the env, if it is the evaluation's own."""
-        if self._own is not None:
-            self._own.close()
-
-
-def played(
-    env: Any,
-    player: Any,
-    *,
-    seed: int,
-    max_steps: int,
-    num_episodes: int,
-    callback: Callable[[Move], None] | None = None,
-    starts: StateSet | None = None,
-) -> list[Episode]:
-    """Play episodes in lockstep, or one by one with equal results. See `play`."""
-    if starts is not None or not _one_by_one(env, player):
-        return play(
-            env,
-            player,
-            seed=seed,
-            max_steps=max_steps,
-            num_episodes=num_episodes,
-            callback=callback,
-            starts=starts,
-        )
-    found: list[Episode] = []
-    alone: Any = env  # a plain one has no states to step from
-    for i in range(num_episodes):
-
-        def told(move: Move, episode: int = i) -> None:
-            if callback is not None:
-                callback(dataclasses.replace(move, episode=episode))
-
-        # Seeded as in lockstep, where episode i has the i-th seed from the first.
-        found.append(play(alone, player, seed=seed + i, max_steps=max_steps, callback=told))
-    return found
-
-
-def _one_by_one(env: Any, player: Any) -> bool:
-    """Return whether each episode is to be played to its end before the next one is begun."""
-    if isinstance(env, PlainEnv):
-        return True
-    local = getattr(env, "plan_env", env)
-    # There a restore plays all steps again, and lockstep would take the square of their number.
-    by_replay = any(part.method == "replay" for part, _ in local.codec.described())
-    return by_replay and isinstance(player, AgentPlanner)
-
-
-def summary(episodes: list[Episode]) -> dict[str, float]:
-    """Return mean, minimum and spread of returns, mean length, and shares of endings."""
-    found = np.array([episode.return_ for episode in episodes])
-    return {
-        "eval/return": float(found.mean()),
-        "eval/return_std": float(found.std()),
-        "eval/return_min": float(found.min()),
-        "eval/length": float(np.mean([episode.length for episode in episodes])),
-        "eval/terminated": float(np.mean([episode.terminated for episode in episodes])),
-    }

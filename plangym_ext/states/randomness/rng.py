@@ -156,9 +156,7 @@ class GeneratorBytes:
         words, half = _LAYOUT.unpack_from(row, offset)
         # Of an even increment numpy draws whole numbers that are never accepted, for ever.
         if not words[self._increment_at] & 1:
-            raise DamagedState(
-                "random state: a PCG64 must have an odd increment. Pass a row from get_state."
-            )
+            raise DamagedState("random state: a PCG64 must have an odd increment")
         self._words[:], self._half[:] = words, half
         return offset + RNG_BYTES
 

@@ -24,7 +24,7 @@ import numpy as np
 from plangym_ext.states.codec import StateCodec, layers
 from plangym_ext.states.trials.digests import is_own_module
 from plangym_ext.states.trials.fork import Fork, Line
-from plangym_ext.states.trials.round_trip import Plan, check_round_trip
+from plangym_ext.states.trials.round_trip import Trip
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
 from plangym_ext.states.trials.surroundings import around_code, is_by_address, sets_in
 
@@ -119,20 +119,20 @@ class DisturbedSubject(Subject):
         return changes and self._first.get(hash(frozenset(found))) != list(found)
 
 
-def depends_on_texts(env: gym.Env[Any, Any], codec: StateCodec, plan: Plan) -> bool:
+def depends_on_texts(env: gym.Env[Any, Any], codec: StateCodec, trip: Trip) -> bool:
     """Return whether futures from states of an env are others where hashes of texts are.
 
     Args:
         env: of this process, which is thrown away.
         codec: bound to it, and proved exact here.
-        plan: of that proof.
+        trip: of that proof.
     """
-    if not plan.seconds or not _may_depend_on_texts(env):
+    if not _may_depend_on_texts(env):
         return False
     subject = _OtherTexts(env, codec)
     with Fork(subject.serve) as other:
-        others = [("a process with other hashes of texts", RemoteSubject(other.line))]
-        return not check_round_trip(Subject(env, codec), others, plan).exact
+        which = "a process with other hashes of texts"
+        return trip.again(which, RemoteSubject(other.line)) != ""
 
 
 def _may_depend_on_texts(env: gym.Env[Any, Any]) -> bool:

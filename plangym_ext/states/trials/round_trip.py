@@ -8,6 +8,7 @@ first field and step that differ are named.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -112,28 +113,10 @@ def check_round_trip(
         others: further instances to restore into, named for the message.
         plan: how far.
     """
-    trip = _Trip(subject, plan)
-    instances = [("the same process", subject), *others]
-    for _, instance in instances:
-        instance.keep_sets(trip.fixed_sets)
-    difference = trip.difference(instances) or trip.left_around(instances)
-    for _, instance in instances:
-        difference = difference or instance.unordered()
-    rows = [*map(sum, zip(subject.capture_seconds, subject.restore_seconds, strict=False))]
-    return RoundTrip(
-        not difference,
-        trip.compared,
-        difference,
-        len(trip.actions) - 1,
-        len(trip.endings),
-        len(instances),
-        # The quicker ones: in a fork the first ones copy the memory that they touch.
-        float(np.percentile(subject.step_seconds, 25)),
-        float(np.percentile(rows or [0.0], 25)),
-    )
+    return Trip(subject, plan).outcome(others)
 
 
-class _Trip:
+class Trip:
     """Episodes that an instance has played, with saved states.
 
     Attributes:
@@ -263,6 +246,34 @@ class _Trip:
                 if found:
                     return found
         return ""
+
+    def outcome(self, others: Sequence[tuple[str, Subject | RemoteSubject]]) -> RoundTrip:
+        """Return what came of it in the instance itself and in others; see `check_round_trip`."""
+        subject = self._subject
+        instances = [("the same process", subject), *others]
+        for _, instance in instances:
+            instance.keep_sets(self.fixed_sets)
+        difference = self.difference(instances) or self.left_around(instances)
+        for _, instance in instances:
+            difference = difference or instance.unordered()
+        rows = [*map(sum, zip(subject.capture_seconds, subject.restore_seconds, strict=False))]
+        return RoundTrip(
+            not difference,
+            self.compared,
+            difference,
+            len(self.actions) - 1,
+            len(self.endings),
+            len(instances),
+            # The quicker ones: in a fork the first ones copy the memory that they touch.
+            float(np.percentile(subject.step_seconds, 25)),
+            float(np.percentile(rows or [0.0], 25)),
+        )
+
+    def again(self, which: str, instance: Subject | RemoteSubject) -> str:
+        """Return the first difference in one more instance, in half the time, or ""."""
+        self._begun = _now()
+        self._plan = dataclasses.replace(self._plan, seconds=self._plan.seconds / 2)
+        return self.difference([(which, instance)])
 
     def _points(self) -> list[int]:
         """Return the steps of the states to restore: where faults show first, then the rest."""

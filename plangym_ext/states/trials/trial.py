@@ -21,7 +21,7 @@ from plangym_ext.states.in_place.part import remember
 from plangym_ext.states.layer_attributes import Binding, Cost, Exactness
 from plangym_ext.states.trials.disturbed import DisturbedSubject, depends_on_texts
 from plangym_ext.states.trials.fork import Fork, Line
-from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
+from plangym_ext.states.trials.round_trip import Plan, RoundTrip, Trip, check_round_trip
 from plangym_ext.states.trials.sampling import step_info
 from plangym_ext.states.trials.sandbox import LIMITS
 from plangym_ext.states.trials.second import second_differs
@@ -211,7 +211,8 @@ def _proof(
     # Forked before anything is played: whatever steps leave behind here is missing there.
     with Fork(there.serve) as other:
         plan = dataclasses.replace(plan, busy=lambda *_: line.busy())
-        trip = check_round_trip(subject, [("another process", RemoteSubject(other.line))], plan)
+        played = Trip(subject, plan)
+        trip = played.outcome([("another process", RemoteSubject(other.line))])
     if LIMITS.read_back:
         reason = (
             f"it writes the file {min(LIMITS.read_back)} and reads it again, and no state holds "
@@ -221,7 +222,7 @@ def _proof(
             reason = f"{trip.difference}; {reason}"
         trip = dataclasses.replace(trip, exact=False, difference=reason)
     notes = [f"writes {path}" for path in sorted(LIMITS.files)[:3]]
-    of_texts = trip.exact and depends_on_texts(env, codec, plan)
+    of_texts = trip.exact and plan.seconds > 0 and depends_on_texts(env, codec, played)
     if of_texts:
         notes.insert(0, _OF_TEXTS)
     return trip, tuple(notes), of_texts

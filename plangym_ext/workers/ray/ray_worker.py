@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import pickle
 import time
@@ -66,6 +67,7 @@ class RayWorker:
 
     Attributes:
         description: what the service says of itself; None until it is built.
+        start_timeout: seconds that it may take to be built; None for no limit.
         handle, building: Ray's references to the actor and to its description.
 
     Raises:
@@ -81,6 +83,7 @@ class RayWorker:
         self._reserved = processors
         self._constructor = pickled_constructor(service, index)
         self.description: dict[str, Any] | None = None
+        self.start_timeout: float | None = START_TIMEOUT
         self.handle: Any = None
         self._last_command, self._told = "start", 0
         #: The question how far it is, while it has no answer.
@@ -129,17 +132,18 @@ class RayWorker:
 
     def _await_built(self) -> None:
         """Wait until it is built; one whose processor does not come gets none of its own."""
-        ray, deadline = ray_module(), time.monotonic() + START_TIMEOUT
-        patience = PROCESSOR_PATIENCE
+        ray, limit = ray_module(), self.start_timeout
+        deadline = math.inf if limit is None else time.monotonic() + limit
+        patience: float | None = PROCESSOR_PATIENCE
         while not ray.wait([self.building], timeout=patience)[0]:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise self.hung(START_TIMEOUT)
+                raise self.hung(limit)
             if self._processors and ray.available_resources().get("CPU", 0) < 1:
                 # A node has died, and there is no room for all on the others.
                 ray.kill(self.handle, no_restart=True)
                 self._begin(0)
-            patience = left
+            patience = None if limit is None else left
 
     # Calls --------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from plangym_ext.run.training.evaluation import Evaluation
 from plangym_ext.run.training.runner import Runner
-from plangym_ext.run.training.trained import Evaluation
 
 #: In the order of their numbers. Rounds: playing, learning and logging.
 STAGES = ("start", "rounds", "evaluation", "checkpoint")

@@ -1,6 +1,7 @@
 """The usual preprocessing and stacking of frames, as part of the state."""
 
 import functools
+from types import SimpleNamespace
 
 import ale_py
 import gymnasium as gym
@@ -10,13 +11,14 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from same_results import assert_same
 
 import plangym_ext
-from plangym_ext.errors import ForeignState
+from plangym_ext.envs.atari.screens import AtariScreens, Shrinking
+from plangym_ext.errors import ForeignState, InvalidOption
 from plangym_ext.registry import find_spec, make_gym
 from plangym_ext.states.trials.round_trip import Plan, check_round_trip
 from plangym_ext.states.trials.subject import Subject
 
 gym.register_envs(ale_py)
-pytest.importorskip("cv2")
+cv2 = pytest.importorskip("cv2")
 pytestmark = pytest.mark.slow
 
 
@@ -111,6 +113,28 @@ def test_screens_are_those_of_gymnasiums_wrappers(name, options):
             assert_same(got, other.step(action), f"step {step}: ")
             if got[2] or got[3]:
                 assert_same(mine.reset(), other.reset())
+
+
+@pytest.mark.parametrize("height", [210, 250])
+def test_small_screens_are_those_of_opencv_in_every_size(height):
+    rng = np.random.default_rng(0)
+    pictures = [
+        rng.integers(0, 256, (height, 160)).astype(np.uint8),
+        rng.integers(0, 2, (height, 160)).astype(np.uint8) * np.uint8(255),
+    ]
+    for size in range(1, 161):
+        shrinking, small = Shrinking((height, 160), size), np.zeros((size, size), np.uint8)
+        for picture in pictures:
+            game = SimpleNamespace(getScreenGrayscale=functools.partial(np.copyto, src=picture))
+            shrinking.show_first(game, small)
+            expected = cv2.resize(picture, (size, size), interpolation=cv2.INTER_AREA)
+            assert np.array_equal(small, expected), size
+
+
+@pytest.mark.parametrize("size", [0, 161])
+def test_sizes_beyond_the_screen_are_refused(size):
+    with pytest.raises(InvalidOption, match="size must be"):
+        AtariScreens(gym.make("ALE/Pong-v5", frameskip=4).unwrapped, size=size)
 
 
 @pytest.mark.parametrize("options", [{}, {"episodic_life": True, "max_episode_steps": 50}], ids=str)

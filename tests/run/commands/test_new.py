@@ -29,8 +29,31 @@ def test_files_are_not_written_over_and_names_are_checked(tmp_path, capsys):
     before = (tmp_path / "my_walk.py").read_text()
     assert "class MyWalk(" in before
     assert main(["new", "planner", "MyWalk", *out]) == 2
-    assert "exists: choose another name" in capsys.readouterr().err
+    assert (
+        "is there already. Name another place with --out, or choose another name"
+        in capsys.readouterr().err
+    )
     assert (tmp_path / "my_walk.py").read_text() == before
-    for name in ("2walk", "a-b", "class", "_"):
+    for name in ("2walk", "a-b", "class", "_", "Caf\xe9"):
         assert main(["new", "env", name, *out]) == 2
     assert len(list(tmp_path.iterdir())) == 2
+    assert main(["new", "env", "Walk", "--out", str(tmp_path / "my_walk.py")]) == 2
+    assert "must be a file in a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("env", "none", "the file itself uses None"),
+        ("env", "MCTS", "the file itself uses MCTS"),
+        ("planner", "planner", "the file itself uses Planner"),
+        ("algorithm", "A2CConfig", "the file itself uses A2CConfig"),
+        ("env", "Random", "would hide the Python module random"),
+        ("env", "numpy", "would hide the Python module numpy"),
+        ("planner", "Conftest", "would hide the Python module conftest"),
+    ],
+)
+def test_names_that_break_the_files_or_others_are_refused(kind, name, said, tmp_path, capsys):
+    assert main(["new", kind, name, "--out", str(tmp_path / "new")]) == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -26,6 +26,7 @@ from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.own_parts import Actors
 from plangym_ext.run.training.runner import Runner
+from plangym_ext.workers.ray.ray_worker import RayWorker
 from plangym_ext.workers.workplace import RayCluster
 
 pytestmark = pytest.mark.slow
@@ -178,11 +179,26 @@ def test_a_run_learns_what_it_learns_in_processes_if_an_actor_dies(place, tmp_pa
     assert ran(config, folder, actors=Actors(place, left), resume=True) == wanted
 
 
-def test_parts_of_one_s_own_learn_on_a_cluster_what_they_learn_here(place, tmp_path):
+# Imports take 5 seconds of a processor, which are two minutes beside thirty busy processes on two.
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("settings", [own_parts.dqn, own_parts.searched])
+def test_parts_of_one_s_own_learn_on_a_cluster_what_they_learn_here(place, tmp_path, settings):
     # One actor, as what these parts play depends on the rows beside.
-    config = own_parts.searched(rounds=2, evaluation={"every": 0})
+    config = settings(rounds=2, evaluation={"every": 0})
     wanted = ran(compose([*config, {"collector": {"n_workers": 1}}]), tmp_path / "alone")
     assert ran(compose(config), tmp_path / "ray", actors=Actors(place, 1)) == wanted
+
+
+def test_an_actor_may_take_as_long_to_start_as_its_rows_to_step(place, monkeypatch):
+    found = []
+    monkeypatch.setattr(RayWorker, "_await_built", lambda worker: found.append(worker))
+    monkeypatch.setattr(RayWorker, "built", lambda worker: {"num_envs": worker.start_timeout})
+    for timeout in (1.0, 300.0, None):
+        with pytest.raises(InvalidOption, match=f"it has {timeout and max(timeout, 120.0)}"):
+            WorkerSampler(
+                oracle_rows, Tally(), STEPS, ROWS, n_workers=1, workplace=place, timeout=timeout
+            )
+    assert len(found) == 3
 
 
 def test_a_hung_actor_is_named_and_the_next_call_plays_the_fragment(place):

@@ -1,0 +1,123 @@
+"""Evaluation: periodic play of a run's network in separate episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.core.state_set import StateSet
+from plangym_ext.learn.agents.agent_planner import AgentPlanner
+from plangym_ext.planners.episode import Episode, Move, play
+from plangym_ext.run.settings.config import EvaluationSettings
+from plangym_ext.run.training.parts import Parts, PlainEnv
+
+
+class Evaluation:
+    """Plays the episodes of one evaluation, which depend only on the network.
+
+    Args:
+        parts: how things are made.
+        env: of the training, which is played in if no argument of it is to differ.
+        agent: that plays the network.
+        settings: of this evaluation; None: the run's first.
+    """
+
+    def __init__(
+        self, parts: Parts, env: Any, agent: Any, settings: EvaluationSettings | None = None
+    ) -> None:
+        self._settings = settings or parts.config.evaluation
+        self._max_steps, self._last = parts.config.env.max_steps, parts.config.last_round
+        self._own = parts.env(self._settings.env) if self._settings.env else None
+        self._env = env if self._own is None else self._own
+        self._player = parts.player(agent, self._settings)
+
+    def is_due(self, round_number: int) -> bool:
+        """Return whether it belongs to a round: to every so many, and to the last one."""
+        every = self._settings.every
+        return bool(every) and (round_number % every == 0 or round_number == self._last)
+
+    def summary(self, episodes: list[Episode]) -> dict[str, float]:
+        """Return the numbers that the log has of its episodes."""
+        return summary(episodes, self._settings.name)
+
+    def episodes(
+        self, count: int | None = None, callback: Callable[..., None] | None = None
+    ) -> list[Episode]:
+        """Play them.
+
+        Args:
+            count: how many; None: as the settings say.
+            callback: called after each move; see `play`.
+        """
+        return played(
+            self._env,
+            self._player,
+            seed=self._settings.seed,
+            max_steps=self._max_steps,
+            num_episodes=self._settings.episodes if count is None else count,
+            callback=callback,
+        )
+
+    def close(self) -> None:
+        """Close the env, if it is the evaluation's own."""
+        if self._own is not None:
+            self._own.close()
+
+
+def played(
+    env: Any,
+    player: Any,
+    *,
+    seed: int,
+    max_steps: int,
+    num_episodes: int,
+    callback: Callable[[Move], None] | None = None,
+    starts: StateSet | None = None,
+) -> list[Episode]:
+    """Play episodes in lockstep, or one by one with equal results. See `play`."""
+    if starts is not None or not _one_by_one(env, player):
+        return play(
+            env,
+            player,
+            seed=seed,
+            max_steps=max_steps,
+            num_episodes=num_episodes,
+            callback=callback,
+            starts=starts,
+        )
+    found: list[Episode] = []
+    alone: Any = env  # a plain one has no states to step from
+    for i in range(num_episodes):
+
+        def told(move: Move, episode: int = i) -> None:
+            if callback is not None:
+                callback(dataclasses.replace(move, episode=episode))
+
+        # Seeded as in lockstep, where episode i has the i-th seed from the first.
+        found.append(play(alone, player, seed=seed + i, max_steps=max_steps, callback=told))
+    return found
+
+
+def _one_by_one(env: Any, player: Any) -> bool:
+    """Return whether each episode is to be played to its end before the next one is begun."""
+    if isinstance(env, PlainEnv):
+        return True
+    local = getattr(env, "plan_env", env)
+    # There a restore plays all steps again, and lockstep would take the square of their number.
+    by_replay = any(part.method == "replay" for part, _ in local.codec.described())
+    return by_replay and isinstance(player, AgentPlanner)
+
+
+def summary(episodes: list[Episode], name: str = "eval") -> dict[str, float]:
+    """Return mean, minimum and spread of returns, mean length, and shares of endings."""
+    found = np.array([episode.return_ for episode in episodes])
+    return {
+        f"{name}/return": float(found.mean()),
+        f"{name}/return_std": float(found.std()),
+        f"{name}/return_min": float(found.min()),
+        f"{name}/length": float(np.mean([episode.length for episode in episodes])),
+        f"{name}/terminated": float(np.mean([episode.terminated for episode in episodes])),
+    }

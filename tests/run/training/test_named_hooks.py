@@ -1,0 +1,146 @@
+"""Callbacks, loggers and networks by name, several evaluations, runs without an end, search log."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from training_runs import log, small
+
+from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.run import Runner, compose
+
+pytest.importorskip("torch")
+
+HOOKS = """
+    from torch import nn
+
+    from plangym_ext.run import Callback, LogService
+
+    class Rounds(Callback):
+        def __init__(self):
+            self.seen = []
+
+        def state_dict(self):
+            return {"seen": self.seen}
+
+        def load_state_dict(self, state):
+            self.seen = list(state["seen"])
+
+        def on_round(self, runner, values):
+            self.seen.append(runner.round)
+
+    class Steps(LogService):
+        def add(self, row):
+            with (self._folder / "steps.txt").open("a") as file:
+                file.write(f"{row['step']} {self._params['seed']}\\n")
+
+    class Wave(nn.Module):
+        def __init__(self, shape, config):
+            super().__init__()
+            self.inner = nn.Linear(shape[0], 8)
+
+        def forward(self, x):
+            return self.inner(x).sin()
+"""
+
+
+@pytest.fixture
+def hooks(tmp_path, monkeypatch):
+    (tmp_path / "own_hooks.py").write_text(textwrap.dedent(HOOKS))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    sys.modules.pop("own_hooks", None)
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "progress.jsonl").read_text().splitlines()]
+
+
+def test_callbacks_loggers_and_layers_are_named_in_the_settings(hooks, tmp_path):
+    named = {"callbacks": ["own_hooks:Rounds"], "loggers": ["own_hooks:Steps"]}
+    named |= {"agent": {"kind": "own_hooks:Wave", "hidden": [16]}, "evaluation": {"every": 0}}
+    with Runner(small({**named, "rounds": 2}), tmp_path / "run", show=False) as runner:
+        runner.run()
+        assert type(runner.network.body[0]).__name__ == "Wave"
+    with Runner(small({**named, "rounds": 3}), tmp_path / "run", resume=True, show=False) as again:
+        again.run()
+        assert again._callbacks[0].seen == [1, 2, 3]
+    assert (tmp_path / "run/steps.txt").read_text() == "48 0\n96 0\n144 0\n"
+
+
+def test_classes_of_other_kinds_are_refused(hooks, tmp_path):
+    for name in ("callbacks", "loggers"):
+        with pytest.raises(WrongKind, match=f"settings: {name}: own_hooks:Wave must be a class"):
+            Runner(small({name: ["own_hooks:Wave"]}), tmp_path / name, show=False)
+
+
+def test_each_of_several_evaluations_has_its_own_player_and_columns(tmp_path):
+    search = {"name": "search", "every": 2, "episodes": 1, "player": "planner"}
+    search["planner"] = {"num_simulations": 2}
+    several = {"evaluation": [{"every": 3, "episodes": 2, "stop_at": None}, search]}
+    with Runner(small(several, {"rounds": 4}), tmp_path / "run", show=False) as runner:
+        runner.run()
+    found = [
+        {key.split("/")[0] for key in row if key.endswith("/return")}
+        for row in rows(tmp_path / "run")
+    ]
+    recent = [one - {"recent"} for one in found]
+    assert recent == [set(), {"search"}, {"eval"}, {"search", "eval"}]
+    # The settings that were written are read again.
+    config = compose([tmp_path / "run/config.json"])
+    assert config == runner.config
+    assert [one.name for one in config.all_evaluations] == ["eval", "search"]
+
+
+def test_evaluations_of_one_name_and_a_second_goal_are_refused():
+    with pytest.raises(InvalidOption, match="a name each"):
+        small({"evaluation": [{"every": 1}, {"every": 2}]})
+    with pytest.raises(InvalidOption, match="of the first evaluation"):
+        small({"evaluation": [{"every": 1}, {"name": "b", "stop_at": 1.0}]})
+
+
+def test_an_endless_run_ends_by_the_clock_and_goes_on(tmp_path):
+    endless = {"rounds": None, "max_seconds": 1e-6, "evaluation": {"every": 0}}
+    with Runner(small(endless), tmp_path / "endless", show=False) as runner:
+        runner.run()
+        assert (runner.round, runner.stopped) == (1, "max_seconds are over")
+    for part, rounds in (("endless", 3), ("whole", 3)):
+        config = small({"rounds": rounds, "evaluation": {"every": 0}})
+        with Runner(config, tmp_path / part, resume=True, show=False) as runner:
+            runner.run()
+            assert runner.round == 3
+    assert log(tmp_path / "endless") == log(tmp_path / "whole")
+
+
+def test_the_log_has_means_over_the_searches_of_a_round(tmp_path):
+    changed = {"rounds": 1, "planner": {"num_simulations": 5, "temperature": 0.0}}
+    with Runner(small(changed), tmp_path / "run", show=False) as runner:
+        seen = []
+        planner = runner.sampler._agent.planner
+        before = planner.plan_batch
+
+        def plan_batch(*args, **options):
+            seen.extend(before(*args, **options))
+            return seen[-4:]
+
+        planner.plan_batch = plan_batch
+        runner.run()
+    (row,) = rows(tmp_path / "run")
+    assert len(seen) == 48
+    budgets = [plan.budget for plan in seen]
+    entropy = [-sum(w * np.log(w) for w in plan.weights if w) for plan in seen]
+    wanted = {
+        "depth": np.mean([plan.depth for plan in seen]),
+        "entropy": np.mean(entropy),
+        "value": np.mean([plan.value for plan in seen]),
+        "nodes": np.mean([one.expansions for one in budgets]),
+        "model_steps": np.mean([one.model_steps for one in budgets]),
+        "evaluator_rows": np.mean([one.evaluator_rows for one in budgets]),
+    }
+    assert {key: row[f"search/{key}"] for key in wanted} == pytest.approx(wanted)
+    # An ending that a simulation comes to again adds no node.
+    assert 4 < row["search/nodes"] <= 5
