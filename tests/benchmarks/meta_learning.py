@@ -28,16 +28,16 @@ _HEADING = """## Adapting to tasks that were not seen
 `tests/benchmarks/meta_learning.py`: a point robot that is not told its goal learns 80 goals, and
 plays 80 trials of two episodes with 20 others. Mean returns of an episode."""
 _SAC: dict[str, Any] = {
-    "agent": {"name": "soft_policy", "hidden": [64, 64]},
+    "agent": {"name": "soft_policy", "hidden": [128, 128]},
     "algorithm": {
         "name": "sac",
-        "critic_hidden": [64, 64],
+        "critic_hidden": [128, 128],
         "discount": 0.9,
         "learning_rate": 0.001,
         "target_rate": 0.02,
         "temperature": 0.02,
         "batch_size": 512,
-        "updates_per_step": 0.2,
+        "updates_per_step": 0.3,
         "learning_starts": 2_000,
     },
 }
