@@ -46,7 +46,9 @@ def build(
         tree: dict[str, Any] = {}
         for name, part in inner.items():
             path = prefix + name
-            if parts(part) is None:
+            if part is None:
+                tree[name] = None
+            elif parts(part) is None:
                 names.append(path)
                 # Taken out: what is left in the end names no array.
                 own = left.pop(path, {})

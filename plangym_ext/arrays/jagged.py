@@ -118,6 +118,11 @@ class JaggedArray(BaseArray):
         return self._cells.last
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the arenas of all points; pages that were never written to take no room."""
+        return self._heap._points.nbytes
+
+    @property
     def lengths(self) -> npt.NDArray[np.int64]:
         """Number of points of each item, `[*batch]` int64, fresh."""
         return np.array(self._cells.to_ndarray()["length"])

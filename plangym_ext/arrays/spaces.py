@@ -49,14 +49,16 @@ class Leaf:
         return "".join(f"[{key!r}]" for key in self.path)
 
 
-def _leaves(space: spaces.Space[Any], objects: bool, path: Path = ()) -> list[Leaf]:
-    if isinstance(space, spaces.Dict):
-        return [leaf for key, sub in space.items() for leaf in _leaves(sub, objects, (*path, key))]
-    if isinstance(space, spaces.Tuple):
-        return [leaf for i, sub in enumerate(space) for leaf in _leaves(sub, objects, (*path, i))]
-    if isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        shape = tuple(space.shape or ())
-        return [Leaf(path, shape, np.dtype(space.dtype), space)]
+_FIXED = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+
+
+def _leaves(space: spaces.Space[Any], objects: bool, items: bool, path: Path = ()) -> list[Leaf]:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts: Any = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
+        return [leaf for key, sub in parts for leaf in _leaves(sub, objects, items, (*path, key))]
+    points = space.feature_space if items and isinstance(space, spaces.Sequence) else space
+    if isinstance(points, _FIXED):
+        return [Leaf(path, tuple(points.shape or ()), np.dtype(points.dtype), space)]
     if objects and is_text(space):
         length = getattr(space, "max_length", TEXT_LENGTH)
         return [Leaf(path, (), np.dtype(f"<U{length}"), space)]
@@ -82,14 +84,17 @@ class SpaceLayout:
         objects: whether values without a fixed-size array form are leaves too: texts as
             unicode arrays of the space's `max_length`, or `TEXT_LENGTH` where it has none;
             those of any other space, such as Graph and Sequence, as arrays of objects.
+        items: whether a Sequence is a leaf, of the shape and dtype of one of its points.
 
     Raises:
         TypeError: a space within has no fixed-size array form.
     """
 
-    def __init__(self, space: spaces.Space[Any], *, objects: bool = False) -> None:
+    def __init__(
+        self, space: spaces.Space[Any], *, objects: bool = False, items: bool = False
+    ) -> None:
         self.space = space
-        self.leaves = tuple(_leaves(space, objects))
+        self.leaves = tuple(_leaves(space, objects, items))
         #: True when the space is one array, so values need no unpacking.
         self.is_flat = len(self.leaves) == 1 and not self.leaves[0].path
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, TypeAlias, final
 
 import numpy.typing as npt
@@ -14,18 +14,19 @@ from plangym_ext.arrays.closing import Closing
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption, WrongKind, suggestion
 
-Leaf: TypeAlias = "BaseArray | ArrayDict"
+Leaf: TypeAlias = "BaseArray | ArrayDict | None"
 
 
 @final
 class ArrayDict(Closing, MutableMapping[str, Any]):
-    """A mapping from names to arrays or further `ArrayDict` trees.
+    """A mapping from names to arrays, further `ArrayDict` trees, or None for what is not there.
 
     A string selects by name, as does an attribute that is no method: `tree.obs` is
     `tree["obs"]`. Any other index is applied to every array and gives an `ArrayDict` of
     views. Assigning to such an index writes into all
     arrays: from a mapping, dataclass or named tuple with exactly these names,
-    or the same value into every one.
+    or the same value into every one. Where there is None, values may be left out and are not
+    written, and results of methods and functions are None.
 
     Args:
         items: arrays and mappings of arrays by name.
@@ -157,13 +158,13 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
             # Paired before the first is written: a name that is missing leaves all as they were.
             for leaf, part in _paired(self, value, ""):
                 _named(leaf[0], _set, leaf[1], key, part)
-        elif isinstance(value, (BaseArray, ArrayDict)):
+        elif value is None or isinstance(value, (BaseArray, ArrayDict)):
             self._items[key] = value
         elif isinstance(value, Mapping):
             self._items[key] = ArrayDict(value)
         else:
             raise WrongKind(
-                f"ArrayDict: {key!r} must be an array or a mapping of arrays; got "
+                f"ArrayDict: {key!r} must be an array, a mapping of arrays or None; got "
                 f"{type(value).__name__}. To write into the array use tree[{key!r}][...] = value."
             )
 
@@ -195,11 +196,11 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         return len(self._items)
 
     def leaves(self, prefix: str = "") -> Iterator[tuple[str, BaseArray]]:
-        """Yield (dotted name, array) for every array, in order."""
+        """Yield (dotted name, array) for every array, in order; None is left out."""
         for name, leaf in self._items.items():
             if isinstance(leaf, ArrayDict):
                 yield from leaf.leaves(f"{prefix}{name}.")
-            else:
+            elif leaf is not None:
                 yield prefix + name, leaf
 
     # All arrays at once
@@ -224,6 +225,8 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         return {
             name: leaf._map(f"{prefix}{name}.", call, *args, **kwargs)
             if isinstance(leaf, ArrayDict)
+            else None
+            if leaf is None
             else _named(prefix + name, call, leaf, *args, **kwargs)
             for name, leaf in self._items.items()
         }
@@ -236,15 +239,19 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         """Return a nested dict of torch tensors on the same memory."""
         return self.apply("to_torch")
 
-    def to(self, device: Any, *, non_blocking: bool = False) -> dict[str, Any]:
+    def to(
+        self, device: Any, *, non_blocking: bool = False, pinned: bool = False
+    ) -> dict[str, Any]:
         """Return a nested dict of torch tensors on a device.
 
         Args:
             device: as torch names it, such as "cuda"; "cpu" shares the memory, others have
                 copies.
             non_blocking: whether copies may go on after the call, as torch has it.
+            pinned: whether they go through page-locked memory, without which those to a GPU
+                do not go on; ignored for "cpu".
         """
-        return self._map("", _moved, device, non_blocking)
+        return self._map("", _moved, device, non_blocking, pinned)
 
     @property
     def next(self) -> ArrayDict:
@@ -280,6 +287,43 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         return f"ArrayDict({self._items!r})"
 
 
+def dict_map(function: Callable[..., Any], tree: Any, *others: Any, **kwargs: Any) -> Any:
+    """Return `function(leaf, *leaves of others, **kwargs)` of every leaf, nested as the tree.
+
+    Args:
+        function: of one leaf of each argument.
+        tree: an `ArrayDict`, or nested mappings and tuples of anything; None stays None.
+        others: nested alike.
+        **kwargs: for every call.
+
+    Returns:
+        Nested dicts and tuples; an `ArrayDict` if the tree is one and every result an array.
+    """
+    if tree is None:
+        return None
+    if isinstance(tree, tuple):
+        return tuple(
+            dict_map(function, *parts, **kwargs) for parts in zip(tree, *others, strict=True)
+        )
+    if not isinstance(tree, Mapping):
+        return function(tree, *others, **kwargs)
+    found = {
+        name: dict_map(function, part, *(other[name] for other in others), **kwargs)
+        for name, part in tree.items()
+    }
+    arrays = isinstance(tree, ArrayDict) and all(
+        part is None or isinstance(part, BaseArray | ArrayDict) for part in found.values()
+    )
+    return ArrayDict(found) if arrays else found
+
+
+def part_at(tree: Any, path: Sequence[str | int]) -> Any:
+    """Return the array or tree at a path of a space; names of a Tuple's parts are "0", "1", ..."""
+    for key in path:
+        tree = tree[str(key)]
+    return tree
+
+
 def parts(value: Any) -> dict[str, Any] | None:
     """Return the named parts of a nested value, or None for anything else."""
     if isinstance(value, Mapping):
@@ -298,7 +342,8 @@ def _paired(tree: ArrayDict, value: Any, prefix: str) -> list[tuple[tuple[str, B
     given = parts(value)
     if given is None:
         return [(leaf, value) for leaf in tree.leaves(prefix)]
-    missing, unknown = sorted(set(tree) - set(given)), sorted(set(given) - set(tree))
+    there = {name for name, leaf in tree.items() if leaf is not None}
+    missing, unknown = sorted(there - set(given)), sorted(set(given) - set(tree))
     if missing or unknown:
         raise InvalidOption(
             f"ArrayDict: a value for {prefix or 'the tree'!r} must have the names {list(tree)}; "
@@ -308,7 +353,7 @@ def _paired(tree: ArrayDict, value: Any, prefix: str) -> list[tuple[tuple[str, B
     for name, leaf in tree.items():
         if isinstance(leaf, ArrayDict):
             pairs += _paired(leaf, given[name], f"{prefix}{name}.")
-        else:
+        elif leaf is not None:
             pairs.append(((prefix + name, leaf), given[name]))
     return pairs
 
@@ -317,9 +362,15 @@ def _get(leaf: BaseArray, key: Any) -> Any:
     return leaf[key]
 
 
-def _moved(leaf: Any, device: Any, non_blocking: bool) -> Any:
+def _moved(leaf: Any, device: Any, non_blocking: bool, pinned: bool) -> Any:
+    pinned = pinned and not str(device).startswith("cpu")
+
+    def moved(part: Any) -> Any:
+        part = part.pin_memory() if pinned else part
+        return part.to(device, non_blocking=non_blocking)
+
     # A jagged array is several tensors.
-    return mapped(lambda part: part.to(device, non_blocking=non_blocking), leaf.to_torch())
+    return mapped(moved, leaf.to_torch())
 
 
 def _set(leaf: Any, key: Any, value: npt.ArrayLike) -> None:

@@ -69,10 +69,16 @@ from plangym_ext.learn.algorithms.rollouts.policy_gradient import REINFORCE as R
 from plangym_ext.learn.algorithms.rollouts.policy_gradient import VTrace as VTrace
 from plangym_ext.learn.algorithms.rollouts.ppo import PPO as PPO
 from plangym_ext.learn.algorithms.rollouts.pqn import PQN as PQN
+from plangym_ext.learn.algorithms.rollouts.rollout import Rollout as Rollout
+from plangym_ext.learn.algorithms.rollouts.rollout import rollout_of as rollout_of
+from plangym_ext.learn.curiosity import Curiosity as Curiosity
+from plangym_ext.learn.curiosity import CuriosityConfig as CuriosityConfig
 from plangym_ext.learn.distributions.make import distribution_of as distribution_of
 from plangym_ext.learn.distributions.noise import GeneratorNoise as GeneratorNoise
 from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
+from plangym_ext.learn.fragment_batches import joined as joined
+from plangym_ext.learn.fragment_batches import minibatches as minibatches
 from plangym_ext.learn.meta.agent import ContextAgent as ContextAgent
 from plangym_ext.learn.meta.config import ContextConfig as ContextConfig
 from plangym_ext.learn.meta.network import ContextNetwork as ContextNetwork
@@ -101,6 +107,7 @@ from plangym_ext.learn.networks.agent_config import QAgentConfig as QAgentConfig
 from plangym_ext.learn.networks.agent_config import SoftPolicyConfig as SoftPolicyConfig
 from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork
 from plangym_ext.learn.networks.agent_network import make_agent_network as make_agent_network
+from plangym_ext.learn.networks.auto_encoder import AutoEncoder as AutoEncoder
 from plangym_ext.learn.networks.network import Network as Network
 from plangym_ext.learn.networks.network import NetworkOutput as NetworkOutput
 from plangym_ext.learn.networks.network import make_network as make_network
@@ -137,3 +144,4 @@ from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
 from plangym_ext.learn.transforms.moments import Moments as Moments
 from plangym_ext.learn.transforms.observations import ObservationNormalizer as ObservationNormalizer
 from plangym_ext.learn.transforms.rewards import RewardNormalizer as RewardNormalizer
+from plangym_ext.learn.whole_episodes import WholeEpisodes as WholeEpisodes

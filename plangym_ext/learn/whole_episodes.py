@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays.items import itemized
 from plangym_ext.arrays.nested import leaves, mapped, rows_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidSamples
@@ -24,7 +25,9 @@ _PLACE = ("step", "row", "start", "return", "discounted_return", "length", "term
 
 
 class WholeEpisodes:
-    """Stores the steps of running episodes, and returns episodes that have ended.
+    """Stores the steps of running episodes, and returns episodes that have ended, as arrays.
+
+    Observations with items are arrays `[T + 1]` of objects, each `[points, *feature]`.
 
     Args:
         observation_space: of one row; None: observations are single arrays, and so are actions.
@@ -40,8 +43,8 @@ class WholeEpisodes:
         """Add a fragment; return the episodes that ended in it, in the order of (step, row).
 
         Args:
-            collected: of a sampler whose agent says what plans said; see `PlannerAgent`. Its
-                arrays are copied.
+            collected: of a sampler; its arrays are copied. What plans said is recorded if the
+                agent tells it, as a `PlannerAgent` does; else values are NaN.
         """
         tree = collected.data
         steps = _columns(tree)
@@ -99,7 +102,7 @@ class WholeEpisodes:
             rewards=steps["reward"].astype(np.float64),
             terminated=bool(steps["terminated"][-1]),
             truncated=bool(steps["truncated"][-1]),
-            root_values=steps["value"].astype(np.float64),
+            root_values=np.asarray(steps.get("value", np.nan * steps["reward"]), np.float64),
             policies=known("weights"),
             visits=known("visits"),
             q=known("q"),
@@ -112,7 +115,8 @@ class WholeEpisodes:
     def _nested(self, name: str, rows: Any) -> Any:
         """Return rows nested as the space has them; a tree has names alone."""
         space = self._spaces[name]
-        return rows if space is None else SpaceLayout(space).join(tuple(leaves(rows)))
+        layout = None if space is None else SpaceLayout(itemized(space), items=True)
+        return rows if layout is None else layout.join(tuple(leaves(rows)))
 
     def state_dict(self) -> list[dict[str, Any] | None]:
         """Return the running episodes, not copied."""

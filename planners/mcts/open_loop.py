@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of
 from plangym_ext.core.compiling.jit import kernel
-from plangym_ext.core.options import Function, OneOf
+from plangym_ext.core.options import Count, Function, OneOf
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
@@ -56,12 +56,15 @@ class OpenLoopMCTS(WidenedSearch):
     Args:
         resample: `states [n, S], rng -> states [n, S]` with the env's random numbers
             drawn anew, such as `env.reseeded`; None leaves them as they are.
+        max_depth: most actions of a sequence; a simulation that has played as many ends there.
+            None: no limit.
 
     Source: Perez et al. 2015, "Open loop search for general video game playing";
     Alpacka's StochasticMCTS.
     """
 
     resample: Resample | None = None
+    max_depth: Count | None = None
     # What a node pays is another time's: there is no branch to play again.
     choice: Annotated[str, OneOf(("visits", "value"))] = "visits"
 
@@ -108,6 +111,15 @@ class OpenLoopMCTS(WidenedSearch):
             _fill_in(tree, rows, leaves, played, value, prior)
         else:
             _fill_in_by_chance(search, rows, leaves, played, value, prior)
+        if self.max_depth is not None:
+            # Nothing is selected below a node that counts as cut; it is replayed like any other.
+            ends = [
+                len(_path(tree, int(b), int(n))) >= self.max_depth
+                for b, n in zip(rows, leaves, strict=True)
+            ]
+            last = np.flatnonzero(ends)
+            cut = last[tree.kind[rows[last], leaves[last]] != TERMINATED]
+            tree.kind[rows[cut], leaves[cut]] = TRUNCATED
         backup_rewards(tree, rows, leaves, played.rewards, played.steps, value, settings.discount)
         search.done += np.bincount(rows, minlength=len(search.done))
         search.full = tree.size == settings.capacity

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from plangym_ext.arrays import Array, ArrayDict
+from plangym_ext.arrays import Array, ArrayDict, dict_map
 from plangym_ext.errors import ArrayClosed
 
 
@@ -249,3 +249,48 @@ def test_a_tree_goes_to_a_device():
     assert (tree.obs.x == 3).all()
     assert tree.to("meta")["obs"]["x"].device == torch.device("meta")
     assert tree.to("meta")["points"]["ptr"].device == torch.device("meta")
+
+
+# None, and functions of leaves --------------------------------------------------------
+
+
+def test_none_is_kept_and_passed_over():
+    tree = ArrayDict({"obs": {"x": Array((4, 2), np.int64), "y": None}}, carry=None)
+    assert tree["carry"] is None
+    assert tree.obs.y is None
+    assert list(tree) == ["obs", "carry"]
+    assert [name for name, _ in tree.leaves()] == ["obs.x"]
+    tree[1] = {"obs": {"x": 3}}
+    tree[2] = {"obs": {"x": [4, 5], "y": None}, "carry": None}
+    tree[3] = 6
+    wanted = [[0, 0], [3, 3], [4, 5], [6, 6]]
+    assert tree.to_ndarray()["obs"]["x"].tolist() == wanted
+    assert tree[1:3].apply("shape") == {"obs": {"x": (2, 2), "y": None}, "carry": None}
+    assert tree.new_array(batch_shape=(3,))["obs"]["y"] is None
+    twin = pickle.loads(pickle.dumps(tree))
+    assert twin["carry"] is None
+    assert twin["obs"]["x"].to_ndarray().tolist() == wanted
+    tree.rotate()
+    with pytest.raises(ValueError, match=r"missing \['x'\]"):
+        tree[1] = {"obs": {"y": 1}}
+    made = ArrayDict.from_example({"obs": np.zeros(3), "carry": None}, (4,))
+    assert made["carry"] is None
+    assert made["obs"].shape == (4, 3)
+
+
+def test_a_function_is_applied_to_the_leaves_of_several_trees():
+    tree = ArrayDict({"obs": {"x": Array((4, 2), np.int64)}}, carry=None)
+    tree["obs"]["x"][...] = 2
+    summed = dict_map(
+        lambda a, b, scale: (np.asarray(a) + b) * scale,
+        tree,
+        {"obs": {"x": 1}, "carry": 0},
+        scale=3,
+    )
+    assert type(summed) is dict
+    assert summed["carry"] is None
+    assert (summed["obs"]["x"] == 9).all()
+    part = dict_map(lambda leaf: leaf[1:3], tree)
+    assert isinstance(part, ArrayDict)
+    assert part["obs"]["x"].shape == (2, 2)
+    assert dict_map(len, ({"a": [1, 2]}, "abc")) == ({"a": 2}, 3)

@@ -443,3 +443,15 @@ def test_groups_that_do_not_fit_are_refused(groups):
 def test_exponents_lie_between_0_and_1(option):
     with pytest.raises(InvalidOption, match=f"{option} must be a finite number in"):
         PrioritizedReplay(4, seed=0, **{option: 1.5})
+
+
+@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplay])
+def test_samples_may_be_tuples(kind):
+    replay, rows = kind(8, seed=0), np.arange(5.0)
+    replay.add({"obs": (rows, np.stack([rows, -rows], axis=1)), "t": rows})
+    first, second = replay.sample(4).samples["obs"]
+    assert (second == np.stack([first, -first], axis=1)).all()
+    other = kind(8, seed=1)
+    other.load_state_dict(replay.state_dict())
+    one, another = replay.sample(4).samples, other.sample(4).samples
+    assert one["obs"][1].tobytes() == another["obs"][1].tobytes()

@@ -174,3 +174,19 @@ def test_a_node_has_the_prior_of_the_first_state_that_it_is_reached_in(models, w
         # A simulation ends where no state that goes on has been seen, and counts there.
         assert tree.visits[0] == 300
     assert gone_through > 20
+
+
+@pytest.mark.parametrize("by_chance", [False, True])
+def test_no_sequence_is_longer_than_the_depth_limit(by_chance):
+    import plangym_ext
+
+    with plangym_ext.make("CartPole-v1") as env:
+        state, _, _ = env.reset(seed=0)
+        resample = env.reseeded if by_chance else None
+        for depth in (1, 3):
+            how = {"max_depth": depth, "rollout_depth": 0, "wave_size": 4}
+            plan = OpenLoopMCTS(40, resample=resample, **how).plan(env, state, rng=0)
+            assert plan.depth == depth
+            assert plan.visits.sum() == 40
+            # Every simulation plays its sequence from the root, to the limit at most.
+            assert plan.budget.model_steps <= 40 * depth

@@ -34,7 +34,8 @@ TOLD = """
     OfOtherClass, always; OnEnum, always; ModuleCtypes, always; ModuleClosure, always
     ModuleCache, always; FunctionSwapped, always; CtypesArray, always
     ModuleMade, always; ModuleHeld, always; ModuleListed, always; ModuleLooked, always
-    ModuleOfPackage, always; WeakElsewhere, always
+    ModuleOfPackage, always; WeakElsewhere, always; NumpyBuffers, always; SignalMask, always
+    OnLibrary, always; ThreadName, always
 """
 
 #: Shows seldom: the proof needs the time that it has by default.

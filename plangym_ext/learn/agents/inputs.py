@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.arrays.items import empty_items, itemized
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.distributions.noise import Noise
@@ -25,7 +26,8 @@ class Inputs(NamedTuple):
     They may be views of a sampler's memory: an agent copies what it keeps.
 
     Attributes:
-        obs: `[B, *obs]`, nested as the observation space.
+        obs: `[B, *obs]`, nested as the observation space; of a Sequence a `JaggedArray` `[B]`,
+            of a Graph a dict of them.
         action: `[B, *act]`, the previous action, nested as the action space; zeros where
             `first`.
         reward: `[B]` float32, the previous reward; 0 where `first`.
@@ -62,8 +64,13 @@ def first_inputs(obs: Any, action_space: spaces.Space[Any], num_rows: int, **mor
 
 def zeros_of(space: spaces.Space[Any], num_rows: int) -> Any:
     """Return `[B, ...]` zeros, nested as a space; it may not contain them."""
-    layout = SpaceLayout(space)
-    rows = [np.zeros((num_rows, *leaf.shape), leaf.dtype) for leaf in layout.leaves]
+    layout = SpaceLayout(itemized(space), items=True)
+    rows = [
+        empty_items(leaf.space, (num_rows,))
+        if isinstance(leaf.space, spaces.Sequence)
+        else np.zeros((num_rows, *leaf.shape), leaf.dtype)
+        for leaf in layout.leaves
+    ]
     return layout.join(tuple(rows))
 
 
@@ -74,9 +81,12 @@ def example_inputs(
     noise: StepNoise | None = None,
 ) -> Inputs:
     """Return first inputs with an observation that the space contains, made without an env."""
-    layout = SpaceLayout(observation_space)
-    rows = []
+    layout = SpaceLayout(itemized(observation_space), items=True)
+    rows: list[Any] = []
     for leaf in layout.leaves:
+        if isinstance(leaf.space, spaces.Sequence):
+            rows.append(empty_items(leaf.space, (num_rows,)))
+            continue
         low, high = (np.asarray(bound) for bound in leaf.bounds)
         # 0, or what the bounds allow next to it.
         least = np.clip(np.zeros(leaf.shape), low, high).astype(leaf.dtype)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from plangym_ext.arrays import JaggedArray
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import ForeignNetwork, InvalidAnswer, InvalidOption
@@ -16,6 +17,7 @@ from plangym_ext.learn.agents.agent import Acted, Agent, RandomAgent
 from plangym_ext.learn.agents.inputs import Inputs, Mode, needed_noise
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.items import Items
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.networks.quick_forward import QuickForward, is_simple
 from plangym_ext.learn.networks.state import check_network, load_network_state
@@ -164,7 +166,13 @@ class NetworkAgent(Agent):
     def _tensors(self, value: Any, more: int) -> Any:
         if type(value) is np.ndarray:
             return self._tensor(value, more)
-        return mapped(lambda rows: self._tensor(rows, more), value)
+        return mapped(lambda rows: self._part(rows, more), value)
+
+    def _part(self, rows: Any, more: int) -> Any:
+        """Return a tensor, or `Items`, of a part of something nested."""
+        if isinstance(rows, JaggedArray):
+            return Items.of(rows, more).to(self.device)
+        return self._tensor(rows, more)
 
     def _tensor(self, rows: Any, more: int) -> Any:
         tensor = as_tensor(_padded(rows, more) if more else rows)

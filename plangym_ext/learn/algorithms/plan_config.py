@@ -88,7 +88,7 @@ class PlanLearningConfig(TaughtConfig):
     replay: Annotated[str, OneOf(REPLAYS, own=True)] = "uniform"
     balance_by: str = "solved"
     alpha: Share = 0.6
-    beta: Share = 0.4
+    beta: ScheduledShare = 0.4
     replay_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -225,7 +225,7 @@ class ExpertConfig(TaughtConfig):
     guided: bool = True
     reanalyze: Annotated[float, Range(0.0, 1000.0)] = 0.0
     value_target: Annotated[str, OneOf(("root", "return"))] = "root"
-    gae_lambda: Share = 0.95
+    gae_lambda: ScheduledShare = 0.95
     value_weight: Scheduled = 1.0
     entropy_weight: Scheduled = 0.0
 

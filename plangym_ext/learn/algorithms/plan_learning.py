@@ -95,7 +95,7 @@ class PlanLearning(AgentAlgorithm):
         """Return the replay of the config, empty."""
         config = self.config
         if config.replay == "prioritized":
-            beta = {"alpha": config.alpha, "beta": config.beta}
+            beta = {"alpha": config.alpha, "beta": at(config.beta, 0)}
             return PrioritizedReplay(config.capacity, seed=seed, **beta)
         kinds = {"uniform": ReplayBuffer, "balanced": BalancedReplay}
         if config.replay in kinds:
@@ -194,6 +194,8 @@ class PlanLearning(AgentAlgorithm):
             # parts of the run draw does not change what is learned.
             with self._random.used(together=self.group.size > 1):
                 for done in range(self.config.updates_per_round):
+                    if self.config.replay == "prioritized":
+                        self.replay.beta = at(self.config.beta, self.updates)
                     batch = self.replay.sample(self.config.batch_size)
                     logged.append(self.update(batch.samples, batch.weights))
                     # Before the next draw: no row is added in between, so the indices still name

@@ -12,6 +12,7 @@ from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.group import LearnerGroup
+from plangym_ext.learn.networks.items import Items
 from plangym_ext.learn.returns import normalized
 from plangym_ext.learn.torch_extra import torch
 from plangym_ext.learn.transforms.moments import moments_of
@@ -83,6 +84,8 @@ class Rows(NamedTuple):
 
 def _taken(leaf: Any, index: Any) -> Any:
     """Return rows of a leaf `[N, ...]`, fresh, whose axes lie in memory as those of the leaf."""
+    if isinstance(leaf, Items):
+        return leaf[index]
     # `index_select` copies whole rows, which `leaf[index]` does number by number if axes are
     # turned around; but it forgets how they lie. So it is shown them in that order.
     order = sorted(range(leaf.ndim), key=lambda axis: (axis > 0, -leaf.stride(axis)))

@@ -10,10 +10,11 @@ from plangym_ext.core.options import CheckedOptions, Count, OneOf, Positive, Ran
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import LOG_STD
 
-KINDS = ("auto", "mlp", "conv", "residual", "nature", "impala")
+KINDS = ("auto", "mlp", "conv", "residual", "nature", "impala", "attention")
 ACTIVATIONS = ("relu", "tanh", "gelu", "silu")
 HEADS = ("policy", "value", "q")
 CHANNELS = ("auto", "first", "last")
+ITEMS = ("sets", "attention")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +24,10 @@ class NetworkConfig(CheckedOptions):
     Args:
         kind: "mlp", "conv", "residual", or "auto": an mlp for vectors, conv for images.
             "nature" has the convolutions of DQN without padding, "impala" the residual
-            stages of IMPALA. Or "module:Class" of a torch module of your own, made with the
-            shape of the encoded observations, (F,) or (C, H, W), and this config; it takes
-            `[N, *shape]` and returns `[N, ...]` float32, which dense layers follow if `hidden`
-            has any.
+            stages of IMPALA; "attention" adds attention among the cells to those of "conv". Or
+            "module:Class" of a torch module of your own, made with the shape of the encoded
+            observations, (F,) or (C, H, W), and this config; it takes `[N, *shape]` and returns
+            `[N, ...]` float32, which dense layers follow if `hidden` has any.
         hidden: widths of the dense layers; None: (64, 64) for an mlp, (512,) for nature,
             (256,) for impala, (128,) after other convolutions.
         channels: of each convolution, or of each residual stage; None: (32, 32, 32)
@@ -40,6 +41,8 @@ class NetworkConfig(CheckedOptions):
             the size of a typical return, so that targets are near 1.
         image_channels: which axis of an image counts channels: "first", "last", or
             "auto": the one that differs from the other two, or else the shorter one.
+        items: encoder of Sequence and Graph observations: "sets", or "attention" among the items.
+        items_size: features of each item.
     """
 
     kind: Annotated[str, OneOf(KINDS, own=True)] = "auto"
@@ -51,6 +54,8 @@ class NetworkConfig(CheckedOptions):
     heads: tuple[Annotated[str, OneOf(HEADS)], ...] = ("policy", "value")
     value_scale: Positive = 1.0
     image_channels: Annotated[str, OneOf(CHANNELS)] = "auto"
+    items: Annotated[str, OneOf(ITEMS)] = "sets"
+    items_size: Annotated[int, Range(4)] = 64
 
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""
@@ -67,7 +72,7 @@ class NetworkConfig(CheckedOptions):
 
 
 _LOG_STD = Range(*LOG_STD, advice="Deviations are kept within these bounds.")
-RECURRENT = ("none", "lstm", "gru")
+RECURRENT = ("none", "lstm", "gru", "conv_gru")
 INITS = ("zero_heads", "orthogonal")
 LOG_STDS = ("free", "state")
 RETURNS = ("mean", "atoms", "quantiles")
@@ -78,7 +83,8 @@ class AgentConfig(NetworkConfig):
     """Configuration of an agent's network: `NetworkConfig` plus recurrence and inputs.
 
     Args:
-        recurrent: "lstm" or "gru" between the dense layers and the heads, or "none".
+        recurrent: "lstm" or "gru" between the dense layers and the heads, or "none"; "conv_gru"
+            between the convolutions of an image and the dense layers.
         recurrent_size: width of the recurrent layer.
         recurrent_first: whether the dense layers come after the recurrent layer, not before it.
         previous_action: whether the previous action is an input: one-hot where it is discrete,

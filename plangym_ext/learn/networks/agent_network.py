@@ -61,8 +61,10 @@ class AgentNetwork(nn.Module):
         q = config if isinstance(config, QAgentConfig) and config.needs_head else None
         # Streams and noise have the last dense layer among them.
         apart = q is not None and q.has_streams and config.recurrent == "none"
-        self._recurrent_first = config.recurrent != "none" and config.recurrent_first
-        core_size = config.recurrent_size if self._recurrent_first else None
+        by_cells = config.recurrent == "conv_gru"
+        self._recurrent_first = by_cells or (config.recurrent != "none" and config.recurrent_first)
+        # Convolutions put out as much as comes in.
+        core_size = config.recurrent_size if self._recurrent_first and not by_cells else None
         self.body = InputBody(
             observation_space, action_space, config, without_last=apart, core_size=core_size
         )
@@ -90,6 +92,8 @@ class AgentNetwork(nn.Module):
         """Return a body's recurrent layer, if it has one, and how many features heads see."""
         if config.recurrent == "none":
             return None, body.width
+        if config.recurrent == "conv_gru":
+            return Recurrent(config.recurrent, *body.image_carry()), body.width
         before = body.joined_width if self._recurrent_first else body.width
         core = Recurrent(config.recurrent, before, config.recurrent_size)
         return core, body.width if self._recurrent_first else config.recurrent_size
@@ -287,8 +291,8 @@ def make_agent_network(
     """Make the network of an agent.
 
     Args:
-        observation_space: of one row: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and
-            Tuple of them.
+        observation_space: of one row: Box, Discrete, MultiDiscrete, MultiBinary, Sequence and
+            Graph of them, or Dict and Tuple of all.
         action_space: of one row: Discrete, MultiDiscrete, MultiBinary, a Box of floats, or
             Dict and Tuple of them.
         config: what it is made of.

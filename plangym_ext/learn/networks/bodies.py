@@ -13,6 +13,7 @@ from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.dense_product import dense_layers_product
+from plangym_ext.learn.networks.image_layers import CellAttention
 from plangym_ext.learn.torch_extra import functional, nn, torch
 
 
@@ -74,6 +75,7 @@ _HIDDEN = {
     "residual": (128,),
     "nature": (512,),
     "impala": (256,),
+    "attention": (128,),
 }
 
 
@@ -175,7 +177,7 @@ def image_layers(shape: tuple[int, ...], kind: str, config: NetworkConfig) -> tu
             f"make_network: kind 'nature' needs images of {_NATURE_SIDE} by {_NATURE_SIDE} pixels "
             f"at least; got {shape[1]} by {shape[2]}. Use kind 'conv'."
         )
-    makers = {"conv": _convolutions, "nature": _nature}
+    makers = {"conv": _convolutions, "nature": _nature, "attention": _attention}
     return _with_width(makers.get(kind, _residual)(shape, config), shape)
 
 
@@ -201,7 +203,7 @@ def _nature(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
+def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Sequential:
     """Return convolutions: 3 x 3 over boards; over large images the strides of Mnih et al. 2015."""
     board = max(shape[1:]) <= _BOARD_SIDE
     channels = config.channels or ((32, 32, 32) if board else (32, 64, 64))
@@ -219,6 +221,13 @@ def _convolutions(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
         layers += [layer, _ACTIVATIONS[config.activation]()]
         before = after
     return nn.Sequential(*layers)
+
+
+def _attention(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:
+    """Return convolutions, and attention among the cells that they put out."""
+    layers = _convolutions(shape, config)
+    last: Any = layers[-2]
+    return nn.Sequential(layers, CellAttention(last.out_channels))
 
 
 def _residual(shape: tuple[int, ...], config: NetworkConfig) -> nn.Module:

@@ -20,6 +20,7 @@ from plangym_ext.learn.networks.bodies import (
     image_layers,
     kind_of,
 )
+from plangym_ext.learn.networks.items import ItemsEncoder
 from plangym_ext.learn.torch_extra import nn, torch
 
 
@@ -39,7 +40,7 @@ class ObservationParts(nn.ModuleList):
     def __init__(self, observation_space: spaces.Space[Any], config: NetworkConfig) -> None:
         super().__init__()
         self.layout = SpaceLayout(observation_space, objects=True)
-        encoders = [_encoder(leaf.space, config) for leaf in self.layout.leaves]
+        encoders: list[Any] = [_encoder(leaf.space, config) for leaf in self.layout.leaves]
         images = [encoder.shape for encoder in encoders if len(encoder.shape) == 3]
         # One kind for all parts: a config that asks for convolutions gets them where images are.
         shape = images[0] if images else encoders[0].shape
@@ -125,6 +126,23 @@ class InputBody(nn.Module):
         features: torch.Tensor = self.dense(self.joined(inputs))
         return features
 
+    def image_carry(self) -> tuple[tuple[int, ...], int]:
+        """Return the shape `(C, H, W)` that a recurrent layer over the image has, and its product.
+
+        Raises:
+            InvalidOption: observations are not one image, or more is joined with it.
+        """
+        layers: list[Any] = [*self.parts[0].children()]
+        if len(self.parts) > 1 or len(layers) != 3 or self.joined_width != self.parts.width:
+            raise InvalidOption(
+                f"make_agent_network: recurrent='conv_gru' needs observations of one image in "
+                f"convolutions, without previous actions and rewards; got {self.layout.space}. "
+                f"Use recurrent='gru'."
+            )
+        with torch.no_grad():
+            image: Any = layers[1](torch.zeros(1, *layers[0].shape, dtype=torch.float32))
+        return tuple(image.shape[1:]), self.joined_width
+
     def joined(self, inputs: Inputs) -> torch.Tensor:
         """Return the inputs of the dense layers, `[N, F]`, for inputs with one leading axis."""
         parts = self.parts(inputs.obs)
@@ -138,19 +156,25 @@ class InputBody(nn.Module):
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
-def _encoder(space: spaces.Space[Any], config: NetworkConfig) -> ObservationEncoder:
+def _encoder(space: spaces.Space[Any], config: NetworkConfig) -> ObservationEncoder | ItemsEncoder:
+    if isinstance(space, spaces.Sequence):
+        return ItemsEncoder(ObservationEncoder(space.feature_space), config)
+    if isinstance(space, spaces.Graph):
+        edges = None if space.edge_space is None else ObservationEncoder(space.edge_space)
+        return ItemsEncoder(ObservationEncoder(space.node_space), config, graph=True, edges=edges)
     if not isinstance(
         space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
     ):
         raise InvalidOption(
             f"make_network: observations must be Box, Discrete, MultiDiscrete, MultiBinary, "
-            f"or Dict and Tuple of them; got {space}. Leave it out with "
-            f"gymnasium.wrappers.FilterObservation, or encode it with a TransformObservation."
+            f"or Dict and Tuple of them, for an agent also Sequence and Graph; got {space}. Leave "
+            f"it out with gymnasium.wrappers.FilterObservation, or encode it with a "
+            f"TransformObservation."
         )
     return ObservationEncoder(space, config.image_channels)
 
 
-def _vector(encoder: ObservationEncoder, kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
+def _vector(encoder: Any, kind: str, config: NetworkConfig) -> tuple[nn.Module, int]:
     """Return an encoder of one part of an observation to a vector, and its width."""
     if len(encoder.shape) == 1 and ":" not in kind:
         return encoder, encoder.shape[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+from plangym_ext.arrays.items import has_items
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
@@ -107,6 +108,11 @@ def make_network(
     Raises:
         InvalidOption: the spaces and the config do not go together.
     """
+    if has_items(observation_space):
+        raise InvalidOption(
+            f"make_network: observations of a Sequence or a Graph need an agent's network, of "
+            f"make_agent_network; got {observation_space}. Flatten it with a wrapper for a planner."
+        )
     with seeded(seed):
         kind = NestedNetwork if hasattr(observation_space, "spaces") else Network
         return kind(observation_space, action_space, config or NetworkConfig())

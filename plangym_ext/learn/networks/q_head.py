@@ -8,6 +8,7 @@ from typing import Any, final
 
 from plangym_ext.learn.networks.agent_config import QAgentConfig
 from plangym_ext.learn.networks.bodies import NoisyLinear, activation_of
+from plangym_ext.learn.networks.image_layers import ConvGRU
 from plangym_ext.learn.torch_extra import nn, torch
 
 
@@ -82,22 +83,26 @@ class QHead(nn.Module):
 
 _LAYERS = {"lstm": nn.LSTM, "gru": nn.GRU}
 #: Names of the parts of a carry, each `[B, H]`.
-PARTS = {"lstm": ("h", "c"), "gru": ("h",)}
+PARTS = {"lstm": ("h", "c"), "gru": ("h",), "conv_gru": ("h",)}
 
 
 class Recurrent(nn.Module):
     """One LSTM or GRU layer.
 
     Args:
-        kind: "lstm" or "gru".
-        width: features per step that come in.
+        kind: "lstm", "gru" or "conv_gru".
+        width: features per step that come in; of "conv_gru" the shape of an image of them.
         size: features per step that go out, H.
     """
 
-    def __init__(self, kind: str, width: int, size: int) -> None:
+    def __init__(self, kind: str, width: Any, size: int) -> None:
         super().__init__()
         self.parts, self.size = PARTS[kind], size
-        self.layer = _LAYERS[kind](width, size, dtype=torch.float32)
+        self.layer: Any = (
+            ConvGRU(width)
+            if kind == "conv_gru"
+            else _LAYERS[kind](width, size, dtype=torch.float32)
+        )
 
     def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor]:
         """Return zeros `[B, H]` by name, on the CPU."""

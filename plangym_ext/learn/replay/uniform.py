@@ -221,7 +221,10 @@ Ndarray = npt.NDArray[Any]
 def leaves(samples: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Ndarray]]:
     """Yield (dotted name, array) for every array, in order."""
     for name, value in samples.items():
-        if isinstance(value, Mapping):
+        # As `nested.mapped` goes through them.
+        if isinstance(value, tuple):
+            yield from leaves({str(i): part for i, part in enumerate(value)}, f"{prefix}{name}.")
+        elif isinstance(value, Mapping):
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", np.asarray(value)
@@ -235,12 +238,8 @@ def mapped(samples: Mapping[str, Any], change: Callable[[Ndarray], Any]) -> dict
 
 def joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the rows of all parts one after the other."""
-    return {
-        name: joined([part[name] for part in parts])
-        if isinstance(value, Mapping)
-        else np.concatenate([part[name] for part in parts])
-        for name, value in parts[0].items()
-    }
+    found: dict[str, Any] = nested.mapped(lambda *rows: np.concatenate(rows), *parts)
+    return found
 
 
 # BalancedReplay: replay buffer with equal draws from each group of rows -------

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.arrays.items import item_rows
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.agents.agent import Agent, check_agent
@@ -173,6 +174,7 @@ class _Evaluation:
         self._forget(rows)
 
     def _show(self, rows: Ndarray, obs: Any) -> None:
+        obs = item_rows(self._spaces.single_observation_space, obs)
         for target, source in zip(
             leaves(self.inputs.obs), self._spaces.obs.split(obs), strict=True
         ):

@@ -12,7 +12,7 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
-from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
+from plangym_ext.learn.sampling.actors.venv_rows import venv_rows
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
 from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
@@ -53,7 +53,7 @@ class LocalSampler(PastSampler):
             storage=self._storage,
             env_info=options.env_info,
         )
-        venvs = [VenvRows(venv, rows) for rows in ranges]
+        venvs = [venv_rows(venv, rows) for rows in ranges]
         # To bring a row to a stored state, what other halves have in flight is waited for.
         for one in venvs:
             one.others = [other for other in venvs if other is not one]

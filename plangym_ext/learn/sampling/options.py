@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
+from plangym_ext.arrays.items import itemized
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
@@ -95,7 +96,7 @@ class RowSpaces:
 
     Attributes:
         single_observation_space, single_action_space: as vector envs call them.
-        obs, action: layouts of their arrays.
+        obs, action: layouts of their arrays; of a Graph those of its parts.
 
     Raises:
         TypeError: a space has no fixed-size array form.
@@ -109,7 +110,7 @@ class RowSpaces:
         self.single_action_space: spaces.Space[Any] = (
             env.single_action_space if vector else env.action_space
         )
-        self.obs = SpaceLayout(self.single_observation_space)
+        self.obs = SpaceLayout(itemized(self.single_observation_space), items=True)
         self.action = SpaceLayout(self.single_action_space)
 
 

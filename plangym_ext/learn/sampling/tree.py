@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from plangym_ext.arrays import Array, ArrayDict
+from plangym_ext.arrays import Array, ArrayDict, JaggedArray
+from plangym_ext.arrays.items import item_objects
 from plangym_ext.core.masks import mask_width
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption
@@ -50,7 +51,8 @@ def build_sample_tree(
         came of it:
 
         * obs: `[T, B, *obs]`, nested as the space; row T, in the padding, is what the next
-          action will answer to: returns bootstrap from its value.
+          action will answer to: returns bootstrap from its value. Of a Sequence it is a
+          `JaggedArray`, of a Graph one for each part: "nodes", "edges", "edge_links".
         * action: `[T, B, *act]`.
         * reward: `[T, B]` float32.
         * terminated, truncated: `[T, B]` bool, whether the episode ended with this step.
@@ -83,11 +85,11 @@ def build_sample_tree(
     obs, action = zeros_of(row.obs.space, 1), zeros_of(row.action.space, 1)
     shape = (num_steps, num_rows)
 
-    def plain(dtype: Any, feature: tuple[int, ...] = ()) -> Array:
-        return Array(shape, dtype, feature_shape=feature, storage=storage)
+    def plain(dtype: Any, feature: tuple[int, ...] = (), **kind: Any) -> Any:
+        return Array(shape, dtype, feature_shape=feature, storage=storage, **kind)
 
-    def padded(dtype: Any, feature: tuple[int, ...] = ()) -> Array:
-        return Array(shape, dtype, feature_shape=feature, storage=storage, padding=1)
+    def padded(dtype: Any, feature: tuple[int, ...] = (), **kind: Any) -> Any:
+        return plain(dtype, feature, padding=1, **kind)
 
     def rows(dtype: Any, feature: tuple[int, ...] = ()) -> Array:
         return Array((num_rows,), dtype, feature_shape=feature, storage=storage)
@@ -137,12 +139,16 @@ def mask_array(
     return found
 
 
-def _arrays(example: Any, make: Callable[..., Array]) -> Any:
+def _arrays(example: Any, make: Callable[..., Any]) -> Any:
     """Return an array for every leaf of a nested batch `[B, ...]`."""
     if isinstance(example, Mapping):
         return {str(key): _arrays(part, make) for key, part in example.items()}
     if isinstance(example, tuple):
         return {str(key): _arrays(part, make) for key, part in enumerate(example)}
+    if isinstance(example, JaggedArray):
+        like = example._spec()
+        kind = {name: like[name] for name in ("kind", "max_mean_num_elem", "on_overflow")}
+        return make(example.dtype, example.feature_shape, **kind)
     return make(example.dtype, example.shape[1:])
 
 
@@ -151,9 +157,14 @@ def _kind(kind: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 def steps_of(part: Any) -> Any:
-    """Return views `[T, ...]` of an array, or of those of a tree by name, without their padding."""
+    """Return views `[T, ...]` of an array, or of those of a tree by name, without their padding.
+
+    Items of a jagged array are copied to an array of objects.
+    """
     if isinstance(part, ArrayDict):
         return {name: steps_of(part[name]) for name in part}
+    if isinstance(part, JaggedArray):
+        return item_objects(part)
     return part.to_ndarray(copy=False)
 
 
@@ -164,7 +175,7 @@ def copy_tree(source: ArrayDict, target: ArrayDict) -> None:
     for (_, one), (_, other) in zip(source.leaves(), target.leaves(), strict=True):
         # Fields without padding have no row T, and per-row ones (`carry`, `version`) no time.
         end = one.shape[0] + min(1, one.padding)
-        other[0:end].to_ndarray(copy=False)[...] = one[0:end].to_ndarray(copy=False)
+        other[0:end] = one[0:end]
 
 
 def tree_memory(tree: ArrayDict) -> dict[str, int]:
@@ -181,6 +192,8 @@ def tree_memory(tree: ArrayDict) -> dict[str, int]:
 
 def array_bytes(array: Array) -> int:
     """Return the bytes of an array and of its padding."""
+    if isinstance(array, JaggedArray):
+        return array.nbytes
     found: Any = array.to_ndarray(copy=False)
     # Up to the array that owns the memory: the view that is used leaves out the padding.
     while isinstance(found.base, np.ndarray):

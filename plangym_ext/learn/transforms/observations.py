@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.arrays.tree import part_at
 from plangym_ext.learn.networks.inputs import integer_range
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.moments import Moments, moments_of
@@ -56,14 +57,9 @@ class ObservationNormalizer(nn.Module):
         """
         valid: Any = tree["valid"].to_ndarray(copy=False)
         counted = None if valid.all() else valid
-        obs = tree["obs"]
-        leaves: list[Any] = [obs]
-        if isinstance(obs, ArrayDict):
-            leaves = [leaf for _, leaf in obs.leaves()]
-        return [
-            moments_of(leaves[i][0 : len(valid)].to_ndarray(copy=False), counted)
-            for i in self._which
-        ]
+        wanted: list[Any] = [part_at(tree["obs"], self._layout.leaves[i].path) for i in self._which]
+        steps = slice(0, len(valid))
+        return [moments_of(leaf[steps].to_ndarray(copy=False), counted) for leaf in wanted]
 
     def add(self, seen: Sequence[Moments]) -> None:
         """Merge the moments of a fragment into the running moments."""

@@ -158,7 +158,7 @@ class Fields(Record):
         """Write `self.name = value`."""
         self._add(name)
         # Their code may keep the value in one place for all envs, or a count of what it is asked.
-        cls = type(self.env)
+        cls: Any = type(self.env)
         found = inspect.getattr_static(cls, name, None)
         if cls.__setattr__ is not object.__setattr__ or (
             inspect.isdatadescriptor(found) and not inspect.ismemberdescriptor(found)

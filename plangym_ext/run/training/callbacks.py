@@ -85,6 +85,49 @@ class StopAt(Callback):
             runner.stop(f"the evaluation's mean return is {mean:g}")
 
 
+class CuriousRewards(Callback):
+    """Adds the bonus of a `Curiosity` to the rewards that a run learns from; those of its log stay.
+
+    For algorithms that learn from the sampler's tree. Its model is a part of the checkpoints.
+
+    Args:
+        config: a `CuriosityConfig`; None: the defaults.
+        network: layers of the features, an `AgentConfig`; None: the defaults.
+        seed: of the weights.
+
+    Attributes:
+        metrics: means of the last round, see `Curiosity.reward`.
+    """
+
+    def __init__(self, config: Any = None, *, network: Any = None, seed: int = 0) -> None:
+        self._arguments = {"config": config, "network": network, "seed": seed}
+        self._model: Any = None
+        self._saved: Mapping[str, Any] | None = None
+        self.metrics: dict[str, float] = {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the model and its optimiser."""
+        return {} if self._model is None else self._model.learner_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`."""
+        self._saved = state
+
+    def on_start(self, runner: Any) -> None:
+        """Make the model for the spaces of the run."""
+        from plangym_ext.learn.curiosity import Curiosity
+
+        network = runner.network
+        spaces = network.observation_space, network.action_space
+        self._model = Curiosity(*spaces, **self._arguments)
+        if self._saved is not None:
+            self._model.load_learner_dict(self._saved)
+
+    def on_episodes(self, runner: Any, records: Any) -> None:  # noqa: ARG002
+        """Add the bonus, and learn from what was played."""
+        self.metrics = self._model.reward(records)
+
+
 def saved_callbacks(callbacks: Sequence[Any]) -> dict[str, Any]:
     """Return the states of callbacks that have any, by class and number."""
     found: dict[str, Any] = {

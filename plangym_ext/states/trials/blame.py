@@ -18,7 +18,7 @@ _MOST_NAMES = 3
 
 
 def blamed(subject: Subject, actions: Sequence[Any], seed: int) -> str:
-    """Return a sentence with the variables that a state leaves out; "" without any.
+    """Return a sentence with the variables that a state leaves out, or that none was found.
 
     Args:
         subject: whose restored states led elsewhere; it is reset and played.
@@ -34,7 +34,10 @@ def blamed(subject: Subject, actions: Sequence[Any], seed: int) -> str:
         pickled = [f"a pickle, for {one}" for one in _pickled_for(subject)]
         if held or pickled:
             return f". What differs may lie in {', '.join([*held, *pickled][:_MOST_NAMES])}"
-    return ""
+    return (
+        ". Nothing that was looked at in the process differs: it may be the time, an address, "
+        "memory of compiled code, a table of a library, or a generator that spawns others"
+    )
 
 
 def _pickled_for(subject: Subject) -> list[str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import abc
+import atexit
 import builtins
 import contextlib
 import copyreg
+import ctypes
 import decimal
 import gc
 import locale
 import logging
 import os
+import resource
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -37,20 +41,47 @@ def _loggers() -> list[Any]:
     ]
 
 
+def _of_torch() -> Any:
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return None
+    return torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
+
+
 _SETTINGS: dict[str, Callable[[], Any]] = {
+    "threads, dtype or gradients of torch": _of_torch,
     "sys.path": lambda: sys.path,
     "sys.modules": lambda: sorted(sys.modules),
     "builtins": lambda: sorted((name, repr(value)) for name, value in vars(builtins).items()),
     "warnings.filters": lambda: warnings.filters,
-    "levels or handlers of a logger": _loggers,
+    "levels or handlers of a logger": lambda: (_loggers(), logging.getLogRecordFactory()),
     "the locale": lambda: locale.setlocale(locale.LC_ALL),
     "the time zone": lambda: (time.timezone, time.tzname),
     "the decimal context": decimal.getcontext,
-    "numpy.geterr()": np.geterr,
+    "numpy.geterr() or the size of its buffers": lambda: (
+        np.geterr(),
+        np.geterrcall(),
+        np.getbufsize(),
+    ),
     "numpy.get_printoptions()": np.get_printoptions,
     "the handler of a signal": lambda: [signal.getsignal(one) for one in signal.valid_signals()],
+    "the mask of signals": lambda: sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+    "the name of the thread, or the stack's size": lambda: (
+        vars(threading.main_thread()),
+        threading.stack_size(),
+    ),
+    "priority, processors or limits of the process": lambda: (
+        os.nice(0),
+        os.sched_getaffinity(0),
+        *map(resource.getrlimit, range(resource.RLIM_NLIMITS)),
+    ),
+    "the rounding of floats": lambda: ctypes.CDLL(None).fegetround(),
+    "functions of atexit": atexit._ncallbacks,
     "the umask": _umask,
-    "the recursion limit": sys.getrecursionlimit,
+    "the recursion limit, or that of digits": lambda: (
+        sys.getrecursionlimit(),
+        sys.get_int_max_str_digits(),
+    ),
     "the switch interval": sys.getswitchinterval,
     "the thresholds of gc": gc.get_threshold,
     "sys.stdout or sys.stderr": lambda: (id(sys.stdout), id(sys.stderr)),
@@ -61,14 +92,22 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
 }
 
 
+_PLAIN = (bool, int, float, str)
+
+
 def scalars() -> dict[str, str]:
-    """Return the numbers and texts that modules of the standard library hold, by name."""
+    """Return the numbers and texts that modules of others hold, and how much there is in tables.
+
+    Modules of the env's own are looked at as a whole.
+    """
     return {
-        f"{module}.{name}": repr(value)  # of which a NaN equals itself
+        # A NaN equals itself as a text.
+        f"{module}.{name}": repr(value if type(value) in _PLAIN else len(value))
         for module, content in list(sys.modules.items())
-        if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__"
+        if module.partition(".")[0] not in ("__main__", "plangym_ext")
+        and hasattr(content, "__dict__")
         for name, value in list(vars(content).items())
-        if type(value) in (bool, int, float, str) and not name.startswith("__")
+        if type(value) in (*_PLAIN, dict, list, set) and not name.startswith("__")
     }
 
 

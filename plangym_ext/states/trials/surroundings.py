@@ -127,7 +127,8 @@ def surroundings(env: gym.Env[Any, Any], *, deep: bool = False) -> Marks:
         found.add(name, value)
     found.add("the current folder", _folder())
     found.add("os.environ", dict(os.environ))
-    return found.found | (scalars() if deep else {})
+    # What is looked at as a whole counts.
+    return (scalars() if deep else {}) | found.found
 
 
 def changed(before: Marks, after: Marks, *, grown: bool = False) -> list[str]:

@@ -581,6 +581,47 @@ class NumpyErrors(Hidden):
         return len(np.geterr()["divide"])
 
 
+class NumpyBuffers(Hidden):
+    named = r"size of its buffers"
+
+    def turn(self, action: int) -> Any:
+        found = mixed(np.getbufsize() // 16 - 1, action)
+        np.setbufsize(16 * (found + 1))
+        return found
+
+
+class SignalMask(Hidden):
+    named = "mask of signals"
+
+    def turn(self, action: int) -> Any:
+        numbers = [40, 41, 42]
+        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+        found = (len(blocked.intersection(numbers)) * 3 + action + 1) % 4
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers[:found])
+        return found
+
+
+class OnLibrary(Hidden):
+    """A name that the module of a library is given."""
+
+    named = r"gymnasium\.count"
+
+    def turn(self, action: int) -> Any:
+        library: Any = gym
+        library.count = mixed(getattr(library, "count", 1), action)
+        return library.count
+
+
+class ThreadName(Hidden):
+    named = "name of the thread"
+
+    def turn(self, action: int) -> Any:
+        thread = threading.current_thread()
+        found = mixed(int(f"0{thread.name}") if thread.name.isdigit() else 1, action)
+        thread.name = str(found)
+        return found
+
+
 class SignalHandler(Hidden):
     named = "signal|differs"
 

@@ -144,3 +144,42 @@ def test_the_log_has_means_over_the_searches_of_a_round(tmp_path):
     assert {key: row[f"search/{key}"] for key in wanted} == pytest.approx(wanted)
     # An ending that a simulation comes to again adds no node.
     assert 4 < row["search/nodes"] <= 5
+
+
+def test_a_network_plays_a_planner_run_without_a_search(tmp_path):
+    policy = {"name": "plangym_ext.learn:NetworkPolicy", "temperature": 1.0, "epsilon": 0.1}
+    greedy = {"player": "planner", "planner": {"temperature": 0.0, "epsilon": 0.0}}
+    changed = {"rounds": 1, "planner": policy, "evaluation": {**greedy, "every": 1}}
+    with Runner(small(changed), tmp_path / "run", show=False) as runner:
+        runner.run()
+        planner = runner.sampler._agent.planner
+    (row,) = rows(tmp_path / "run")
+    assert (planner.temperature, planner.epsilon) == (1.0, 0.1)
+    assert (row["search/model_steps"], row["search/evaluator_rows"]) == (0, 1)
+
+
+def test_beta_follows_its_schedule(tmp_path):
+    beta = {"start": 0.4, "end": 1.0, "over": 6}
+    changed = {"algorithm": {"replay": "prioritized", "beta": beta}, "evaluation": {"every": 0}}
+    with Runner(small(changed, {"rounds": 2}), tmp_path / "run", show=False) as runner:
+        assert runner.algorithm.replay.beta == 0.4
+        runner.run()
+        # As it was at the last draw, after one update less than were made.
+        wanted = 0.4 + 0.6 * (runner.algorithm.updates - 1) / 6
+        assert runner.algorithm.replay.beta == pytest.approx(wanted)
+
+
+def test_gae_lambda_follows_its_schedule(tmp_path):
+    lam = {"start": 1.0, "end": 0.5, "over": 1}
+    parts = {"collector": {"num_envs": 2, "moves": 8}, "evaluation": {"every": 0, "stop_at": None}}
+    parts |= {"rounds": 2, "checkpoint_every": 0}
+    found = []
+    for value in (lam, 1.0, 0.5):
+        own = {"algorithm": {"gae_lambda": value, "batch_size": 16, "epochs": 1}}
+        folder = tmp_path / str(len(found))
+        with Runner(compose(["ppo_cartpole", parts, own]), folder, show=False) as runner:
+            runner.run()
+        found.append([row["train/value_loss"] for row in rows(folder)])
+    # The first round has the first number; the second one another.
+    assert found[0][0] == found[1][0] != found[2][0]
+    assert found[0][1] != found[1][1]

@@ -103,7 +103,7 @@ class A2CConfig(PolicyConfig):
     # Optimiser and rate of OpenAI's Baselines.
     optimizer: str = "rmsprop"
     learning_rate: Number = 7e-4
-    gae_lambda: Share = 1.0
+    gae_lambda: ScheduledShare = 1.0
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
 
 
@@ -168,7 +168,7 @@ class PPOConfig(PolicyConfig):
     """
 
     normalize_advantage: Annotated[str, OneOf(("none", "batch", "minibatch"))] = "minibatch"
-    gae_lambda: Share = 0.95
+    gae_lambda: ScheduledShare = 0.95
     advantages: AdvantageConfig = field(default_factory=AdvantageConfig)
     clip: Scheduled = 0.2
     value_clip: Scheduled | None = None

@@ -190,7 +190,8 @@ class A2C(PolicyGradient):
     config: A2CConfig
 
     def _estimate(self, rollout: Rollout) -> Rows:
-        return self._advantages(rollout, self.config.advantages, self.config.gae_lambda)
+        gae_lambda = at(self.config.gae_lambda, self.updates)
+        return self._advantages(rollout, self.config.advantages, gae_lambda)
 
 
 class REINFORCE(PolicyGradient):

@@ -57,7 +57,8 @@ class PPO(PolicyAlgorithm):
         return self.config.minibatch == "step"
 
     def _estimate(self, rollout: Rollout) -> Rows:
-        return self._advantages(rollout, self.config.advantages, self.config.gae_lambda)
+        gae_lambda = at(self.config.gae_lambda, self.updates)
+        return self._advantages(rollout, self.config.advantages, gae_lambda)
 
     def _learn(self, rows: Rows, progress: Progress | None) -> dict[str, float]:
         by_step = self._by_step

@@ -6,13 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays import Array, ArrayDict, JaggedArray
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.arrays.tree import part_at
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.rows import Rows, changed_inputs
+from plangym_ext.learn.networks.items import Items
 from plangym_ext.learn.returns import gae
 from plangym_ext.learn.torch_extra import device_of, torch
 
@@ -100,7 +102,7 @@ def rollout_of(
         raise InvalidOption(
             f"rollout_of: agent_info must have {needed!r}, as {agent} gives it; got {sorted(info)}."
         )
-    read = _Reader(tree, network, by_q=needed == "q")
+    read = TreeReader(tree, network, by_q=needed == "q")
     shown = read.shown()
     # Likelihoods are of what was drawn, and not of what the bounds made of it.
     played = tree["action"] if "raw_action" not in info else info["raw_action"]
@@ -141,7 +143,7 @@ def value_of(network: Any, inputs: Inputs, carry: Any, *, by_q: bool) -> Any:
     return out.value
 
 
-def _values_of_ends(read: _Reader, network: Any, shown: Inputs, valid: Any) -> tuple[Any, Any]:
+def _values_of_ends(read: TreeReader, network: Any, shown: Inputs, valid: Any) -> tuple[Any, Any]:
     """Return `[B]`, values of obs[T], and `[T, B]`, those of final_obs where one is truncated."""
     last = changed_inputs(lambda leaf: leaf[-1], shown)
     worth = functools.partial(value_of, network, by_q=read.by_q)
@@ -178,7 +180,7 @@ def _at(inputs: Inputs, index: Any) -> Inputs:
     return changed_inputs(lambda leaf: leaf[index], inputs)
 
 
-class _Reader:
+class TreeReader:
     """Reads tensors from the tree, on the network's device, nested as its spaces."""
 
     def __init__(self, tree: ArrayDict, network: Any, *, by_q: bool) -> None:
@@ -221,12 +223,24 @@ class _Reader:
 
         A layout is made where it is needed: most spaces are plain, and rounds may be short.
         """
-        if not isinstance(arrays, ArrayDict):
+        if isinstance(arrays, Array):
             return self.tensor(arrays, steps)
-        layout = layout_of()
+        return self._parts(arrays, layout_of(), steps)
+
+    def _parts(self, arrays: Any, layout: SpaceLayout | None, steps: int | None) -> Any:
+        """Return tensors of several arrays, or `Items`, nested as a layout."""
         if layout is None:
-            return arrays.apply(lambda leaf: self.tensor(leaf, steps))
-        return layout.join(tuple(self.tensor(leaf, steps) for _, leaf in arrays.leaves()))
+            return self._part(arrays, steps)
+        parts = (part_at(arrays, leaf.path) for leaf in layout.leaves)
+        return layout.join(tuple(self._part(part, steps) for part in parts))
+
+    def _part(self, part: Any, steps: int | None) -> Any:
+        """Return the tensors of a part of a space; those of a graph by name."""
+        if isinstance(part, ArrayDict):
+            return {name: self._part(inner, steps) for name, inner in part.items()}
+        if isinstance(part, JaggedArray):
+            return Items.of(part[0 : steps or self._steps]).to(self._device)
+        return self.tensor(part, steps)
 
     def value(self, info: Any) -> Any:
         """Return `[T, B]` what the agent thought of the rows; None if it did not say."""

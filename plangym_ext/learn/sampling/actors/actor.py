@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays import ArrayDict, JaggedArray
+from plangym_ext.arrays.items import item_objects
 from plangym_ext.arrays.nested import leaves
 from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.core.masks import MASK
@@ -22,9 +23,14 @@ from plangym_ext.errors import (
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.sampling.actors.beginning import STREAM, Restarts, Waiting, begin_episodes
-from plangym_ext.learn.sampling.actors.columns import Columns, Following, Nest, legal_actions
-from plangym_ext.learn.sampling.actors.endings import Endings, EnvSteps, Limit, Stepped
-from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
+from plangym_ext.learn.sampling.actors.columns import (
+    Columns,
+    Following,
+    Nest,
+    legal_actions,
+)
+from plangym_ext.learn.sampling.actors.endings import Endings, EnvSteps, ItemSteps, Limit, Stepped
+from plangym_ext.learn.sampling.actors.venv_rows import ItemRows, VenvRows
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
 from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.learn.sampling.options import RowSpaces, SamplerOptions
@@ -61,7 +67,8 @@ class Actor:
         self._spaces = spaces
         self._info_nest: Nest | None = None
         names = tuple(options.env_info), tuple(options.episode_fields)
-        self._steps = EnvSteps(venv, self._columns, spaces.obs, *names)
+        steps_of = ItemSteps if isinstance(venv, ItemRows) else EnvSteps
+        self._steps = steps_of(venv, self._columns, spaces.obs, *names)
         self._noise = RowNoise(options.seed, options.numbers(rows))
         self._sums = EpisodeSums(len(rows), options.discount)
         self._endings = Endings(self._columns, options)
@@ -270,7 +277,10 @@ class Actor:
         columns = self._columns
         return {
             "envs": self._states_or_none() if envs else None,
-            "obs": [leaf.copy() for leaf in leaves(columns.obs[-1])],
+            "obs": [
+                item_objects(leaf) if isinstance(leaf, JaggedArray) else leaf.copy()
+                for leaf in leaves(columns.obs[-1])
+            ],
             "prev_action": [leaf.copy() for leaf in leaves(columns.prev_action[-1])],
             "prev_reward": columns.prev_reward[-1].copy(),
             "first": columns.first[-1].copy(),
@@ -300,7 +310,11 @@ class Actor:
             return
         self._venv.set_states(np.asarray(state["envs"]))
         for name in ("obs", "prev_action"):
-            _copy(leaves(getattr(columns, name)[-1]), state[name])
+            targets = [*leaves(getattr(columns, name)[-1])]
+            # Items were saved as objects, which a jagged array takes as a list.
+            jagged = [isinstance(target, JaggedArray) for target in targets]
+            pairs = zip(jagged, state[name], strict=True)
+            _copy(targets, [list(part) if items else part for items, part in pairs])
         columns.prev_reward[-1], columns.first[-1] = state["prev_reward"], state["first"]
         legal = state.get("legal") if self._options.action_mask else None
         self._first_legal = None if legal is None else np.array(legal, bool)

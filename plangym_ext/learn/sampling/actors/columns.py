@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from plangym_ext.arrays import ArrayDict
+from plangym_ext.arrays import ArrayDict, JaggedArray
 from plangym_ext.core.masks import MASK, checked_mask, mask_width
 from plangym_ext.errors import InvalidObservation
 from plangym_ext.learn.sampling.options import RowSpaces
@@ -114,13 +114,16 @@ class Columns:
         start, stop = self._rows.start, self._rows.stop
         return [leaf.to_ndarray(copy=False)[start:stop] for leaf in self._leaves(name)]
 
-    def _arrays(self, name: str, num_steps: int | None = None, first: int = 0) -> list[Ndarray]:
+    def _arrays(self, name: str, num_steps: int | None = None, first: int = 0) -> list[Any]:
         """Return `[num_steps, b, ...]` of every array below a name: beyond T in the padding."""
         start, stop = self._rows.start, self._rows.stop
         end = first + (num_steps or self.num_steps)
         # A slice of rows that goes on into the padding, where row T is.
         return [
-            leaf[first:end].to_ndarray(copy=False)[:, start:stop] for leaf in self._leaves(name)
+            leaf[first:end, start:stop]
+            if isinstance(leaf, JaggedArray)
+            else leaf[first:end].to_ndarray(copy=False)[:, start:stop]
+            for leaf in self._leaves(name)
         ]
 
     def _over_time(self, name: str, num_steps: int | None = None) -> list[list[Ndarray]]:

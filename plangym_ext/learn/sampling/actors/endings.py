@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.items import item_rows
 from plangym_ext.arrays.nested import leaves, mapped, rows_of, write_rows
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.masks import MASK
@@ -296,3 +297,23 @@ class EnvSteps:
             parts = self._layout.split(infos["final_obs"][entry])
             for target, part in zip(leaves(columns.final_obs[t]), parts, strict=True):
                 target[rows[entry]] = part
+
+
+class ItemSteps(EnvSteps):
+    """The same of envs whose observations have items, which no array of a step can take."""
+
+    def _out(self, t: int) -> dict[str, Any]:
+        return {n: part for n, part in super()._out(t).items() if n not in ("obs", "final_obs")}
+
+    def begin(self, t: int, rows: Ndarray | None) -> None:
+        """Begin step t, of some rows or, for None, of all."""
+        super().begin(t, np.arange(self._columns.num_rows) if rows is None else rows)
+
+    def _write(self, t: int, rows: Ndarray, obs: Any, results: Any, stepped: Stepped) -> None:
+        space, infos = self._venv.single_observation_space, stepped.infos
+        finals = np.flatnonzero(infos["_final_obs"]) if "final_obs" in infos else ()
+        for entry in finals:
+            one = item_rows(space, infos["final_obs"][entry], single=True)
+            write_rows(self._columns.final_obs[t], rows[[entry]], one)
+        left = {name: part for name, part in infos.items() if name != "final_obs"}
+        super()._write(t, rows, obs, results, stepped._replace(infos=left))

@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.items import has_items, item_rows
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 Ndarray = npt.NDArray[Any]
@@ -133,3 +134,32 @@ class VenvRows:
         mask = np.zeros(self.venv.num_envs, bool)
         mask[ids] = True
         self.venv.set_states(every, mask)
+
+
+class ItemRows(VenvRows):
+    """The same of envs whose observations have items: batches are those of `item_rows`."""
+
+    def _items(self, result: Any) -> Any:
+        obs, *rest = result
+        return (item_rows(self.single_observation_space, obs), *rest)
+
+    def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
+        """Reset all rows; see `VenvRows.reset`."""
+        return self._items(super().reset(seeds))
+
+    def reset_rows(self, rows: Ndarray, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
+        """Reset `[k]` rows; see `VenvRows.reset_rows`."""
+        return self._items(super().reset_rows(rows, seeds))
+
+    def step(self, actions: Any, rows: Ndarray) -> Any:
+        """Step `[k]` rows; see `PlanVectorEnv.step`."""
+        return self._items(super().step(actions, rows))
+
+    def step_wait(self) -> Any:
+        """Wait for the step; its infos have "final_obs" as the envs gave them."""
+        return self._items(super().step_wait())
+
+
+def venv_rows(venv: PlanVectorEnv, rows: range | None = None) -> VenvRows:
+    """Return some sub-envs of a vector env."""
+    return (ItemRows if has_items(venv.single_observation_space) else VenvRows)(venv, rows)

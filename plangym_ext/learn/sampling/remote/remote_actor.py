@@ -14,7 +14,7 @@ import numpy.typing as npt
 from plangym_ext.arrays import Array, ArrayDict
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
-from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
+from plangym_ext.learn.sampling.actors.venv_rows import venv_rows
 from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
 from plangym_ext.learn.sampling.remote.sent_agent import AgentCopy
 from plangym_ext.learn.sampling.remote.sent_columns import SentColumns, SharedWeights
@@ -105,7 +105,7 @@ class RemoteActor:
     def _use(
         self, tree: ArrayDict, columns: range, options: SamplerOptions, progress: Array
     ) -> None:
-        self._actor = Actor(VenvRows(self._venv), self._maker.agent, tree, columns, options)
+        self._actor = Actor(venv_rows(self._venv), self._maker.agent, tree, columns, options)
         self._num_steps = tree["reward"].shape[0]
         self._progress = progress.to_ndarray(copy=False)
 

@@ -1,0 +1,39 @@
+"""Runs with intrinsic rewards."""
+
+from __future__ import annotations
+
+from training_runs import weights
+
+from plangym_ext.learn import CuriosityConfig
+from plangym_ext.run import CuriousRewards, Runner, compose
+
+CHANGED = {
+    "collector": {"num_envs": 4, "moves": 12},
+    "algorithm": {"epochs": 1, "batch_size": 24},
+    "evaluation": {"every": 0},
+    "rounds": 3,
+    "checkpoint_every": 1,
+}
+
+
+def run(folder, rounds, bonus=True, **options):
+    callback = CuriousRewards(CuriosityConfig(weight=1.0))
+    config = compose(["ppo_cartpole", CHANGED, {"rounds": rounds}])
+    callbacks = [callback] if bonus else []
+    with Runner(config, folder, callbacks=callbacks, show=False, **options) as runner:
+        runner.run()
+        return weights(runner.network), runner.sampler.statistics, callback
+
+
+def test_a_run_learns_from_the_bonus_and_goes_on_with_its_model(tmp_path):
+    whole, statistics, callback = run(tmp_path / "whole", 3)
+    assert callback.metrics["bonus"] > 0
+    run(tmp_path / "parts", 1)
+    parts, _, other = run(tmp_path / "parts", 3, resume=True)
+    assert parts == whole
+    assert other.metrics == callback.metrics
+    plain, same, _ = run(tmp_path / "plain", 3, bonus=False)
+    assert plain != whole
+    # What is logged of episodes are the rewards of the env.
+    assert statistics["return"] == statistics["length"]
+    assert same["return"] == same["length"]
