@@ -4,7 +4,7 @@ Box2D has no copy of a world: the impulses that its joints and contacts keep fro
 step to the next can be neither read nor set. So the exact state is an episode that is
 played again (`Box2DPlayback`). `KinematicPart` restores what can be read, at a cost
 that does not grow with the depth; the first step after it already differs in the last
-digits. It is approximate, and used only where `state="approximate"` asks for it.
+digits. It is approximate, and used only where `capture="approximate"` asks for it.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class MujocoPart(StatePart):
         if model.opt.enableflags & getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0):
             raise IncompleteState(
                 f"{type(env).__qualname__}: its model lets bodies sleep, which MuJoCo's state "
-                "vector leaves out. Clear the sleep flag, or use state='replay'."
+                "vector leaves out. Clear the sleep flag, or use capture='replay'."
             )
         self._env = env
         module = type(env).__module__
@@ -230,7 +230,7 @@ class ModelGuard:
             commonly edited: options, bodies, joints, geoms, sites and actuators.
     """
 
-    REMEDY = "Use state='snapshot' or state='replay', which capture or repeat such changes."
+    REMEDY = "Use capture='snapshot' or capture='replay', which capture or repeat such changes."
     # First and last of fields that follow each other in MuJoCo's memory.
     _SPANS = (
         ("body_pos", "body_gravcomp"),

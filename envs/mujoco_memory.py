@@ -178,7 +178,7 @@ class DataMemory(SimulatorMemory):
         if model.opt.enableflags & getattr(mujoco.mjtEnableBit, "mjENBL_SLEEP", 0):
             raise IncompleteState(
                 "mujoco: a model that lets bodies sleep, which MuJoCo's state vector leaves out. "
-                "Clear the sleep flag, or use state='replay'."
+                "Clear the sleep flag, or use capture='replay'."
             )
         self._bind(simulator)
         self._first = self._blocks.copy()

@@ -109,14 +109,14 @@ def _scenario_path(env: Any) -> Path:
 
 
 def retro_env(
-    game: str, *, start: str | None = None, render_mode: str | None = None, **kwargs: Any
+    game: str, *, state: str | None = None, render_mode: str | None = None, **kwargs: Any
 ) -> Any:
     """Return a console game.
 
     Args:
         game: as of `stable_retro.make`.
-        start: the state that episodes begin with, such as "Level1", which `stable_retro.make`
-            calls `state`; None for the game's default, "none" for the console switched on.
+        state: that episodes begin with, such as "Level1"; None for the game's default, "none" for
+            the console switched on.
         render_mode: "rgb_array", or None for no pictures; "human" opens a window.
         kwargs: for `stable_retro.make`; `obs_type` and `use_restricted_actions` may be
             given by name, such as "ram" and "discrete".
@@ -126,8 +126,8 @@ def retro_env(
         UnknownName: the game has no such start.
     """
     retro = simulator("stable_retro", "retro", name=_PREFIX + game)
-    if start is not None:
-        kwargs["state"] = _start(retro, game, start, kwargs)
+    if state is not None:
+        kwargs["state"] = _start(retro, game, state, kwargs)
     for key, enumeration in _CHOICES.items():
         if isinstance(kwargs.get(key), str):
             kwargs[key] = getattr(retro, enumeration)[kwargs[key].upper()]

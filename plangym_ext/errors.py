@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -260,12 +261,17 @@ def installing(extra: str) -> str:
     return f"Install it {where} with: {command}"
 
 
+def in_our_words(name: str) -> str:
+    """Return an option's name, in lower case, with the word that is used here in the last place."""
+    return re.sub(r"(?<![a-z])gamma$", "discount", name.lower())
+
+
 def suggestion(name: Any, known: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the closest of `known`, or nothing."""
     if not isinstance(name, str):
         return ""
     folded = {key.lower(): key for key in known}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(in_our_words(name), folded, n=1, cutoff=0.5)
     return f" (did you mean {folded[close[0]]!r}?)" if close else ""
 
 

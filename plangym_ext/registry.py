@@ -38,13 +38,13 @@ NATIVE = ("kernel", "mujoco")
 
 
 def make(
-    name: str | Callable[[], Any],
+    name: str | Callable[[], Any] | None = None,
     *,
     n_workers: int | None = None,
     backend: str = "auto",
     frameskip: int | tuple[int, int] | None = None,
     autoreset: bool = True,
-    state: str = "auto",
+    capture: str = "auto",
     check: bool | float = True,
     trust: bool = False,
     audit: str = "raise",
@@ -64,12 +64,11 @@ def make(
             such as its class. Callables travel to workers by cloudpickle.
         n_workers: worker processes for batches; 0 for none, in which case "auto" chooses
             among the backends of this process; None leaves it to `backend`.
-        backend: "serial" (one loop in Python, the reference), "process" (workers),
-            "kernel" (one compiled loop in this process), "mujoco" (MuJoCo's own threads,
-            for envs that a task describes), "ray" (the machines of a Ray cluster, with
-            `n_workers` on all of them together), or "auto": "process" if `n_workers` is given,
-            else "mujoco" or "kernel" where there is one, else the faster of "process", on
-            all processors that this process may use, and "serial", by what a step costs.
+        backend: "serial" (a Python loop, the reference), "process" (workers), "kernel" (a compiled
+            loop in this process), "mujoco" (MuJoCo's own threads, for envs that a task describes),
+            "ray" (the machines of a Ray cluster, with `n_workers` on all together), or "auto":
+            "process" if `n_workers` is given, else "mujoco" or "kernel" where there is one, else
+            the faster of "process", on all processors that this process may use, and "serial".
             Its workers start with the first batch; only a name or a class that can be
             imported is given to them unasked. `env.backend` says which it is, and
             `env.backend_note` why. The results are the same bytes on each.
@@ -77,7 +76,7 @@ def make(
             the env's own (4 frames for `ALE/...-v5`); a number replaces it, so the
             frames are never multiplied. Atari takes a range to draw from too.
         autoreset: whether an env or row that ended is reset before its next step.
-        state: how the state is captured: "auto" for the first way that is proved to be
+        capture: how the state is captured: "auto" for the first way that is proved to be
             exact, or "codec", "own", "simulator", "snapshot", "replay"; "approximate"
             is a family's inexact way and never chosen unless named here.
         check: whether the way must prove itself now, on a copy of the env; or the seconds that
@@ -100,7 +99,12 @@ def make(
             process has joined or that RAY_ADDRESS names, else for one of this machine alone.
         ray: plangym's word for `backend="ray"`.
         kwargs: for the env's constructor, as in `gymnasium.make`, and the options of its
-            family, such as `episodic_life` for Atari; only with an id.
+            family, such as `episodic_life` for Atari; only with an id. With a callable too:
+            `wrappers`, of `env` or `(wrapper, arguments)`, innermost first; `obs_type`, for an env
+            without its own: "coords", "rgb" or "grayscale" pictures; and `return_image`, a picture
+            in each info as "rgb". With an id `remove_time_limit`; in its place dm_control's
+            `domain_name` and `task_name`; of console games `state`, where episodes start. With
+            `delay_setup` an env has workers, is built at first use, and pickles before.
 
     Returns:
         The env; every backend is a `PlanEnv`. Close it, or use it as a context manager.
@@ -111,6 +115,7 @@ def make(
         IncompleteState: the env's state cannot be captured exactly.
         BackendUnavailable: the backend that was asked for cannot run this env.
     """
+    from plangym_ext.core.make_words import name_of
     from plangym_ext.core.numbers import check_flags, seconds_or_none
     from plangym_ext.states.trials.audit import checked_audit
 
@@ -119,11 +124,15 @@ def make(
     backend = "ray" if ray and backend == "auto" else backend
     _check_choice(backend, n_workers, threads)
     check_cluster("make", backend, address, ray=ray)
-    build, family, frameskip = constructor_of(make, name, state, frameskip, kwargs)
+    delayed = bool(kwargs.pop("delay_setup", False))
+    if delayed and backend not in ("auto", "process"):
+        raise InvalidOption(f"make: delay_setup is for workers; got backend={backend!r}.")
+    named, kwargs = name_of("make", name, kwargs)
+    build, family, frameskip = constructor_of(make, named, capture, frameskip, kwargs)
     settings: dict[str, Any] = {
         "frameskip": frameskip,
         "autoreset": autoreset,
-        "state": state,
+        "capture": capture,
         "check": check,
         "trust": trust,
         "audit": checked_audit(audit, "make"),
@@ -132,13 +141,14 @@ def make(
     if backend == "ray":
         ray_options = {"n_workers": n_workers, "address": address, "timeout": timeout}
         return ray_env(build, family, settings, **ray_options)
-    if backend == "process" or n_workers:
+    if backend == "process" or n_workers or delayed:
         from plangym_ext.workers.parallel_env import ParallelEnv
 
-        return ParallelEnv(build, n_workers=n_workers, timeout=timeout, **settings)
+        settings |= {"timeout": timeout, "delay_setup": delayed}
+        return ParallelEnv(build, n_workers=n_workers, **settings)
     env = env_here(build, family, backend, threads, settings)
     if backend == "auto" and n_workers is None and env.backend == "serial":
-        return _with_workers(env, name, timeout)
+        return _with_workers(env, build if kwargs.get("wrappers") else named, timeout)
     return env
 
 
@@ -211,8 +221,8 @@ def _rows_of_actor(
 
 def constructor_of(
     called: Callable[..., Any],
-    name: str | Callable[[], Any],
-    state: str,
+    name: Any,
+    capture: str,
     frameskip: Any,
     kwargs: dict[str, Any],
 ) -> tuple[Callable[[], Any], Family | None, Any]:
@@ -221,36 +231,26 @@ def constructor_of(
     Args:
         called: `make` or `make_vec`, which was given the rest.
         name: see `make`.
-        state: see `make`.
+        capture: see `make`.
         frameskip: see `make`.
         kwargs: for the env's constructor.
     """
+    from plangym_ext.core.make_words import with_wrappers, wrappers_of
     from plangym_ext.states.families import family_of_entry_point
 
-    name, kwargs = of_spec(name, kwargs)
-    if not isinstance(name, str):
+    spec = find_spec(name) if isinstance(name, str) else None
+    kwargs, wrappers = wrappers_of(called.__name__, kwargs, spec and spec.entry_point)
+    if spec is None:
         check_factory(called.__name__, name, kwargs)
-        return name, family_of_entry_point(name), 1 if frameskip is None else frameskip
-    spec = find_spec(name)
+        build = with_wrappers(name, wrappers)
+        return build, family_of_entry_point(name), 1 if frameskip is None else frameskip
     family = family_of_entry_point(spec.entry_point)
     if frameskip is not None and family is not None and family.frameskip_argument:
         kwargs = {**kwargs, family.frameskip_argument: frameskip}
         frameskip = None
     # The spec itself is sent, so an env that is registered here alone is found there.
-    build = functools.partial(make_gym, spec, state, called, **kwargs)
-    return build, family, 1 if frameskip is None else frameskip  # 1: the env's own
-
-
-def of_spec(name: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a callable that makes the env of an `EnvSpec`, and no arguments; others unchanged.
-
-    It makes the env as `gymnasium.make` does, with the spec's wrappers and arguments.
-    """
-    import gymnasium as gym
-
-    if isinstance(name, gym.envs.registration.EnvSpec):
-        return functools.partial(gym.make, name, **kwargs), {}
-    return name, kwargs
+    build = functools.partial(make_gym, spec, capture, called, **kwargs)
+    return with_wrappers(build, wrappers), family, 1 if frameskip is None else frameskip  # its own
 
 
 def env_here(
@@ -322,13 +322,13 @@ def register(module: str, codec: Any, *, name: str | None = None, **options: Any
 
 
 def make_gym(
-    spec: Any, state: str = "off", called: Callable[..., Any] = make, /, **kwargs: Any
+    spec: Any, capture: str = "off", called: Callable[..., Any] = make, /, **kwargs: Any
 ) -> gym.Env[Any, Any]:
     """Return the gymnasium env that `make` builds on: quiet, and without the passive checker.
 
     Args:
         spec: of the env.
-        state: how its state will be captured, as for `make`, or "off" if it will not be.
+        capture: how its state will be captured, as for `make`, or "off" if it will not be.
         called: `make` or `make_vec`, which was given `kwargs`.
         kwargs: for its constructor, and the options of its family.
 
@@ -346,7 +346,7 @@ def make_gym(
     options = {name: kwargs.pop(name) for name in names if name in kwargs}
     try:
         with family.build_context() if family is not None else nullcontext():
-            env = gym.make(_preparing(spec, family, state), **kwargs)
+            env = gym.make(_preparing(spec, family, capture), **kwargs)
     except (ModuleNotFoundError, gym.error.DependencyNotInstalled) as error:
         if family is None or family.extra is None:
             raise
@@ -363,9 +363,9 @@ def make_gym(
     return env if wrap is None else wrap(env, **options)
 
 
-def _preparing(spec: Any, family: Family | None, state: str) -> Any:
+def _preparing(spec: Any, family: Family | None, capture: str) -> Any:
     """Return the spec, with the entry point that prepares the simulator for its codec."""
-    if family is None or family.prepared is None or state not in ("auto", "codec"):
+    if family is None or family.prepared is None or capture not in ("auto", "codec"):
         return spec
     entry_point, prepared = family.prepared
     if spec.entry_point == entry_point:

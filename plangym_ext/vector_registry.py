@@ -13,7 +13,6 @@ from plangym_ext.registry import (
     constructor_of,
     env_here,
     find_spec,
-    of_spec,
     ray_env,
 )
 
@@ -34,8 +33,8 @@ def make_vec(
     autoreset_mode: Any = "next_step",
     observation_mode: Any = "same",
     copy: bool = True,
-    wrappers: Sequence[Callable[[Any], Any]] = (),
-    state: str = "auto",
+    wrappers: Sequence[Any] = (),
+    capture: str = "auto",
     check: bool | float = True,
     trust: bool = False,
     audit: str = "raise",
@@ -63,8 +62,8 @@ def make_vec(
         observation_mode: "same", "different", or a tuple of batched and single space.
         copy: whether observations are fresh arrays; without, they are memory that the next
             call changes.
-        wrappers: callables that wrap each env, innermost first.
-        state: how states are captured, as for `make`; "off" for no states at all.
+        wrappers: callables that wrap each env, or `(callable, arguments)`, innermost first.
+        capture: how states are captured, as for `make`; "off" for no states at all.
         check: as for `make`.
         trust: as for `make`.
         audit: as for `make`.
@@ -81,7 +80,7 @@ def make_vec(
             vector envs do.
         address: of the cluster of the ray backend, as for `make`.
         kwargs: for the env's constructor; only with a name. Native backends take `frameskip`
-            and `threads` too, as `make` does.
+            and `threads` too, as `make` does; `obs_type` and its kin are as for `make`.
 
     Returns:
         The vector env. Close it, or use it as a context manager.
@@ -92,6 +91,7 @@ def make_vec(
         RuntimeError: the spaces of sub-envs do not fit together.
     """
     from plangym_ext.core.invalid import checked_policy
+    from plangym_ext.core.make_words import name_of, wrappers_of
     from plangym_ext.core.numbers import check_flags, seconds_or_none
     from plangym_ext.states.trials.audit import checked_audit
     from plangym_ext.states.trials.choice import check_way
@@ -101,16 +101,16 @@ def make_vec(
     seconds_or_none("make_vec: timeout", timeout)
     check_flags("make_vec", trust=trust, copy=copy)
     checked_policy(invalid, "make_vec")
-    check_way(state, "off")
+    check_way(capture, "off")
     check_cluster("make_vec", backend, address)
     if callable(wrappers):
         raise WrongKind(
             f"make_vec: wrappers must be a sequence of them; got {wrappers!r}. Write it in "
             f"brackets."
         )
-    name_or_factories, kwargs = of_spec(name_or_factories, kwargs)
+    name_or_factories, kwargs = name_of("make_vec", name_or_factories, kwargs)
     audit = checked_audit(audit, "make_vec")
-    settings = {"state": state, "check": check, "trust": trust, "audit": audit}
+    settings = {"capture": capture, "check": check, "trust": trust, "audit": audit}
     options = {
         "autoreset_mode": autoreset_mode,
         "observation_mode": observation_mode,
@@ -131,7 +131,7 @@ def make_vec(
     note, here = "", backend == "auto" and n_workers == 0
     n_workers = None if here else n_workers
     named = isinstance(name_or_factories, str)
-    may_be_native = named and n_workers is None and not wrappers and state != "off"
+    may_be_native = named and n_workers is None and not wrappers and capture != "off"
     if backend in NATIVE and not may_be_native:
         raise InvalidOption(
             f"make_vec: the {backend} backend takes a name, no workers, no wrappers and a state "
@@ -149,9 +149,11 @@ def make_vec(
         backend = "process" if n_workers else "serial"
     make: Any = name_or_factories
     if isinstance(name_or_factories, str):
-        make = constructor_of(make_vec, name_or_factories, state, None, kwargs)[0]
+        make = constructor_of(make_vec, name_or_factories, capture, None, kwargs)[0]
     else:
+        kwargs, more = wrappers_of("make_vec", kwargs, None)
         check_factory("make_vec", make, kwargs)
+        wrappers = (*more, *wrappers)
     found = vector_env(
         make,
         num_envs,
@@ -190,7 +192,7 @@ def _native_env(
 
     own = dict(kwargs)
     threads, frameskip = own.pop("threads", None), own.pop("frameskip", None)
-    build, family, frameskip = constructor_of(make_vec, name, settings["state"], frameskip, own)
+    build, family, frameskip = constructor_of(make_vec, name, settings["capture"], frameskip, own)
     target = find_spec(name).entry_point
     if backend == "auto" and not may_have_kernel(target) and (family is None or not family.native):
         found = _tried_unbuilt(build, settings)
@@ -237,7 +239,7 @@ def _tried_unbuilt(build: Any, settings: dict[str, Any]) -> Binding | None:
 
     try:
         return prove_unbuilt(
-            build, settings["state"], check=settings["check"], trusted=settings["trust"]
+            build, settings["capture"], check=settings["check"], trusted=settings["trust"]
         )
     except Exception:
         return None
@@ -265,13 +267,13 @@ def _ray_env(
 ) -> PlanEnv:
     """Return the env on the ray backend whose states are the rows of a vector env."""
     one = isinstance(name_or_factory, str) or callable(name_or_factory)
-    if not one or wrappers or settings["state"] == "off":
+    if not one or wrappers or settings["capture"] == "off":
         raise InvalidOption(
             "make_vec: the ray backend takes one name or callable, no wrappers and a state other "
             "than 'off'. Have a callable wrap the env, or choose backend='process'."
         )
-    state = settings["state"]
-    build, family, frameskip = constructor_of(make_vec, name_or_factory, state, None, kwargs)
+    capture = settings["capture"]
+    build, family, frameskip = constructor_of(make_vec, name_or_factory, capture, None, kwargs)
     env = ray_env(build, family, {**settings, "frameskip": frameskip}, **options)
     try:
         env.check_live()

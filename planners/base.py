@@ -14,14 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
-from plangym_ext.core.inherited_options import parameters_of
 from plangym_ext.core.options import CheckedOptions, Range, Share
 from plangym_ext.errors import (
     InvalidAnswer,
     InvalidOption,
     UnknownName,
-    UnknownOption,
-    suggestion,
 )
 from plangym_ext.planners.action_spaces import KeptModel
 from plangym_ext.planners.clock import Clock
@@ -85,15 +82,9 @@ class Planner(CheckedOptions, ABC):
     #: `_memory_options` of the last plan.
     _made_for = None
 
-    def __new__(cls, *_args: Any, **options: Any) -> Self:
-        """Refuse options that there are not, before the constructor is called."""
-        known = parameters_of(cls)
-        for name in options:
-            if name not in known:
-                raise UnknownOption(
-                    f"{cls.__name__}: there is no option {name!r}{suggestion(name, known)}"
-                )
-        planner = super().__new__(cls)
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Return a planner that has met no model yet."""
+        planner = super().__new__(cls, *args, **options)
         # Not of `__post_init__`, which is called again after an option was assigned.
         planner._joint = KeptModel()
         return planner

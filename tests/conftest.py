@@ -12,7 +12,6 @@ import pytest
 pytest.register_assert_rewrite(
     "contract.env_contract",
     "contract.damaged_states",
-    "contract.episode",
     "contract.backend_contract",
 )
 

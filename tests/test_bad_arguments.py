@@ -46,7 +46,7 @@ def test_arguments_of_batches_are_refused_by_name(env, value):
 
 
 @pytest.mark.parametrize("value", [*ODD, True], ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize("name", ["backend", "state", "audit", "check", "n_workers"])
+@pytest.mark.parametrize("name", ["backend", "capture", "audit", "check", "n_workers"])
 def test_options_of_make_are_refused_by_name(name, value):
     if (name == "check" and isinstance(value, bool)) or (name == "n_workers" and value is None):
         return
@@ -80,13 +80,19 @@ def test_files_and_envs_of_states_are_refused_by_name(env, value, tmp_path):
 @pytest.mark.parametrize("value", ODD[2:9], ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("name", ["reward", "value", "bootstrap", "log_ratio", "ratio_clip"])
 def test_arguments_of_returns_are_refused_by_name(name, value):
-    given = {"reward": STEPS, "value": STEPS, "terminated": FLAGS, "gamma": 0.9, "log_ratio": STEPS}
+    given = {
+        "reward": STEPS,
+        "value": STEPS,
+        "terminated": FLAGS,
+        "discount": 0.9,
+        "log_ratio": STEPS,
+    }
     assert refused(lambda **changed: returns.vtrace(**{**given, **changed}), name, value)
 
 
 def test_returns_of_branches_have_one_shape_and_another_branch():
     with pytest.raises(PlangymExtError, match=r"length and rest.*\(4, 2\), \(1,\) and \(2,\)"):
-        returns.branch_returns(STEPS, [4], [0.0, 0.0], gamma=0.9)
+        returns.branch_returns(STEPS, [4], [0.0, 0.0], discount=0.9)
     with pytest.raises(PlangymExtError, match=r"k >= 2 branches; got \(3, 1\)"):
         returns.forked_advantages(np.ones((3, 1)))
 

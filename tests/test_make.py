@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import sys
 
 import gymnasium as gym
+import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import plangym_ext
-from plangym_ext.errors import InvalidOption, MissingExtra, UnknownName
+from plangym_ext.errors import InvalidOption, MissingExtra, PlangymExtError, UnknownName, WrongKind
 
 
 @pytest.mark.parametrize("backend", ["serial", "kernel"])
@@ -48,26 +50,67 @@ def test_the_ray_backend_names_its_extra_and_what_belongs_to_it(monkeypatch):
         plangym_ext.make("CartPole-v1", backend="serial", ray=True)
 
 
-#: Calls that plangym's users write, with what is to be written here.
-ELSEWHERE = {
-    "clone_seeds": (True, "states hold all random generators"),
-    "delay_setup": (True, "ParallelEnv\\(gymnasium.make, name, delay_setup=True\\)"),
-    "domain_name": ("cheetah", "dm_control/cheetah-run-v0"),
-    "obs_type": ("rgb", "AddRenderObservation"),
-    "remove_time_limit": (True, "max_episode_steps=-1"),
-    "return_image": (True, "render_mode='rgb_array'"),
-    "wrappers": ([], "make_vec takes wrappers"),
+#: Words that `make` refuses, or refuses so, with what it says.
+REFUSED = {
+    "old word for capture": ({"state": "replay"}, "Write capture='replay'"),
+    "no start": ({"state": "Level1"}, "CartPole-v1 has no option 'state'.*is capture"),
+    "forgotten seeds": ({"clone_seeds": False}, r"env.reseeded\(states, rng\)"),
+    "no memory": ({"obs_type": "ram"}, 'Games alone have "ram"'),
+    "two names": ({"domain_name": "cheetah", "task_name": "run"}, "in place of a name"),
+    "one wrapper": ({"wrappers": gym.wrappers.ClipReward}, "Write it in brackets"),
+    "no pictures": ({"return_image": True, "render_mode": "human"}, "render_mode='rgb_array'"),
 }
 
 
-@pytest.mark.parametrize("name", ELSEWHERE)
-def test_words_of_plangym_are_refused_with_what_to_write(name):
-    value, text = ELSEWHERE[name]
-    with pytest.raises(UnknownName, match=f"make: CartPole-v1 has no option '{name}'.*{text}"):
-        plangym_ext.make("CartPole-v1", **{name: value})
-    if name != "delay_setup":
-        with pytest.raises(UnknownName, match=f"ParallelEnv: CartPole-v1 .* '{name}'.*{text}"):
-            plangym_ext.ParallelEnv(gym.make, "CartPole-v1", n_workers=1, **{name: value})
+@pytest.mark.parametrize("case", REFUSED)
+def test_words_of_plangym_that_cannot_be_had_are_refused(case):
+    words, text = REFUSED[case]
+    for make in (plangym_ext.make, plangym_ext.make_vec):
+        with pytest.raises(PlangymExtError, match=text):
+            make("CartPole-v1", **words)
+    with pytest.raises(InvalidOption, match="delay_setup is for workers; got backend='kernel'"):
+        plangym_ext.make("CartPole-v1", delay_setup=True, backend="kernel")
+    with pytest.raises(
+        UnknownName, match=r"ParallelEnv: .* 'wrappers'. It is for plangym_ext.make"
+    ):
+        plangym_ext.ParallelEnv(gym.make, "CartPole-v1", n_workers=1, wrappers=[])
+
+
+def test_pictures_limits_and_wrappers_by_keyword_are_exact():
+    wrappers = [(gym.wrappers.TimeLimit, 9), (gym.wrappers.ClipReward, {"max_reward": 0.5})]
+    words = {"obs_type": "grayscale", "return_image": True, "remove_time_limit": True}
+    with plangym_ext.make("CartPole-v1", wrappers=wrappers, clone_seeds=True, **words) as env:
+        assert env.exact
+        state, obs, info = env.reset(seed=0)
+        assert (obs.shape, obs.dtype, info["rgb"].shape) == ((400, 600), np.uint8, (400, 600, 3))
+        assert (info["rgb"] == env.render()).all()
+        rows = env.step_batch([0, 1], [state, state])
+        assert rows.obs.shape == (2, 400, 600)
+        assert rows.rewards.tolist() == [0.5, 0.5]
+        for i, action in enumerate([0, 1]):
+            _, obs, _, _, _, info = env.step(action, state)
+            assert (rows.obs[i] == obs).all()
+            assert (rows.infos["rgb"][i] == info["rgb"]).all()
+            assert (env.render() == info["rgb"]).all()
+        assert [layer for layer in str(env.gym_env).split("<") if "Limit" in layer] == ["TimeLimit"]
+    with plangym_ext.make_vec(lambda: gym.make("CartPole-v1", **RGB), 2, obs_type="rgb") as venv:
+        assert venv.reset(seed=0)[0].shape == (2, 400, 600, 3)
+
+
+RGB = {"render_mode": "rgb_array"}
+
+
+def test_an_env_travels_before_it_is_built():
+    unbuilt = plangym_ext.make("CartPole-v1", delay_setup=True, n_workers=1)
+    with pickle.loads(pickle.dumps(unbuilt)) as env:
+        state, *_ = env.reset(seed=0)
+        with plangym_ext.make("CartPole-v1", n_workers=0) as other:
+            assert other.reset(seed=0)[0].tobytes() == state.tobytes()
+        with pytest.raises(WrongKind, match="a handle cannot be pickled"):
+            pickle.dumps(env)
+    with pytest.raises(WrongKind, match="a handle cannot be pickled"):
+        pickle.dumps(env)
+    unbuilt.close()
 
 
 CALLS = {

@@ -128,7 +128,7 @@ def test_restored_futures_are_exact(kind):
     with GymEnv(make(kind)) as env:
         report = plangym_ext.check_env(env)
         assert report.exact, str(report)
-    with GymEnv(lambda: Forgetful(kind), check=False, state="own") as env:
+    with GymEnv(lambda: Forgetful(kind), check=False, capture="own") as env:
         report = plangym_ext.check_env(env)
         assert not report.exact
         assert "observation" in report.round_trip.difference

@@ -149,7 +149,7 @@ class Shrinking:
         if shape[0] % size == shape[1] % size == 0:
             # Whole pixels alone: OpenCV divides their sum.
             self._area = np.float32(1 / (shape[0] // size * (shape[1] // size)))
-            self._rows[1].fill(1), self._columns[1].fill(1)
+            self._rows[1][:], self._columns[1][:] = 1, 1
 
     def look(self, ale: Any, which: int) -> None:
         """Take in the emulator's screen as the last frame, 0, or as the one before, 1."""

@@ -103,7 +103,7 @@ def check_env(
         raise WrongKind(f"check_env: env must be an env from make; got {type(env).__name__}")
     plan = Plan(seconds, num_steps, seed=seed)
     # As its states are captured here, which is what is to be checked: not proved anew.
-    known: dict[str, Any] = {"check": False, "state": local.exactness.method}
+    known: dict[str, Any] = {"check": False, "capture": local.exactness.method}
     report: Any
     report, _ = tried(
         local.gym_env,

@@ -48,7 +48,7 @@ class GymEnv(LocalStepper, PlanEnv):
         name: shown in messages; the env's own id if None.
         frameskip: env steps for which one control step holds an action.
         autoreset: whether `step` without a state resets an env that ended.
-        state: how the state is captured: "auto" for a way that proves itself, or
+        capture: how the state is captured: "auto" for a way that proves itself, or
             a name out of `codec.METHODS`, or "approximate" for a family's inexact way.
         check: whether the way must prove itself now, on a copy of the env, or the seconds that this
             may take; `exact` is None without it.
@@ -77,7 +77,7 @@ class GymEnv(LocalStepper, PlanEnv):
         name: str | None = None,
         frameskip: int = 1,
         autoreset: bool = True,
-        state: str = "auto",
+        capture: str = "auto",
         check: bool | float = True,
         trust: bool = False,
         invalid: str = "raise",
@@ -92,7 +92,7 @@ class GymEnv(LocalStepper, PlanEnv):
             "name": name,
             "frameskip": frameskip,
             "autoreset": autoreset,
-            "state": state,
+            "capture": capture,
             "check": check,
             "trust": trust,
             "invalid": invalid,
@@ -108,7 +108,7 @@ class GymEnv(LocalStepper, PlanEnv):
         self._was_begun = False
         try:
             if binding is None:
-                binding = prove(self.gym_env, state, check=check, trusted=trust, make=make)
+                binding = prove(self.gym_env, capture, check=check, trusted=trust, make=make)
             self._prepare(binding, audit, trust=trust)
         except BaseException:
             close_env(self.gym_env)

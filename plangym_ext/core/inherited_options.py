@@ -237,19 +237,16 @@ def check_factory(where: str, factory: Any, kwargs: dict[str, Any]) -> None:
 # Errors for options that a constructor does not take --------------------------
 
 
-#: Options that have another place here, and what to write; those of plangym but for the first.
+_OF_MAKE = "It is for plangym_ext.make, which takes n_workers too."
+#: Options that have another place here, and what to write.
 _ELSEWHERE = {
     "threads": "It is for the kernel and the mujoco backend: leave it out, or choose "
     "backend='kernel' or 'mujoco'.",
-    "clone_seeds": "Leave it out: states hold all random generators.",
-    "delay_setup": "Leave it out: make builds the env at once. "
-    "ParallelEnv(gymnasium.make, name, delay_setup=True) does not.",
-    "domain_name": "Leave it out: the id says it, such as 'dm_control/cheetah-run-v0'.",
-    "obs_type": "Atari alone has it. For pictures make(lambda: AddRenderObservation("
-    "gymnasium.make(name, render_mode='rgb_array'))), of gymnasium.wrappers.",
-    "remove_time_limit": "Write max_episode_steps=-1.",
-    "return_image": "Write render_mode='rgb_array', and call env.render().",
-    "wrappers": "Write make(lambda: Wrapper(gymnasium.make(name))); make_vec takes wrappers.",
+    "obs_type": 'Games alone have "ram"; make has "coords", "rgb" and "grayscale" for any env that '
+    "draws.",
+    "state": "Console games alone start where it says; how states are captured is capture.",
+    **dict.fromkeys(("clone_seeds", "domain_name", "remove_time_limit", "return_image"), _OF_MAKE),
+    **dict.fromkeys(("task_name", "wrappers"), _OF_MAKE),
 }
 
 

@@ -15,10 +15,10 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from plangym_ext.core.inherited_options import InheritedOptions, parameters_of
-from plangym_ext.errors import InvalidOption, suggestion
+from plangym_ext.errors import InvalidOption, UnknownOption, suggestion
 
 
 class Range(NamedTuple):
@@ -117,6 +117,7 @@ class CheckedOptions(InheritedOptions):
 
     Raises:
         InvalidOption: a value is of another type, or out of bounds.
+        UnknownOption: there is no such option.
     """
 
     __signature__ = _Signature()
@@ -124,6 +125,16 @@ class CheckedOptions(InheritedOptions):
     _called: ClassVar[str] = ""
     #: Error for a text that is none of the names.
     _unknown: ClassVar[type[Exception]] = InvalidOption
+
+    def __new__(cls, *_args: Any, **options: Any) -> Self:
+        """Refuse options that there are not, before the constructor is called."""
+        known = parameters_of(cls)
+        for name in options:
+            if name not in known:
+                raise UnknownOption(
+                    f"{cls.__name__}: there is no option {name!r}{suggestion(name, known)}"
+                )
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         """Check the options."""

@@ -45,7 +45,7 @@ def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> F
     record, sides = of_one_side(record)
     tail = value_after_last(record, discount)
     # `[T, 1]`, as the functions of returns take `[T, B]`.
-    rows = returns(record.rewards[:, None], _never(record), gamma=discount, bootstrap=tail)
+    rows = returns(record.rewards[:, None], _never(record), discount=discount, bootstrap=tail)
     found: Floats = rows[:, 0] * sides[:-1]
     return found
 
@@ -62,7 +62,7 @@ def n_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:
         record.rewards[:, None],
         _root_values(record, "n_return")[:, None],
         _never(record),
-        gamma=discount,
+        discount=discount,
         n=n_steps,
         bootstrap=value_after_last(record, discount),
     )

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import plangym_ext
 from plangym_ext.core.compiling.progress import LOGGER, compile_seconds
-from plangym_ext.errors import PlangymExtError, WorkerError, suggestion
+from plangym_ext.errors import PlangymExtError, WorkerError, in_our_words, suggestion
 from plangym_ext.run.arguments import INTERRUPTED, error_as_typed, keep_paths
 from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.commands.completion import ASKED, answer
@@ -34,7 +34,7 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
         typed: with its dashes.
         options: with theirs.
     """
-    wanted = _plain(typed)
+    wanted = _plain(in_our_words(typed))
     named = {option: _plain(option) for option in options if option not in ("-h", "--help")}
     if not wanted:
         return None

@@ -91,7 +91,7 @@ class FixedFields:
                 f"{self._name}.{name} must be {self.first[name]!r}, as it was when the state was "
                 f"first looked at, since states of this env do not hold it; it is "
                 f"{vars(self._simulator).get(name)!r}. Leave it alone, or capture states as "
-                f"attributes or by replay: make(..., state='snapshot') or state='replay'."
+                f"attributes or by replay: make(..., capture='snapshot') or capture='replay'."
             )
 
     def put_back(self) -> None:

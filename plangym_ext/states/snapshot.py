@@ -183,7 +183,7 @@ class SnapshotPart(StatePart):
             f"snapshot: the attributes take {len(data):,} bytes, expected at most "
             f"{self._max_bytes:,}, since every row is that wide; the largest are {largest}. "
             "Keep what no step reads out of the env's attributes, give the env get_state and "
-            "set_state, or use state='replay'."
+            "set_state, or use capture='replay'."
         )
 
     def constant_sizes(self) -> dict[str, int]:

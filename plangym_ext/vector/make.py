@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from plangym_ext.arrays.storage import told_of_memory
 from plangym_ext.core.backend_env import LiveStepper
+from plangym_ext.core.make_words import with_wrappers
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
@@ -22,14 +22,13 @@ _MOST_ENVS = 2**31 - 1
 BACKENDS = ("auto", "serial", "process", "kernel", "mujoco", "ray")
 
 Make = Callable[[], Any]
-Wrap = Callable[[Any], Any]
 
 
 def vector_env(
     make: Make | Sequence[Make],
     num_envs: int | None,
     *,
-    wrappers: tuple[Wrap, ...],
+    wrappers: tuple[Any, ...],
     n_workers: int | None,
     backend: str,
     settings: dict[str, Any],
@@ -55,7 +54,7 @@ def vector_env(
     if wrappers:
         wrapped: dict[Any, Any] = {}
         for one in makes:  # rows that shared a constructor go on sharing one
-            wrapped.setdefault(one, functools.partial(_wrapped, one, wrappers))
+            wrapped.setdefault(one, with_wrappers(one, wrappers))
         makes = [wrapped[one] for one in makes]
     with told_of_memory("make_vec", len(makes), make[0] if isinstance(make, Sequence) else make):
         rows = EnvBackend(makes, n_workers, settings, timeout=timeout, invalid=invalid)
@@ -88,13 +87,6 @@ def _built(rows: VectorBackend, num_envs: int, options: dict[str, Any]) -> PlanV
     except BaseException:
         rows.close()
         raise
-
-
-def _wrapped(make: Make, wrappers: tuple[Wrap, ...]) -> Any:
-    env = make()
-    for wrap in wrappers:
-        env = wrap(env)
-    return env
 
 
 def _checked_workers(n_workers: int | None, backend: str) -> int | None:

@@ -65,7 +65,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         blocking: bool = False,
         *,
         timeout: float | None = ROW_TIMEOUT,
-        state: str = "auto",
+        capture: str = "auto",
         check: bool | float = True,
         trust: bool = False,
         audit: str = "raise",
@@ -93,7 +93,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             "n_workers": n_workers,
             "blocking": blocking,
             "timeout": timeout,
-            "state": state,
+            "capture": capture,
             "check": check,
             "trust": trust,
             "audit": audit,
@@ -110,7 +110,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             name=name,
             frameskip=frameskip,
             autoreset=autoreset,
-            state=state,
+            capture=capture,
             check=check,
             trust=trust,
             audit=audit,
@@ -193,7 +193,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
     def exact(self) -> bool | None:
         """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         if self._plan_env is None:  # `repr` is no reason to build anything
-            if self._arguments["state"] == "approximate":
+            if self._arguments["capture"] == "approximate":
                 return False
             return self._arguments["check"] or None
         return self._plan_env.exact
@@ -270,6 +270,12 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         """Return a new env with workers of its own and the same settings; see `PlanEnv.clone`."""
         return type(self)(**{**self._arguments, **overrides})
 
+    def __reduce__(self) -> Any:
+        """Travel as the arguments, which build it anew, as long as nothing is built."""
+        if self._closed or self._plan_env is not None:
+            return self._one_caller.__reduce__()
+        return functools.partial(type(self), **{**self._arguments, "delay_setup": True}), ()
+
     def close(self) -> None:
         """Close the env and end its workers; further calls do nothing."""
         self._closed = True
@@ -287,5 +293,5 @@ def check_equal(where: str, here: dict[str, Any], there: dict[str, Any]) -> None
             f"{where}: the env in the workers differs from the one here in {what}: "
             f"{theirs} there, {ours} here. If the way to "
             "capture its state differs, the workers cannot import its classes: define them in a "
-            "module on sys.path, or choose a way with state=..."
+            "module on sys.path, or choose a way with capture=..."
         )

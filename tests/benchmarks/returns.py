@@ -53,16 +53,16 @@ def cases(rows: int, envs: int) -> dict[str, Callable[[], Any]]:
             "valid": ~arguments["terminated"],
         }
         found |= {
-            f"{library} returns": lambda rest=rest: functions.returns(**rest, gamma=0.99),
-            f"{library} gae": lambda a=arguments: functions.gae(**a, gamma=0.99, lam=0.95),
+            f"{library} returns": lambda rest=rest: functions.returns(**rest, discount=0.99),
+            f"{library} gae": lambda a=arguments: functions.gae(**a, discount=0.99, lam=0.95),
             f"{library} gae, truncated and valid": lambda m=more: functions.gae(
-                **m, gamma=0.99, lam=0.95
+                **m, discount=0.99, lam=0.95
             ),
             f"{library} vtrace": lambda a=arguments: functions.vtrace(
-                **a, gamma=0.99, log_ratio=a["value"]
+                **a, discount=0.99, log_ratio=a["value"]
             ),
             f"{library} multistep, n = 5": lambda a=arguments: functions.multistep(
-                **a, gamma=0.99, n=5
+                **a, discount=0.99, n=5
             ),
         }
     return found

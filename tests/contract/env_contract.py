@@ -1,161 +1,59 @@
-"""The contract of a `PlanEnv`, as tests that every env family inherits.
-
-    class TestMyEnv(EnvContract):
-        name = "MyEnv-v0"
-
-Episodes are played once, and the states at some points of them kept. The tests go back
-to these states and compare what happens next with what happened then, as bytes.
-"""
+"""The contract of our env families: what holds of a `PlanEnv` beside exact states."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from contract.backend_contract import stack
 from contract.damaged_states import RefusesDamage
-from contract.episode import (
+
+from plangym_ext import testing
+from plangym_ext.arrays.nested import stacked
+from plangym_ext.errors import ForeignState
+from plangym_ext.testing.episode import (
     FOLLOW,
     RESET,
-    Episode,
-    Outcome,
     assert_same,
     flat,
     outcome_of,
-    outcome_of_row,
-    play,
-    take,
-    taken,
 )
 
-import plangym_ext
-from plangym_ext.errors import ForeignState
-from plangym_ext.workers.batch_env import ExternalProcess
 
-
-@pytest.mark.filterwarnings("ignore:.*You are calling 'step.*:UserWarning")
-class EnvContract(RefusesDamage):
+class EnvContract(RefusesDamage, testing.EnvContract):
     """Override the attributes that differ.
 
     Attributes:
-        name: id for `plangym_ext.make`.
-        options: further arguments for it.
-        seeds: episodes are played with each.
-        max_steps: within which an episode has to end.
-        spread: each state is restored in one of the instances rather than in all of them, as
-            in `tox -e long`. Of three seeds each point is then restored in every instance once.
         all_bits: flip every single bit of a state, rather than some.
         int_frameskip: whether `frameskip` can be an int for this configuration.
         renders: whether `render_mode="rgb_array"` works.
-        same_bytes: whether equal states are equal bytes; if not, only futures are compared.
-        infos_of_resets: whether what a reset says beside the observation is restored.
         limit: steps of the time limit on trial.
         stranger: id of another env, whose states are refused.
     """
 
-    name = ""
-    options: ClassVar[dict[str, Any]] = {}
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    max_steps = 600
-    spread = "PYTEST_LONG" not in os.environ
     all_bits = False
     int_frameskip = True
     renders = True
-    same_bytes = True
-    infos_of_resets = True
     limit = 6
     stranger = "CartPole-v1"
+    spread = "PYTEST_LONG" not in os.environ
 
-    @classmethod
-    def constructor(cls, **overrides) -> Callable[[], Any]:
-        """Return a picklable constructor of an env, for this or another process."""
-        # Past an ending the episode goes on, to see that nothing is forgotten there. The
-        # other backends are held against this one, in contracts of their own.
-        settings = {"autoreset": False, "backend": "serial", **cls.options, **overrides}
-        return functools.partial(plangym_ext.make, cls.name, **settings)
-
-    @classmethod
-    def make(cls, **overrides):
-        return cls.constructor(**overrides)()
-
-    @classmethod
-    def policy(cls, env, seed):
-        """Return a callable from a step to an action: uniform."""
-        space = env.action_space
-        space.seed(seed)
-        return lambda t: space.sample()
+    # Slow ones are left out by `-m "not slow"`.
+    test_restored_state_goes_on_bit_for_bit = pytest.mark.slow(
+        testing.EnvContract.test_restored_state_goes_on_bit_for_bit
+    )
+    test_instance_with_another_past_goes_on_bit_for_bit = pytest.mark.slow(
+        testing.EnvContract.test_instance_with_another_past_goes_on_bit_for_bit
+    )
+    test_other_process_goes_on_bit_for_bit = pytest.mark.slow(
+        testing.EnvContract.test_other_process_goes_on_bit_for_bit
+    )
 
     @classmethod
     def harmless_action(cls, env):
         """Return an action that can be held for `limit` steps without ending an episode."""
         return env.sample_action()
-
-    # Fixtures ---------------------------------------------------------------------
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def env(cls):
-        with cls.make() as env:
-            yield env
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def other(cls):
-        """Return a second instance, which has lived another life."""
-        with cls.make() as env:
-            env.reset(seed=12345)
-            for _ in range(7):
-                env.step(env.sample_action())
-            yield env
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def episodes(cls, env):
-        return {seed: play(env, seed, cls.policy(env, seed), cls.max_steps) for seed in cls.seeds}
-
-    @pytest.fixture
-    def episode(self, episodes) -> Episode:
-        return episodes[self.seeds[0]]
-
-    def comparable(self, outcome: Outcome, action=None) -> Outcome:
-        """Return `outcome` without what this configuration does not promise."""
-        if action is RESET and not self.infos_of_resets:
-            outcome = outcome._replace(info={})
-        return outcome if self.same_bytes else outcome._replace(state=b"")
-
-    def assert_row(self, batch, i: int, want: Outcome, where: str) -> None:
-        """Assert that row `i` of a batch is `want`, nested infos left out."""
-        info = {key: value for key, value in want.info.items() if isinstance(key, str)}
-        got = self.comparable(outcome_of_row(batch, i))
-        assert_same(got, self.comparable(want._replace(info=info)), where)
-
-    def assert_state(self, got: np.ndarray, want: np.ndarray) -> None:
-        """Assert that two states are the same."""
-        assert not self.same_bytes or got.tobytes() == want.tobytes()
-
-    def play_on(self, env, episode, t: int, where: str, num_steps: int = FOLLOW) -> None:
-        """Check that `env`, which is at step `t`, goes on as the episode did."""
-        actions = episode.actions[t : t + num_steps]
-        assert len(actions) == num_steps
-        for k, found in enumerate(taken(env, actions), start=t):
-            action, want = episode.actions[k], episode.outcomes[k]
-            at = f"{where}, restored at {t}, step {k}"
-            assert_same(self.comparable(found, action), self.comparable(want, action), at)
-
-    def share(self, episodes, which: int) -> list[tuple[int, int]]:
-        """Return `(seed, step)` of the states that instance 0, 1 or 2 restores, in any order."""
-        found = [
-            (seed, t)
-            for i, (seed, episode) in enumerate(episodes.items())
-            for k, t in enumerate(episode.points)
-            if not self.spread or (i + k) % 3 == which
-        ]
-        np.random.default_rng(which).shuffle(found)
-        return found
 
     # Restoring --------------------------------------------------------------------
 
@@ -168,55 +66,12 @@ class EnvContract(RefusesDamage):
             # So the random numbers of resets are compared too.
             assert any(action is RESET for action in episode.actions)
 
-    @pytest.mark.slow
-    def test_restored_state_goes_on_bit_for_bit(self, env, episodes):
-        for seed, t in self.share(episodes, 0):
-            episode = episodes[seed]
-            env.set_state(episode.states[t])
-            self.assert_state(env.get_state(), episode.states[t])
-            self.play_on(env, episode, t, f"seed {seed}, same instance")
-
-    @pytest.mark.slow
-    def test_instance_with_another_past_goes_on_bit_for_bit(self, other, episodes):
-        for seed, t in self.share(episodes, 1):
-            other.set_state(episodes[seed].states[t])
-            self.play_on(other, episodes[seed], t, f"seed {seed}, other instance")
-
-    @pytest.mark.slow
-    def test_other_process_goes_on_bit_for_bit(self, episodes):
-        with ExternalProcess(self.constructor()) as process:
-            for seed, t in self.share(episodes, 2):
-                process.set_state(episodes[seed].states[t])
-                self.play_on(process, episodes[seed], t, f"seed {seed}, other process")
-
-    def test_instance_that_was_never_reset_can_be_restored(self, episode):
-        with self.make() as env:
-            env.set_state(episode.states[200])
-            self.play_on(env, episode, 200, "never reset")
-
     def test_state_can_be_restored_again_and_again(self, env, episode):
         for t in episode.points:
             num_steps = FOLLOW if t == 17 or not self.spread else 3
             for attempt in range(3):
                 env.set_state(episode.states[t])
                 self.play_on(env, episode, t, f"attempt {attempt}", num_steps)
-
-    def test_rows_depend_on_their_own_state_alone_in_any_order(self, env, episodes):
-        rng = np.random.default_rng(0)
-        rows = [
-            (seed, t)
-            for seed, episode in episodes.items()
-            for t in episode.points
-            if episode.actions[t] is not RESET
-        ]
-        for _ in range(3):
-            rng.shuffle(rows)
-            states = np.stack([episodes[seed].states[t] for seed, t in rows])
-            actions = stack([episodes[seed].actions[t] for seed, t in rows])
-            batch = env.step_batch(actions, states)
-            for i, (seed, t) in enumerate(rows):
-                want = episodes[seed].outcomes[t]
-                self.assert_row(batch, i, want, f"row {i}: seed {seed}, step {t}")
 
     def test_batch_leaves_the_env_where_it_was(self, env, episode):
         env.set_state(episode.states[1])
@@ -228,7 +83,7 @@ class EnvContract(RefusesDamage):
         """Return the states and actions of the points at which no reset follows, as a batch."""
         points = self.steps(episode)
         states = np.stack([episode.states[t] for t in points])
-        return states, stack([episode.actions[t] for t in points])
+        return states, stacked([episode.actions[t] for t in points])
 
     @staticmethod
     def steps(episode) -> list[int]:
@@ -246,32 +101,14 @@ class EnvContract(RefusesDamage):
             state.flags.writeable = False
             env.set_state(state)
             env.step(episode.actions[t], state)
-            env.step_batch(stack([episode.actions[t]] * 2), np.stack([state] * 2))
+            env.step_batch(stacked([episode.actions[t]] * 2), np.stack([state] * 2))
             assert state.tobytes() == episode.states[t].tobytes()
 
     # Resets, seeds and limits -----------------------------------------------------
 
-    def test_same_seed_gives_the_same_episode(self, other, episodes):
-        for seed, episode in episodes.items():
-            state, *_ = other.reset(seed=seed)
-            self.assert_state(state, episode.states[0])
-            self.play_on(other, episode, 0, f"seed {seed} again")
-
     def test_seeds_differ(self, episodes):
         firsts = {episode.states[0].tobytes() for episode in episodes.values()}
         assert len(firsts) == len(episodes)
-
-    def test_reset_after_a_restore_continues_the_same_random_stream(self, env, other, episode):
-        found = []
-        for one in (env, other, env):
-            one.set_state(episode.states[17])
-            trace = []
-            for _ in range(2):  # the second reset shows that the first moved the stream on
-                for action in (RESET, *episode.actions[:3]):
-                    trace.append(self.comparable(take(one, action), action))
-            found.append(trace)
-        assert found[0] == found[1], "another instance resets differently"
-        assert found[0] == found[2], "the same instance resets differently"
 
     def test_time_limit_counts_from_the_restored_step(self):
         limit = self.limit
@@ -288,7 +125,7 @@ class EnvContract(RefusesDamage):
                 middle = one.step(action, state)
                 assert (middle.terminated, middle.truncated) == (False, False)
                 assert one.step(action, middle.state).truncated
-                batch = one.step_batch(stack([action] * 2), np.stack([state, middle.state]))
+                batch = one.step_batch(stacked([action] * 2), np.stack([state, middle.state]))
                 assert batch.truncateds.tolist() == [False, True]
             with pytest.raises(ForeignState), self.make(max_episode_steps=limit + 1) as longer:
                 longer.set_state(state)

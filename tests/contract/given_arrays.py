@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from contract.backend_contract import assert_equal
+
+from plangym_ext.testing.backend import assert_equal
 
 
 class GivenArrays:

@@ -4,11 +4,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from contract.backend_contract import BackendContract, assert_equal
+from contract.backend_contract import BackendContract
 from contract.given_arrays import GivenArrays
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.native.mujoco.env import MujocoEnv
+from plangym_ext.testing.backend import assert_equal
 
 
 class MujocoContract(GivenArrays, BackendContract):

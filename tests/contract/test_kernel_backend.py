@@ -4,11 +4,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from contract.backend_contract import BackendContract, assert_equal
+from contract.backend_contract import BackendContract
 from contract.given_arrays import GivenArrays
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.native.kernel.kernel_env import KernelEnv
+from plangym_ext.testing.backend import assert_equal
 
 pytestmark = pytest.mark.slow  # each class compiles a loop, or loads it
 

@@ -12,14 +12,17 @@ from typing import ClassVar
 import nested_env
 import numpy as np
 import pytest
-from contract.backend_contract import BackendContract, assert_equal, pick
+from contract.backend_contract import BackendContract
 from growing_env import Growing
+
+from plangym_ext.testing.backend import assert_equal
 
 pytest.importorskip("ray", reason="the ray backend")
 
 import ray_cluster
 
 import plangym_ext
+from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.planners import MCTS
 from plangym_ext.workers.ray import ray_rows
@@ -49,7 +52,8 @@ class RayContract(BackendContract):
             actions = cls.actions(env, (size, horizon), seed=0)
             held = [env.rollout_batch(actions, pool[:size]) for _ in range(6)]
             begun = [
-                env.step_batch_async(pick(actions, (slice(None), 0)), pool[:size]) for _ in range(8)
+                env.step_batch_async(rows_of(actions, (slice(None), 0)), pool[:size])
+                for _ in range(8)
             ]
             del held, begun
             env.states.allocate(6)

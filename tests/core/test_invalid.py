@@ -238,7 +238,7 @@ def test_elements_that_a_discrete_space_does_not_have_are_refused(space, wrong, 
         env.step_batch([0, 0], np.stack([state, state]))
         with pytest.raises(InvalidObservation, match="within the bounds of"):
             env.step_batch([0, 1], np.stack([state, state]))
-    with plangym_ext.make_vec(Counts, 2, state="off", **options) as venv:
+    with plangym_ext.make_vec(Counts, 2, capture="off", **options) as venv:
         venv.reset(seed=0)
         with pytest.raises(InvalidObservation, match=r"sub-env 1: .*within the bounds of"):
             venv.step(np.array([0, 1]))

@@ -285,10 +285,10 @@ def test_infos_of_a_vector_env_hold_every_number():
         return lambda: Scored(lambda end: {"score": value})
 
     makers = [fixed(value) for value in (0, 12.5, True, np.float32(0.1))]
-    with make_vec(makers, autoreset_mode="same_step", state="off") as venv:
+    with make_vec(makers, autoreset_mode="same_step", capture="off") as venv:
         venv.reset(seed=0)
         infos = venv.step(np.zeros(4, int))[4]
     assert infos["score"].tolist() == [0, 12.5, 1, pytest.approx(0.1)]
-    with make_vec([fixed(3), fixed(None)], autoreset_mode="same_step", state="off") as venv:
+    with make_vec([fixed(3), fixed(None)], autoreset_mode="same_step", capture="off") as venv:
         venv.reset(seed=0)
         assert venv.step(np.zeros(2, int))[4]["score"].tolist() == [3, None]

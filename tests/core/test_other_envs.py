@@ -208,9 +208,9 @@ class Adapter(gym.Env):
         return np.full(1, self.simulation.position, np.float64), 1.0, False, False, {}
 
 
-@pytest.mark.parametrize("state", ["auto", "replay"])
-def test_an_adapter_whose_unwrapped_is_no_gymnasium_env_is_restored(state):
-    with make(Adapter, state=state, backend="serial") as env:
+@pytest.mark.parametrize("capture", ["auto", "replay"])
+def test_an_adapter_whose_unwrapped_is_no_gymnasium_env_is_restored(capture):
+    with make(Adapter, capture=capture, backend="serial") as env:
         env.reset(seed=0)
         env.reset()
         kept = env.get_state()

@@ -14,6 +14,7 @@ PACKAGES = (
     "plangym_ext.learn",
     "plangym_ext.explore",
     "plangym_ext.run",
+    "plangym_ext.testing",
 )
 
 

@@ -125,7 +125,7 @@ class FactoryContract(EnvContract):
 
     factory: ClassVar = None
     method = ""
-    _OWN = ("autoreset", "frameskip", "state", "check", "trust")
+    _OWN = ("autoreset", "frameskip", "capture", "check", "trust")
 
     @classmethod
     def constructor(cls, **overrides):

@@ -118,7 +118,7 @@ class CarContract(EnvContract):
     @classmethod
     def constructor(cls, **overrides):
         # The round trip at construction is made once, outside of this class.
-        return super().constructor(**{"check": False, "state": "replay", **overrides})
+        return super().constructor(**{"check": False, "capture": "replay", **overrides})
 
 
 @pytest.mark.slow

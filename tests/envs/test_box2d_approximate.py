@@ -38,7 +38,7 @@ def actions_for(env, count):
 
 @pytest.mark.parametrize(("name", "options"), VARIANTS)
 def test_states_are_near_and_say_what_they_are(name, options):
-    with make(name, state="approximate", **options) as env:
+    with make(name, capture="approximate", **options) as env:
         assert not env.exact
         assert "approximate states" in repr(env)
         assert env.codec.parts[-1].method == "approximate"
@@ -61,7 +61,7 @@ def test_states_are_near_and_say_what_they_are(name, options):
 
 
 def test_they_are_never_chosen_unasked_and_never_mixed_up():
-    with make(LANDER) as exact, make(LANDER, state="approximate") as near:
+    with make(LANDER) as exact, make(LANDER, capture="approximate") as near:
         assert exact.exact
         assert "approximate" not in repr(exact)
         assert near.state_width < exact.state_width
@@ -70,11 +70,11 @@ def test_they_are_never_chosen_unasked_and_never_mixed_up():
         with pytest.raises(ForeignState):
             near.set_state(foreign)
     with pytest.raises(IncompleteState, match="box2d: this family has no exact codec"):
-        make(LANDER, state="codec")
+        make(LANDER, capture="codec")
 
 
 def test_restore_takes_a_crash_back():
-    with make(LANDER, state="approximate") as env:
+    with make(LANDER, capture="approximate") as env:
         env.reset(seed=0)
         idle = np.int64(0)
         play(env, [idle] * 40)
@@ -93,7 +93,7 @@ def test_restore_takes_a_crash_back():
 @pytest.mark.slow
 def test_restore_takes_tiles_back():
     gas = np.array([0.0, 0.8, 0.0], np.float32)
-    with make(CAR, state="approximate") as env:
+    with make(CAR, capture="approximate") as env:
         env.reset(seed=0)
         play(env, [gas] * 5)
         state = env.get_state()
@@ -114,7 +114,7 @@ def _tiles(simulator):
 
 @pytest.mark.slow
 def test_they_are_named_with_workers_too():
-    with make(LANDER, state="approximate", n_workers=1) as env:
+    with make(LANDER, capture="approximate", n_workers=1) as env:
         assert not env.exact
         assert "approximate states" in repr(env)
         state, *_ = env.reset(seed=0)
@@ -125,7 +125,7 @@ def test_they_are_named_with_workers_too():
 def test_doctor_names_them_and_does_not_call_them_exact(capsys):
     from plangym_ext.run.cli import main
 
-    assert main(["doctor", LANDER, "--steps", "20", "--state", "approximate"]) == 1
+    assert main(["doctor", LANDER, "--steps", "20", "--capture", "approximate"]) == 1
     said = capsys.readouterr().out
     assert "LunarLander: approximate" in said
     assert "NOT EXACT" in said

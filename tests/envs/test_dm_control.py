@@ -173,7 +173,7 @@ class TestOwnTask:
     def test_what_a_task_holds_must_be_data(self):
         with pytest.raises(IncompleteState, match="Limited"):
             plangym_ext.GymEnv(
-                lambda: self.make(stream=(i for i in range(3))), name="limited", state="codec"
+                lambda: self.make(stream=(i for i in range(3))), name="limited", capture="codec"
             )
 
     def test_a_rebuilt_model_is_refused(self):

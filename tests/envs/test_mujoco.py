@@ -246,7 +246,7 @@ def test_model_that_is_drawn_anew_is_left_to_the_next_way(make):
         assert env.codec.method == "simulator"
         assert plangym_ext.check_env(env, num_steps=10).exact
     with pytest.raises(IncompleteState, match="edited"):
-        plangym_ext.GymEnv(make, state="codec")
+        plangym_ext.GymEnv(make, capture="codec")
 
 
 @pytest.mark.parametrize(

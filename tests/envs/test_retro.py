@@ -41,7 +41,7 @@ class TestContract(EnvContract):
 def test_episodes_begin_with_the_start_that_is_named():
     pictures = {}
     for start in (None, "Level1", "none"):
-        with plangym_ext.make(NAME, start=start, obs_type="ram", backend="serial") as env:
+        with plangym_ext.make(NAME, state=start, obs_type="ram", backend="serial") as env:
             state, obs, _ = env.reset(seed=0)
             pictures[start] = obs
             env.step(env.sample_action())
@@ -50,7 +50,7 @@ def test_episodes_begin_with_the_start_that_is_named():
     assert (pictures[None] == pictures["Level1"]).all()
     assert (pictures[None] != pictures["none"]).any()
     with pytest.raises(UnknownName, match="no start 'Level9'; it has Level1, none"):
-        plangym_ext.make(NAME, start="Level9")
+        plangym_ext.make(NAME, state="Level9")
 
 
 class TestRetro:

@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from contract.env_contract import EnvContract
-from contract.episode import outcome_of
 from gymnasium.envs.toy_text.blackjack import BlackjackEnv
 from gymnasium.envs.toy_text.frozen_lake import FrozenLakeEnv
 from gymnasium.envs.toy_text.taxi import TaxiEnv
 
 import plangym_ext
 from plangym_ext.errors import ForeignState
+from plangym_ext.testing.episode import outcome_of
 
 
 class ToyContract(EnvContract):

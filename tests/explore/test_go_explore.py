@@ -169,7 +169,7 @@ def test_what_cannot_be_explored_is_refused():
 def test_approximate_states_are_refused():
     pytest.importorskip("Box2D")
     with (
-        make("LunarLander-v3", n_workers=0, state="approximate") as env,
+        make("LunarLander-v3", n_workers=0, capture="approximate") as env,
         pytest.raises(NotExact, match="approximate"),
     ):
         GoExplore(env)

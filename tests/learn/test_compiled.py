@@ -245,7 +245,7 @@ def test_advantages_are_those_of_the_definition(plain):
         reward,
         value,
         terminated,
-        gamma=0.97,
+        discount=0.97,
         lam=0.9,
         bootstrap=bootstrap,
         truncated=truncated,

@@ -25,7 +25,7 @@ REWARD = np.array([[1.0], [2.0], [3.0], [4.0]])
 VALUE = np.array([[0.5], [0.4], [0.3], [0.2]])
 ENDED = np.array([[False], [True], [False], [False]])
 LOG_RATIO = np.log([[2.0], [0.5], [1.0], [0.25]])
-AFTER = {"gamma": 0.9, "bootstrap": 10.0}
+AFTER = {"discount": 0.9, "bootstrap": 10.0}
 
 
 def numpy_arrays(array):
@@ -116,12 +116,12 @@ def test_nothing_after_a_termination_is_read(make):
 
 @LIBRARIES
 def test_n_step_rewards_leave_the_value_to_later(make):
-    found = n_step_rewards(make(REWARD), make(ENDED), n=2, gamma=0.9)
+    found = n_step_rewards(make(REWARD), make(ENDED), n=2, discount=0.9)
     np.testing.assert_allclose(column(found.reward), [2.8, 2, 6.6, 4])
     np.testing.assert_allclose(column(found.discount), [0, 0, 0.81, 0.9])
     assert column(found.last).tolist() == [1, 1, 3, 3]
     truncated = n_step_rewards(
-        make(REWARD), make(ENDED & False), n=2, gamma=0.9, truncated=make(ENDED)
+        make(REWARD), make(ENDED & False), n=2, discount=0.9, truncated=make(ENDED)
     )
     np.testing.assert_allclose(column(truncated.discount), [0.81, 0.9, 0.81, 0.9])
     assert column(truncated.last).tolist() == [1, 1, 3, 3]
@@ -129,15 +129,15 @@ def test_n_step_rewards_leave_the_value_to_later(make):
 
 def test_past_returns_begin_anew_with_every_episode_and_every_call():
     ones = np.ones((4, 1))
-    found, carry = past_returns(ones, ENDED, gamma=0.5)
+    found, carry = past_returns(ones, ENDED, discount=0.5)
     assert found[:, 0].tolist() == [1, 1.5, 1, 1.5]
-    found, _ = past_returns(ones, ENDED, gamma=0.5, before=carry)
+    found, _ = past_returns(ones, ENDED, discount=0.5, before=carry)
     assert found[:, 0].tolist() == [1.75, 1.875, 1, 1.5]
     # An episode that ended with the last row leaves nothing to the next call.
     last = np.roll(ENDED, 2)
     for flags in ({"terminated": last}, {"terminated": ENDED & False, "truncated": last}):
-        _, carry = past_returns(ones, gamma=0.9, **flags)
-        assert past_returns(ones, ENDED, gamma=0.9, before=carry)[0][0, 0] == 1.0
+        _, carry = past_returns(ones, discount=0.9, **flags)
+        assert past_returns(ones, ENDED, discount=0.9, before=carry)[0][0, 0] == 1.0
 
 
 @LIBRARIES
@@ -175,7 +175,7 @@ def draw(seed, shape=(7, 3)):
         "truncated": flags[1],
         "final_value": rng.normal(size=shape),
         "bootstrap": rng.normal(size=shape[1:]),
-        "gamma": 0.9,
+        "discount": 0.9,
     }
 
 
@@ -216,7 +216,7 @@ def test_limits_meet(seed):
 def test_n_step_rewards_and_a_value_are_multistep(seed, n):
     rows = draw(seed)
     found = n_step_rewards(
-        rows["reward"], rows["terminated"], truncated=rows["truncated"], gamma=0.9, n=n
+        rows["reward"], rows["terminated"], truncated=rows["truncated"], discount=0.9, n=n
     )
     after = np.concatenate([rows["value"][1:], rows["bootstrap"][None]])
     after = np.where(rows["truncated"], rows["final_value"], after)
@@ -332,7 +332,7 @@ def test_half_precision_of_numpy_becomes_double():
 
 @LIBRARIES
 def test_whole_numbers_are_rewards_too(make):
-    found = returns(make([[1], [2]]), make([[0], [1]]), gamma=0.5)
+    found = returns(make([[1], [2]]), make([[0], [1]]), discount=0.5)
     assert "float64" in str(found.dtype)
     assert column(found).tolist() == [2, 2]
 
@@ -340,7 +340,7 @@ def test_whole_numbers_are_rewards_too(make):
 @pytest.mark.parametrize("bootstrap", [10, 10.0, [10.0], [[10.0]], np.float32(10)])
 def test_bootstraps_of_every_function_may_be_a_number_or_a_row(bootstrap):
     for compute in FUNCTIONS.values():
-        rows = {"reward": REWARD, "value": VALUE, "terminated": ENDED, "gamma": 0.9}
+        rows = {"reward": REWARD, "value": VALUE, "terminated": ENDED, "discount": 0.9}
         expected = compute({**rows, "bootstrap": 10.0})
         np.testing.assert_array_equal(compute({**rows, "bootstrap": bootstrap}), expected)
 
@@ -366,12 +366,12 @@ def test_arguments_are_left_alone():
         ({"bootstrap": [1.0, 2.0]}, InvalidSamples, r"bootstrap must be a number or \(1,\)"),
         ({"truncated": ENDED}, InvalidSamples, "got only truncated"),
         ({"final_value": VALUE}, InvalidSamples, "got only final_value"),
-        ({"gamma": 1.1}, InvalidOption, r"gamma must be a finite number in \[0.0, 1.0\]; got 1.1"),
-        ({"gamma": float("nan")}, InvalidOption, "got nan"),
+        ({"discount": 1.1}, InvalidOption, r"discount must be a finite number in \[0.*got 1.1"),
+        ({"discount": float("nan")}, InvalidOption, "got nan"),
     ],
 )  # fmt: skip
 def test_misfits_are_refused(change, error, text):
-    rows = {"reward": REWARD, "value": VALUE, "terminated": ENDED, "gamma": 0.9, **change}
+    rows = {"reward": REWARD, "value": VALUE, "terminated": ENDED, "discount": 0.9, **change}
     with pytest.raises(error, match=f"gae: .*{text}"):
         gae(lam=0.9, **rows)
 
@@ -379,17 +379,17 @@ def test_misfits_are_refused(change, error, text):
 @pytest.mark.parametrize("clip", [0, -1, float("nan")])
 def test_a_limit_of_ratios_is_positive_or_none(clip):
     with pytest.raises(InvalidOption, match="ratio_clip must be positive"):
-        returns(REWARD, ENDED, gamma=0.9, log_ratio=LOG_RATIO, ratio_clip=clip)
+        returns(REWARD, ENDED, discount=0.9, log_ratio=LOG_RATIO, ratio_clip=clip)
     with pytest.raises(
         InvalidSamples, match=r"log_ratio must be a number or \(4, 1\); got \(2, 1\)"
     ):
-        returns(REWARD, ENDED, gamma=0.9, log_ratio=LOG_RATIO[:2])
+        returns(REWARD, ENDED, discount=0.9, log_ratio=LOG_RATIO[:2])
     with pytest.raises(InvalidOption, match="n must be an integer >= 1; got 0"):
-        multistep(REWARD, VALUE, ENDED, gamma=0.9, n=0)
+        multistep(REWARD, VALUE, ENDED, discount=0.9, n=0)
 
 
 def test_an_argument_that_there_is_not_is_named_with_the_closest():
     with pytest.raises(
         TypeError, match=r"gae: unknown argument 'boostrap'.*did you mean 'bootstrap'"
     ):
-        gae(REWARD, VALUE, ENDED, gamma=0.9, lam=0.9, boostrap=1.0)
+        gae(REWARD, VALUE, ENDED, discount=0.9, lam=0.9, boostrap=1.0)

@@ -150,7 +150,7 @@ def test_only_envs_can_have_kernels(register):
             "one TimeLimit only",
         ),
         (
-            lambda: plangym_ext.make("CartPole-v1", backend="serial", state="snapshot"),
+            lambda: plangym_ext.make("CartPole-v1", backend="serial", capture="snapshot"),
             "its state is captured as plain",
         ),
         (

@@ -7,7 +7,6 @@ import mujoco
 import numpy as np
 import pytest
 from balance_task import BalanceTask
-from contract.backend_contract import assert_equal
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
@@ -15,6 +14,7 @@ from plangym_ext.envs.mujoco_tasks import register_task, task_of
 from plangym_ext.errors import BackendUnavailable, EnvClosed, IncompleteState, InvalidObservation
 from plangym_ext.native.mujoco import play as mujoco_library
 from plangym_ext.native.mujoco.env import MujocoEnv
+from plangym_ext.testing.backend import assert_equal
 
 _ACTIONS = np.random.default_rng(0).uniform(-1, 1, (12, 5, 6)).astype(np.float32)
 

@@ -38,6 +38,8 @@ ALLOWED = {
     "run": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", ""},
     # Faces with other libraries' names: nothing imports them.
     "compat": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn"},
+    # Tests for its users' parts: likewise.
+    "testing": _LOW | _BACKENDS | {"vector", "planners", *_MAKERS, "learn", "run", ""},
     "__main__": {"run"},
     # The package itself only names modules; it imports them when they are used.
     "": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", "run"},

@@ -12,7 +12,7 @@ from plangym_ext.planners import MCTS, GraphSearch
 
 @pytest.mark.parametrize("backend", ["serial", "process"])
 def test_states_that_are_pickled_are_not_compared(backend):
-    with plangym_ext.make(PickledEnv, backend=backend, state="snapshot") as env:
+    with plangym_ext.make(PickledEnv, backend=backend, capture="snapshot") as env:
         state, obs, _ = env.reset(seed=0)
         assert "PickledEnv.held holds a pickled_env.Slotted" in env.incomparable
         for planner, option in (

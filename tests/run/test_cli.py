@@ -136,7 +136,9 @@ def test_an_unknown_option_does_not_list_the_others(tmp_path, capsys):
         (["train", "cartpole", "--out", "/proc/none"], "--out must be a folder"),
         (["eval", "none", "--starts", "none.npz"], "none"),
         (["doctor", "CartPole-v1", "--steps", "0"], "expected an int >= 1; got '0'"),
-        (["doctor", "CartPole-v1", "--state", "codek"], "did you mean 'codec'?"),
+        (["doctor", "CartPole-v1", "--capture", "codek"], "did you mean 'codec'?"),
+        (["plan", "CartPole-v1", "--gamma", "0.9"], "did you mean '--discount'?"),
+        (["train", "ppo_cartpole", "--gamma", "0.9"], "did you mean '--algorithm.discount'?"),
     ],
 )
 def test_a_mistake_is_one_line_with_a_close_match_and_status_2(

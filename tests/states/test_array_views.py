@@ -115,7 +115,7 @@ class Opaque(set):
 @pytest.mark.parametrize("backend", ["serial", "process"])
 def test_a_row_of_a_grid_stays_one(hidden, backend):
     actions = np.random.default_rng(0).integers(0, 3, 40)
-    with plangym_ext.make(lambda: Rows(hidden), state="snapshot", backend=backend) as env:
+    with plangym_ext.make(lambda: Rows(hidden), capture="snapshot", backend=backend) as env:
         state, _, _ = env.reset(seed=0)
         assert env.exact
         direct = Rows(hidden)
@@ -140,7 +140,7 @@ class Folded(Rows):
 
 def test_a_memory_that_its_bytes_do_not_tell_is_refused():
     with pytest.raises(IncompleteState, match="in no plain order"):
-        GymEnv(Folded, state="snapshot")
+        GymEnv(Folded, capture="snapshot")
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -185,7 +185,7 @@ END = (False, False, {})
 
 
 def test_a_constant_that_is_frozen_late_is_none_any_more():
-    with plangym_ext.make(Frozen, backend="serial", state="snapshot") as env:
+    with plangym_ext.make(Frozen, backend="serial", capture="snapshot") as env:
         state, *_ = env.reset(seed=0)
         states, shown = [], []
         for t in range(1300):

@@ -88,7 +88,7 @@ def played(env, actions):
 def test_what_is_put_in_the_place_of_a_function_is_state(kind, backend):
     actions = np.random.default_rng(0).integers(1, 3, 40)
     expected = played(kind(), actions)
-    with plangym_ext.make(kind, state="snapshot", backend=backend) as env:
+    with plangym_ext.make(kind, capture="snapshot", backend=backend) as env:
         first, _, _ = env.reset(seed=0)
         states = [first]
         for action, (obs, reward, terminated) in zip(actions, expected, strict=True):

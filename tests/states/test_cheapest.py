@@ -92,7 +92,7 @@ def test_the_way_whose_rows_cost_least_is_taken_and_the_cost_told(make, way, tol
 
 
 def test_a_way_that_is_named_is_taken_whatever_it_costs():
-    with plangym_ext.make(Deep, backend="serial", state="own") as env:
+    with plangym_ext.make(Deep, backend="serial", capture="own") as env:
         assert env.exactness.method == "own"
 
 

@@ -187,7 +187,7 @@ class FixedCells(Cells):
 )
 def test_the_order_of_objects_is_refused(make, holder):
     with pytest.raises(IncompleteState, match=f"{holder}.*addresses") as caught:
-        plangym_ext.make(make, backend="serial", state="replay")
+        plangym_ext.make(make, backend="serial", capture="replay")
     assert "list or a dict" in str(caught.value)
 
 
@@ -197,7 +197,7 @@ def test_states_with_an_order_that_elements_do_not_tell_are_replayed():
     with plangym_ext.make(Cells, backend="serial") as env:
         assert env.exactness.method == "replay"
     with pytest.raises(IncompleteState, match=r"Cells\.cells"):
-        plangym_ext.make(Cells, backend="serial", state="snapshot")
+        plangym_ext.make(Cells, backend="serial", capture="snapshot")
 
 
 def test_sets_of_texts_get_another_order_where_hash_is_made_another(monkeypatch):

@@ -119,7 +119,7 @@ def test_equal_states_are_equal_bytes_whatever_came_before():
 
 def test_objects_are_left_to_the_next_way():
     with pytest.raises(IncompleteState, match=r"Listening\.ear"):
-        GymEnv(Listening, state="codec")
+        GymEnv(Listening, capture="codec")
     with GymEnv(Listening) as env:
         assert env.codec.method == "snapshot"
         assert plangym_ext.check_env(env, num_steps=20).exact
@@ -161,7 +161,7 @@ def test_a_number_that_no_state_holds_is_not_changed_in_silence(env_id, name, va
     # The proof comes to the tenth step, and chooses a way that holds the number.
     with plangym_ext.make(make, backend="serial", check=5.0) as env:
         assert env.codec.method in ("simulator", "snapshot")
-    with plangym_ext.make(make, backend="serial", state="codec", check=False) as env:
+    with plangym_ext.make(make, backend="serial", capture="codec", check=False) as env:
         env.reset(seed=0)
         played(env, 3)
         early = env.get_state()
@@ -175,7 +175,7 @@ def test_a_number_that_no_state_holds_is_not_changed_in_silence(env_id, name, va
         again = [env.step(env.action_space.sample() * 0).reward for _ in range(3)]
         assert again == rewards
     # A vector env steps on without states.
-    codec = {"state": "codec", "check": False}
+    codec = {"capture": "codec", "check": False}
     with plangym_ext.make_vec(make, 2, backend="serial", **codec) as venv:
         venv.reset(seed=0)
         for k in range(12):

@@ -48,7 +48,7 @@ def test_futures_of_restored_states_are_exact_in_any_order(env):
 
 def test_an_array_that_was_replaced_comes_back_where_nothing_else_differs():
     # Unproved: the proof refuses such an env whose arrays do not come back.
-    with make(HeldSimulatorEnv, backend="serial", state="simulator", check=False) as env:
+    with make(HeldSimulatorEnv, backend="serial", capture="simulator", check=False) as env:
         env.reset(seed=0)
         base = env.gym_env.unwrapped
         base.drawn = np.array([1.0, 2.0])

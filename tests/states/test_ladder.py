@@ -263,7 +263,7 @@ def test_a_way_after_which_the_env_cannot_step_is_passed_over(kind):
         assert methods(env) == ["replay"]
         assert plangym_ext.check_env(env, num_steps=10).exact
     with pytest.raises((IncompleteState, AttributeError)):
-        plangym_ext.make(kind, backend="serial", state="snapshot")
+        plangym_ext.make(kind, backend="serial", capture="snapshot")
 
 
 class ChessClock:
@@ -289,7 +289,7 @@ def test_an_object_that_only_sounds_like_a_picture_is_not_lost():
     with GymEnv(Timed) as env:
         assert methods(env) == ["replay"]
     with pytest.raises(IncompleteState, match=r"snapshot: what Timed\.clock holds, which by its"):
-        GymEnv(Timed, state="snapshot")
+        GymEnv(Timed, capture="snapshot")
 
 
 class Slips(Counter):
@@ -368,10 +368,10 @@ def test_an_env_that_cannot_be_restored_is_refused_with_the_difference():
 @pytest.mark.parametrize("shows", [True, False], ids=["shown", "hidden"])
 def test_a_state_without_np_random_is_refused_and_the_cause_is_named(shows):
     with pytest.raises(IncompleteState, match=r"(?s)own: .*the state leaves out np_random"):
-        GymEnv(lambda: Leveled(shows), state="own")
+        GymEnv(lambda: Leveled(shows), capture="own")
     with GymEnv(lambda: Leveled(shows)) as env:
         assert methods(env) == ["plain"]
-    with GymEnv(lambda: Leveled(shows), state="own", check=False) as env:
+    with GymEnv(lambda: Leveled(shows), capture="own", check=False) as env:
         report = plangym_ext.check_env(env, num_steps=10)
         assert not report.exact
         assert "the state leaves out np_random" in str(report)
@@ -385,7 +385,7 @@ def test_an_env_that_never_draws_need_not_hold_np_random():
             self.count, self.level = 0, 0.5
             return self._obs(), {}
 
-    with GymEnv(Still, state="own") as env:
+    with GymEnv(Still, capture="own") as env:
         assert plangym_ext.check_env(env, num_steps=10).exact
 
 
@@ -408,14 +408,14 @@ def test_without_the_check_the_first_way_that_applies_is_taken():
 
 
 def test_a_named_way_is_used_or_refused():
-    with GymEnv(OwnState, state="replay") as env:
+    with GymEnv(OwnState, capture="replay") as env:
         assert methods(env) == ["replay"]
     with pytest.raises(IncompleteState, match="no family"):
-        GymEnv(Counter, state="codec")
+        GymEnv(Counter, capture="codec")
     with pytest.raises(
         ValueError, match="auto, codec, own, simulator, snapshot, replay, approximate; got 'exact'"
     ):
-        GymEnv(Counter, state="exact")
+        GymEnv(Counter, capture="exact")
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ def test_objects_with_finalisers_are_left_to_replay():
 @pytest.mark.parametrize(("kind", "reason"), [(Owning, "__del__"), (Sets, "Piece")])
 def test_the_reason_names_what_it_is(kind, reason):
     with pytest.raises(IncompleteState, match=reason):
-        make(kind, backend="serial", state="snapshot")
+        make(kind, backend="serial", capture="snapshot")
 
 
 def test_sets_of_objects_are_not_pickled():

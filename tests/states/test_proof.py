@@ -392,19 +392,19 @@ def used(make):
     return [first, *shown], list(Writes.done), generators
 
 
-@pytest.mark.parametrize("state", ["auto", "replay"])
-def test_nothing_of_the_env_is_touched(tmp_path, state):
+@pytest.mark.parametrize("capture", ["auto", "replay"])
+def test_nothing_of_the_env_is_touched(tmp_path, capture):
     def build(path):
         return lambda: Writes(gym.wrappers.NormalizeObservation(Base()), path)
 
     plain = used(build(tmp_path / "plain"))
     # Its steps draw from `random`, so that no way is exact: what is tried for it leaves no trace.
     with pytest.raises(IncompleteState):
-        plangym_ext.make(build(tmp_path / "refused"), backend="serial", state=state)
+        plangym_ext.make(build(tmp_path / "refused"), backend="serial", capture=capture)
     assert (tmp_path / "refused").read_text() == "made\nclose\n"
     ours = used(
         lambda: plangym_ext.make(
-            build(tmp_path / "ours"), backend="serial", state=state, check=False
+            build(tmp_path / "ours"), backend="serial", capture=capture, check=False
         )
     )
     assert (tmp_path / "ours").read_text() == (tmp_path / "plain").read_text()
@@ -523,7 +523,7 @@ class DrawnOnce(Base):
 
 def test_a_constructor_that_draws_is_seen_in_a_second_instance():
     with pytest.raises(IncompleteState, match="restored in a second instance"):
-        plangym_ext.make(DrawnOnce, backend="serial", state="replay")
+        plangym_ext.make(DrawnOnce, backend="serial", capture="replay")
     with plangym_ext.make(DrawnOnce, backend="serial") as env:
         assert env.exactness.method == "snapshot"  # which holds the number
 

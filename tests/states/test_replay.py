@@ -329,9 +329,9 @@ def test_playback_makes_live_and_replayed_episodes_begin_alike():
 @pytest.mark.usefixtures("used_family")
 def test_a_family_with_a_playback_has_no_other_ways():
     with pytest.raises(IncompleteState, match="no approximate codec"):
-        GymEnv(Used, state="approximate")
+        GymEnv(Used, capture="approximate")
     with pytest.raises(IncompleteState, match="no exact codec"):
-        GymEnv(Used, state="codec")
+        GymEnv(Used, capture="codec")
 
 
 def test_versions_are_part_of_what_a_state_depends_on():
@@ -351,7 +351,7 @@ class Unsteady(Sum):
 
 @pytest.mark.parametrize("steps", [1, 5])
 def test_a_replay_that_leads_elsewhere_is_told(steps, monkeypatch):
-    with GymEnv(Unsteady, state="replay") as env:
+    with GymEnv(Unsteady, capture="replay") as env:
         start, *_ = env.reset(seed=0)
         for _ in range(steps):
             env.step(1)
@@ -375,7 +375,7 @@ class Legacy(Sum):
 
 
 def test_resets_without_a_seed_draw_from_a_generator_of_the_old_kind():
-    with GymEnv(Legacy, state="replay") as env:
+    with GymEnv(Legacy, capture="replay") as env:
         assert env.exact
         env.reset(seed=3)
         env.step(5)

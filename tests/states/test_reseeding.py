@@ -74,7 +74,7 @@ def test_a_replay_is_refused():
     class Opaque(gymnasium.Wrapper):
         """Holds what no snapshot can."""
 
-    with GymEnv(lambda: Opaque(gymnasium.make("CartPole-v1")), state="replay") as env:
+    with GymEnv(lambda: Opaque(gymnasium.make("CartPole-v1")), capture="replay") as env:
         state, *_ = env.reset(seed=0)
         with pytest.raises(IncompleteState, match="reseeded: the states of CartPoleEnv must hold"):
             env.reseeded(state[None], None)

@@ -193,7 +193,7 @@ class Inside(gym.Wrapper):
     ids=lambda make: make.__name__,
 )
 def test_snapshot_is_exact(make):
-    with GymEnv(make, state="snapshot") as env:
+    with GymEnv(make, capture="snapshot") as env:
         report = plangym_ext.check_env(env, num_steps=40)
         assert report.exact, report
         assert all(part.canonical for part, _ in env.codec.described())
@@ -217,7 +217,7 @@ def test_a_pickle_that_loses_the_state_is_never_used():
     with GymEnv(HidesEzPickle) as env:
         assert [part.method for part, _ in env.codec.described()] == ["replay"]
     with pytest.raises(IncompleteState, match="Fixed: its pickle is a fresh, unplayed one"):
-        GymEnv(HidesEzPickle, state="snapshot")
+        GymEnv(HidesEzPickle, capture="snapshot")
 
 
 class Late(Base):
@@ -281,9 +281,9 @@ class LoggedInSlots(Logged):
 
 @pytest.mark.parametrize("wrapper", [Logged, LoggedInSlots])
 def test_a_large_snapshot_is_refused_by_the_name_of_what_is_large(wrapper):
-    want = rf"{wrapper.__name__}\.log \(20,.*Keep what no step reads out.*state='replay'"
+    want = rf"{wrapper.__name__}\.log \(20,.*Keep what no step reads out.*capture='replay'"
     with pytest.raises(IncompleteState, match=want):
-        GymEnv(lambda: wrapper(CartPoleEnv(), 20_000_000), state="snapshot")
+        GymEnv(lambda: wrapper(CartPoleEnv(), 20_000_000), capture="snapshot")
 
 
 def test_a_snapshot_that_grows_large_is_refused_in_the_step_that_makes_it_so():
@@ -311,10 +311,10 @@ class Rectangles(Base):
         return self.player.x
 
 
-@pytest.mark.parametrize("state", ["auto", "snapshot"])
-def test_rectangles_and_vectors_of_pygame_are_state(state):
+@pytest.mark.parametrize("capture", ["auto", "snapshot"])
+def test_rectangles_and_vectors_of_pygame_are_state(capture):
     pytest.importorskip("pygame")
-    with GymEnv(Rectangles, state=state) as env:
+    with GymEnv(Rectangles, capture=capture) as env:
         report = plangym_ext.check_env(env, num_steps=40)
         assert report.exact, report
         saved, *_ = env.reset(seed=0)

@@ -142,7 +142,7 @@ class Loaded(gym.Wrapper):
 def test_a_question_for_a_missing_attribute_ends_no_episode(n_workers):
     adapters = pytest.importorskip("plangym_ext.vector.adapters.stable_baselines3")
     venv = plangym_ext.make_vec(
-        [MAKES["CartPole-v1"]] * 2, n_workers=n_workers, autoreset_mode="same_step", state="off"
+        [MAKES["CartPole-v1"]] * 2, n_workers=n_workers, autoreset_mode="same_step", capture="off"
     )
     vec_env = adapters.StableBaselines3VecEnv(venv)
     vec_env.reset()

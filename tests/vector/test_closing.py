@@ -57,7 +57,7 @@ def stepping(venv, action, *, again):
 @pytest.mark.parametrize("options", [{"backend": "serial"}, {"n_workers": 1}])
 def test_a_step_of_another_thread_ends_before_its_env_is_closed(options, again):
     EVENTS.clear()
-    venv = plangym_ext.make_vec(Slow, 1, state="off", **options)
+    venv = plangym_ext.make_vec(Slow, 1, capture="off", **options)
     venv.reset()
     thread, errors = stepping(venv, 3, again=again)
     venv.close()
@@ -72,7 +72,7 @@ def test_a_step_of_another_thread_ends_before_its_env_is_closed(options, again):
 @pytest.mark.slow
 def test_a_step_that_does_not_end_is_not_closed_under():
     EVENTS.clear()
-    venv = plangym_ext.make_vec(Slow, 1, state="off", backend="serial")
+    venv = plangym_ext.make_vec(Slow, 1, capture="off", backend="serial")
     venv.reset()
     thread, errors = stepping(venv, 30, again=False)
     with pytest.raises(ConcurrentUse, match="another thread is in the middle"):
@@ -86,7 +86,7 @@ def test_a_step_that_does_not_end_is_not_closed_under():
 
 @pytest.mark.slow
 def test_a_worker_that_does_not_end_its_step_is_ended():
-    venv = plangym_ext.make_vec(Slow, 1, state="off", n_workers=1)
+    venv = plangym_ext.make_vec(Slow, 1, capture="off", n_workers=1)
     venv.reset()
     thread, errors = stepping(venv, 90, again=False)
     began = time.monotonic()
@@ -98,7 +98,7 @@ def test_a_worker_that_does_not_end_its_step_is_ended():
 
 
 def test_a_closed_vector_env_has_no_workers():
-    venv = plangym_ext.make_vec(Slow, 2, state="off", n_workers=2)
+    venv = plangym_ext.make_vec(Slow, 2, capture="off", n_workers=2)
     assert len(venv.worker_pids) == 2
     venv.close()
     assert venv.worker_pids == ()

@@ -89,7 +89,7 @@ def test_equal_envs_are_made_once_each_and_no_other():
 
 
 def test_without_states_nothing_is_tried():
-    with plangym_ext.make_vec([lambda: Counted()] * 2, state="off") as venv:
+    with plangym_ext.make_vec([lambda: Counted()] * 2, capture="off") as venv:
         assert DONE == ["made"] * 2
         assert venv.backend_note
 
@@ -262,7 +262,7 @@ class Forgets(Slow):
 
 
 def test_a_proof_that_is_cut_short_still_finds_what_differs():
-    with plangym_ext.make_vec(Forgets, state="own", check=1e-9) as venv:
+    with plangym_ext.make_vec(Forgets, capture="own", check=1e-9) as venv:
         assert "observation differs at step 2" in venv.backend_note
 
 
@@ -292,7 +292,7 @@ def test_envs_that_exist_already_are_neither_stepped_nor_closed(idiom):
         "iterator": [lambda: next(rest)] * 2,
         "wrapped": [lambda e=e: TimeLimit(e, 10) for e in envs],
     }[idiom]
-    with plangym_ext.make_vec(makes, state="auto") as venv:
+    with plangym_ext.make_vec(makes, capture="auto") as venv:
         assert [(e.resets, e.steps, e.is_closed) for e in envs] == [(0, 0, False)] * 2
         assert [e.unwrapped for e in venv.envs] == envs
         assert venv.backend_note == ""
@@ -302,12 +302,12 @@ def test_envs_that_exist_already_are_neither_stepped_nor_closed(idiom):
 
 @pytest.mark.parametrize("options", [{}, {"n_workers": 1}], ids=["serial", "workers"])
 @pytest.mark.parametrize("wrapped", [False, True])
-@pytest.mark.parametrize("state", ["auto", "off"])
-def test_rows_that_share_one_env_are_refused(wrapped, state, options):
+@pytest.mark.parametrize("capture", ["auto", "off"])
+def test_rows_that_share_one_env_are_refused(wrapped, capture, options):
     env = Counted()
     shared = [lambda: TimeLimit(env, 10)] * 2 if wrapped else [lambda: env] * 2
     with pytest.raises(ValueError, match="sub-envs 1 and 2 return the same Counted instance"):
-        plangym_ext.make_vec([Counted, *shared], state=state, **options)
+        plangym_ext.make_vec([Counted, *shared], capture=capture, **options)
 
 
 def test_one_row_may_have_an_env_that_exists():
@@ -440,7 +440,7 @@ def test_minigrid_is_played_by_name():
 def test_sub_envs_can_be_reached_where_they_live_here():
     with plangym_ext.make_vec(Counted, 2) as venv:
         assert [type(env.unwrapped) for env in venv.envs] == [Counted] * 2
-    with plangym_ext.make_vec(Counted, 2, n_workers=1, state="off") as venv:
+    with plangym_ext.make_vec(Counted, 2, n_workers=1, capture="off") as venv:
         assert not hasattr(venv, "envs")
 
 

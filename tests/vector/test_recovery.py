@@ -294,7 +294,7 @@ def test_a_sub_env_that_kills_its_worker_is_named(action, how):
 
 
 def test_a_sub_env_without_states_that_dies_is_named():
-    with plangym_ext.make_vec(Counter, 4, n_workers=2, state="off") as venv:
+    with plangym_ext.make_vec(Counter, 4, n_workers=2, capture="off") as venv:
         venv.reset(seed=0)
         with pytest.raises(WorkerDied, match=r"^sub-env 2: worker 1 .*SIGKILL") as caught:
             venv.step(one(5, row=2))

@@ -158,7 +158,7 @@ class Rewarding(Odd):
 
 @every_backend
 def test_a_reward_that_is_no_number_is_refused_by_name(options):
-    with plangym_ext.make_vec(Rewarding, 2, state="off", invalid="off", **options) as venv:
+    with plangym_ext.make_vec(Rewarding, 2, capture="off", invalid="off", **options) as venv:
         for action in range(len(NO_REWARDS)):
             venv.reset(seed=0)
             with pytest.raises(InvalidObservation, match="reward: expected one number") as raised:
@@ -172,7 +172,7 @@ def test_a_reward_that_is_no_number_is_refused_by_name(options):
 def test_rewards_of_every_numeric_kind_are_what_upstream_makes_of_them(reward):
     make = functools.partial(Rewarding, reward)
     theirs = gym.vector.SyncVectorEnv([make] * 2)
-    with plangym_ext.make_vec(make, 2, state="off") as venv:
+    with plangym_ext.make_vec(make, 2, capture="off") as venv:
         for envs in (venv, theirs):
             envs.reset(seed=0)
         np.testing.assert_array_equal(venv.step([0, 0])[1], theirs.step([0, 0])[1])

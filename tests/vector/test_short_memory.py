@@ -30,7 +30,7 @@ with open("/proc/self/statm") as file:
     used = int(file.read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30),) * 2)
 try:
-    plangym_ext.make_vec(Wide, 100, n_workers=WORKERS, state="off").reset(seed=0)
+    plangym_ext.make_vec(Wide, 100, n_workers=WORKERS, capture="off").reset(seed=0)
 except (MemoryError, plangym_ext.errors.StorageError) as error:
     print(type(error).__name__, error)
 """

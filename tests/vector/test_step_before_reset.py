@@ -159,7 +159,7 @@ def test_in_this_process_there_is_no_way_back_and_that_is_told():
 
 
 def test_without_states_a_death_loses_them_and_says_so():
-    with walks(state="off", n_workers=2) as venv:
+    with walks(capture="off", n_workers=2) as venv:
         steps(venv, 3)
         kill(venv, 0)
         with pytest.raises(WorkerDied, match="are not captured"):

@@ -88,7 +88,7 @@ def test_no_step_is_pickled_and_all_comes_back_as_it_was(kind, monkeypatch):
     mode = gym.vector.AutoresetMode.SAME_STEP
     sync = SyncVectorEnv([make] * N, autoreset_mode=mode)
     # Without states: these are captured once in a while, and travel by pickle then.
-    options = {"n_workers": 2, "autoreset_mode": "same_step", "state": "off"}
+    options = {"n_workers": 2, "autoreset_mode": "same_step", "capture": "off"}
     with plangym_ext.make_vec([make] * N, **options) as venv:
         assert_same(venv.reset(seed=3), sync.reset(seed=3))
         sync.action_space.seed(0)
@@ -107,7 +107,9 @@ def test_no_step_is_pickled_and_all_comes_back_as_it_was(kind, monkeypatch):
 
 def test_a_step_into_arrays_pickles_no_info_that_is_not_asked_for(monkeypatch):
     makes = [lambda: Told(SPACES["discrete"], words=True)] * N
-    with plangym_ext.make_vec(makes, n_workers=2, autoreset_mode="same_step", state="off") as venv:
+    with plangym_ext.make_vec(
+        makes, n_workers=2, autoreset_mode="same_step", capture="off"
+    ) as venv:
         venv.reset(seed=0)
         tree = plangym_ext.ArrayDict(
             {

@@ -257,7 +257,7 @@ def test_a_half_that_kills_or_hangs_is_named_and_the_other_goes_on(failing):
 
 
 def test_a_half_without_states_goes_on_after_the_other():
-    venv, plain = pair(n_workers=2, state="off")
+    venv, plain = pair(n_workers=2, capture="off")
     with venv, plain:
         for _ in range(12):
             both(venv, plain)

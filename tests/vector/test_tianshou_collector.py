@@ -114,7 +114,7 @@ def test_an_asynchronous_collector_keeps_whole_episodes_in_order(kind):
         envs = SubprocVectorEnv(makes("plain"), wait_num=3)
     else:
         venvs = [
-            plangym_ext.make_vec(make, 1, n_workers=1, autoreset_mode="disabled", state="off")
+            plangym_ext.make_vec(make, 1, n_workers=1, autoreset_mode="disabled", capture="off")
             for make in makes("plain")
         ]
         envs = TianshouAsyncVectorEnv(venvs, wait_num=3)

@@ -65,10 +65,10 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("options", [{}, {"n_workers": 2}], ids=["serial", "two workers"])
-@pytest.mark.parametrize("state", ["auto", "off"])
-def test_unknown_names_leave_everything_where_it_was(options, state):
+@pytest.mark.parametrize("capture", ["auto", "off"])
+def test_unknown_names_leave_everything_where_it_was(options, capture):
     makes = [lambda own=row == 0: Meter(own) for row in range(4)]
-    with plangym_ext.make_vec(makes, state=state, **options) as venv:
+    with plangym_ext.make_vec(makes, capture=capture, **options) as venv:
         venv.reset(seed=0)
         for step in range(1, 2 + len(UNKNOWN)):
             obs, *_ = venv.step(np.zeros(4, int))
@@ -79,7 +79,7 @@ def test_unknown_names_leave_everything_where_it_was(options, state):
                     act(venv)
         with pytest.raises(ValueError, match="in the middle"):
             venv.call("breaking")
-        if state == "off":  # it has moved rows that cannot be brought back
+        if capture == "off":  # it has moved rows that cannot be brought back
             with pytest.raises(gym.error.ResetNeeded):
                 venv.step(np.zeros(4, int))
         else:

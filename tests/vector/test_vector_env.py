@@ -431,7 +431,7 @@ def test_envs_without_states_can_be_played_all_the_same():
         venv.step(np.zeros(2, int))
         with pytest.raises(IncompleteState):
             venv.get_states()
-    with cart_pole(2, state="off") as venv:
+    with cart_pole(2, capture="off") as venv:
         venv.reset(seed=0)
         venv.step(np.zeros(2, int))
         with pytest.raises(IncompleteState, match="states are off"):
@@ -632,7 +632,7 @@ def test_a_key_that_is_called_like_the_mask_of_another():
         ({"timeout": "5"}, PlangymExtError, "make_vec: timeout must be"),
         ({"address": "10.0.0.1:6379"}, ValueError, "make_vec: address=.* is for the ray backend"),
         ({"invalid": "rais"}, PlangymExtError, "make_vec: invalid must be one of"),
-        ({"state": "of"}, PlangymExtError, "state must be one of .*, off; got 'of'"),
+        ({"capture": "of"}, PlangymExtError, "capture must be one of .*, off; got 'of'"),
         ({"autoreset_mode": [1]}, PlangymExtError, r"autoreset_mode must be one of .*; got \[1\]"),
         ({"wrappers": TimeLimit}, TypeError, "make_vec: wrappers must be a sequence"),
     ],

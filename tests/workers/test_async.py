@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import toy_envs
 from batches import pids, warm_up
-from contract.backend_contract import assert_equal
 from toy_envs import Faulty, faulty_env
 
 from plangym_ext.core.results import Transitions
@@ -21,6 +20,7 @@ from plangym_ext.errors import (
     PoisonState,
     WorkerTimeout,
 )
+from plangym_ext.testing.backend import assert_equal
 from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 

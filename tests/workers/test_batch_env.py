@@ -5,10 +5,10 @@ import functools
 import gymnasium as gym
 import numpy as np
 import pytest
-from contract.backend_contract import assert_equal
 from toy_envs import Faulty, faulty_env
 
 from plangym_ext.errors import DamagedState, ResetNeeded
+from plangym_ext.testing.backend import assert_equal
 from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 

@@ -7,7 +7,6 @@ import signal
 import numpy as np
 import pytest
 import toy_envs
-from contract.backend_contract import flat
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,6 +21,7 @@ from hypothesis.stateful import (
 from toy_envs import Faulty, faulty_env
 
 from plangym_ext.errors import EnvClosed
+from plangym_ext.testing.episode import flat
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 pytestmark = [

@@ -60,7 +60,7 @@ def sockets():
 
 @pytest.fixture
 def venv():
-    with plangym_ext.make_vec(Interrupting, 1, n_workers=1, state="off") as found:
+    with plangym_ext.make_vec(Interrupting, 1, n_workers=1, capture="off") as found:
         found.reset(seed=0)
         yield found
 

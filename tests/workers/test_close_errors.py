@@ -39,7 +39,7 @@ class Unclosable(gym.Env):
 def test_the_vector_env_closes_all_and_warns(tmp_path, options):
     paths = [tmp_path / str(row) for row in range(4)]
     makes = [functools.partial(Unclosable, path, row == 1) for row, path in enumerate(paths)]
-    venv = plangym_ext.make_vec(makes, state="off", **options)
+    venv = plangym_ext.make_vec(makes, capture="off", **options)
     venv.reset(seed=0)
     pids = venv.worker_pids
     with pytest.warns(RuntimeWarning, match=r"OSError: the simulator is gone .*sub-env 1 was"):

@@ -6,10 +6,11 @@ import leaks
 import numpy as np
 import pytest
 import toy_envs
-from contract.backend_contract import assert_equal, flat
 from toy_envs import faulty_env
 
 from plangym_ext.errors import EnvClosed, InvalidAction, ResetNeeded
+from plangym_ext.testing.backend import assert_equal
+from plangym_ext.testing.episode import flat
 from plangym_ext.workers.batch_env import ExternalProcess
 
 pytestmark = pytest.mark.slow  # a worker takes about 0.3 s to start

@@ -58,7 +58,7 @@ class Probe(gym.Env):
 
 
 def probes(num_envs=2, n_workers=2):
-    return plangym_ext.make_vec(Probe, num_envs, n_workers=n_workers, state="off")
+    return plangym_ext.make_vec(Probe, num_envs, n_workers=n_workers, capture="off")
 
 
 def test_workers_of_all_envs_are_forks_of_one_server():

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import toy_envs
 from batches import pids, stop, walk_of
-from contract.backend_contract import assert_equal
 from toy_envs import Faulty
 
 import plangym_ext
 from plangym_ext.errors import InvalidOption, WorkerDied, WorkerTimeout
+from plangym_ext.testing.backend import assert_equal
 from plangym_ext.workers import limits, worker_handle
 from plangym_ext.workers.batch_env import ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
@@ -268,7 +268,7 @@ def test_the_default_waits_longer_for_first_rows_and_slow_envs(monkeypatch, kind
     monkeypatch.setattr(limits, "ROW_TIMEOUT", 2.0)
     monkeypatch.setattr(limits, "START_TIMEOUT", 40.0)
     actions = np.zeros(1, np.int64)
-    options = {"n_workers": 1, "timeout": 2.0, "state": "off" if kind == "vector" else "auto"}
+    options = {"n_workers": 1, "timeout": 2.0, "capture": "off" if kind == "vector" else "auto"}
     if kind == "vector":
         made = plangym_ext.make_vec(Loading, 1, **options)
     else:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import toy_envs
 from batches import warm_up
-from contract.backend_contract import flat
 from toy_envs import Faulty
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import UnknownName
+from plangym_ext.testing.episode import flat
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 pytestmark = [

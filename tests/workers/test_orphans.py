@@ -74,7 +74,7 @@ def test_what_an_env_starts_ends_with_its_worker(tmp_path, kind, ends):
             "import functools, sys; from pathlib import Path; import plangym_ext;"
             "from test_orphans import Starts;"
             "make = functools.partial(Starts, Path(sys.argv[1]), sys.argv[2]);"
-            "venv = plangym_ext.make_vec([make] * 2, n_workers=2, state='off');"
+            "venv = plangym_ext.make_vec([make] * 2, n_workers=2, capture='off');"
             "venv.reset(seed=0); print('ready', flush=True); sys.stdin.read()"
         )
         with subprocess.Popen(
@@ -89,7 +89,7 @@ def test_what_an_env_starts_ends_with_its_worker(tmp_path, kind, ends):
             parent.kill()
     else:
         make = functools.partial(Starts, tmp_path, kind)
-        venv = plangym_ext.make_vec([make] * 2, n_workers=2, state="off")
+        venv = plangym_ext.make_vec([make] * 2, n_workers=2, capture="off")
         venv.reset(seed=0)
         found = started(tmp_path)
         assert any(map(leaks.is_running, found))
@@ -104,10 +104,10 @@ def test_what_an_env_starts_ends_with_its_worker(tmp_path, kind, ends):
 def test_what_others_have_started_stays(tmp_path):
     """The end of one worker is not that of what another one's env has started."""
     make = functools.partial(Starts, tmp_path, "daemon")
-    with plangym_ext.make_vec([make], n_workers=1, state="off") as first:
+    with plangym_ext.make_vec([make], n_workers=1, capture="off") as first:
         first.reset(seed=0)
         found = started(tmp_path)
-        second = plangym_ext.make_vec([make], n_workers=1, state="off")
+        second = plangym_ext.make_vec([make], n_workers=1, capture="off")
         others = set(started(tmp_path)) - set(found)
         second.close()
         assert leaks.wait_until(lambda: not any(map(leaks.is_running, others)))

@@ -10,9 +10,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from batches import stop
-from contract.backend_contract import assert_equal
 from gymnasium import spaces
 from leaks import children
+
+from plangym_ext.testing.backend import assert_equal
 
 pytest.importorskip("ray", reason="the ray backend")
 

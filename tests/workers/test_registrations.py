@@ -111,7 +111,7 @@ def test_ids_of_a_package_that_the_parent_imported_are_known():
     ale_py = pytest.importorskip("ale_py")
     gym.register_envs(ale_py)
     with plangym_ext.make_vec(
-        [lambda: gym.make("ALE/Pong-v5")] * 2, n_workers=1, state="off"
+        [lambda: gym.make("ALE/Pong-v5")] * 2, n_workers=1, capture="off"
     ) as venv:
         assert venv.reset(seed=0)[0].shape == (2, 210, 160, 3)
 
@@ -124,7 +124,7 @@ def test_a_thunk_may_name_module_and_id(tmp_path, monkeypatch, unregistered):
     )
     monkeypatch.syspath_prepend(tmp_path)
     with plangym_ext.make_vec(
-        lambda: gym.make("registers_it:FromAModule-v0"), 2, n_workers=1, state="off"
+        lambda: gym.make("registers_it:FromAModule-v0"), 2, n_workers=1, capture="off"
     ) as venv:
         assert venv.reset(seed=0)[0].shape == (2, 4)
 
@@ -201,7 +201,7 @@ def test_workers_reach_what_a_manager_of_the_parent_keeps():
     with multiprocessing.Manager() as manager:
         steps, lock = manager.Value("i", 0), manager.Lock()
         make = functools.partial(Shares, steps, lock)
-        venv = plangym_ext.make_vec([make] * 3, n_workers=2, state="off")
+        venv = plangym_ext.make_vec([make] * 3, n_workers=2, capture="off")
         venv.reset(seed=0)
         for _ in range(2):
             venv.step([0, 1, 1])

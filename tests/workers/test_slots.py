@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import toy_envs
 from batches import warm_up
-from contract.backend_contract import assert_equal, flat
 from growing_env import Growing
 from toy_envs import Faulty
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.results import Transitions
 from plangym_ext.errors import BatchPending, DamagedState, ForeignState, InvalidAction
+from plangym_ext.testing.backend import assert_equal
+from plangym_ext.testing.episode import flat
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 pytestmark = [

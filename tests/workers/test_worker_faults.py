@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import toy_envs
 from batches import pids, walk_of
-from contract.backend_contract import assert_equal
 from gymnasium.envs.classic_control import CartPoleEnv
 from interrupting import InterruptWait
 from toy_envs import Faulty, faulty_env
 
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import EnvClosed, PoisonState, WorkerDied, WorkerError
+from plangym_ext.testing.backend import assert_equal
 from plangym_ext.workers.batch_env import BatchEnv, ExternalProcess
 from plangym_ext.workers.parallel_env import ParallelEnv
 from plangym_ext.workers.remote_errors import RemoteTraceback

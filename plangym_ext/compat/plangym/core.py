@@ -10,8 +10,9 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.compat.plangym.plan_env import PlanEnv
-from plangym_ext.compat.plangym.utils import process_frame, remove_time_limit, wrapped
+from plangym_ext.compat.plangym.utils import process_frame, remove_time_limit
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.make_words import wrapped
 from plangym_ext.errors import CannotDraw, InvalidOption, UnknownName
 from plangym_ext.registry import find_spec, make, make_gym
 
@@ -38,7 +39,7 @@ class PlangymEnv(PlanEnv):
         return_image: put a picture into every info, as "rgb".
         clone_seeds: whether `set_state` restores random generators too. False: what follows a
             restored state is drawn anew.
-        capture: how states are captured, as `state` of `plangym_ext.make`.
+        capture: how states are captured, as in `plangym_ext.make`.
         kwargs: for the env's constructor.
 
     Raises:
@@ -124,7 +125,9 @@ class PlangymEnv(PlanEnv):
             self._start = None
 
     def _use(self, build: Any, binding: Any = None) -> None:
-        exact = GymEnv(build, name=self.name, autoreset=False, state=self._capture, binding=binding)
+        exact = GymEnv(
+            build, name=self.name, autoreset=False, capture=self._capture, binding=binding
+        )
         if not exact.is_reset:
             exact.reset(return_state=False)
         self._exact = exact

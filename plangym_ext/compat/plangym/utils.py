@@ -1,4 +1,4 @@
-"""Wrappers, time limits and pictures, under plangym's names."""
+"""Time limits and pictures, under plangym's names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.core.make_words import luma
 from plangym_ext.errors import MissingExtra
 
 #: What plangym has in the place of a limit.
@@ -28,18 +29,6 @@ def remove_time_limit(gym_env: Any) -> Any:
     return gym_env
 
 
-def wrapped(gym_env: Any, item: Any) -> Any:
-    """Return the env in a wrapper: `class`, `(class, dict)`, `(class, list)` or `(class, arg)`."""
-    if not isinstance(item, tuple):
-        return item(gym_env)
-    wrapper, arguments = item
-    if isinstance(arguments, dict):
-        return wrapper(gym_env, **arguments)
-    if isinstance(arguments, list | tuple):
-        return wrapper(gym_env, *arguments)
-    return wrapper(gym_env, arguments)
-
-
 def process_frame(
     frame: np.ndarray, width: int | None = None, height: int | None = None, mode: str = "RGB"
 ) -> np.ndarray:
@@ -58,8 +47,7 @@ def process_frame(
         MissingExtra: Pillow is not installed.
     """
     if mode in ("L", "GRAY"):
-        weights = np.array([19595, 38470, 7471], np.uint32)
-        frame = ((frame[..., :3].astype(np.uint32) @ weights + 0x8000) >> 16).astype(np.uint8)
+        frame = luma(frame)
     size = (height or frame.shape[0], width or frame.shape[1])
     if size == frame.shape[:2]:
         return frame

@@ -70,7 +70,7 @@ class TDLearning(PlanLearning):
             record.rewards[:, None],
             terminated,
             n=self.config.n_steps,
-            gamma=self.config.discount,
+            discount=self.config.discount,
         )
         # `last` is the last step of each window; what it led to is one further.
         mine, after = sides[:-1], window.last[:, 0] + 1

@@ -127,7 +127,7 @@ def vtrace_losses(
     reward: Any,
     terminated: Any,
     *,
-    gamma: float,
+    discount: float,
     ratio_clip: float | None = 1.0,
     trace_clip: float | None = 1.0,
     **ends: Unpack[Ends],
@@ -140,7 +140,7 @@ def vtrace_losses(
         value: `[T, B]`, of the network that learns.
         reward: `[T, B]`.
         terminated: `[T, B]` bool.
-        gamma: discount.
+        discount: gamma.
         ratio_clip: limit of the ratio in errors and in the policy's gradient; None: none.
         trace_clip: limit of the ratio in the trace; None: none.
         **ends: see `plangym_ext.learn.returns.returns`.
@@ -154,7 +154,7 @@ def vtrace_losses(
         value.detach(),
         reward,
         terminated,
-        gamma=gamma,
+        discount=discount,
         ratio_clip=ratio_clip,
         trace_clip=trace_clip,
         **ends,
@@ -171,7 +171,7 @@ def vtrace_estimates(
     reward: Any,
     terminated: Any,
     *,
-    gamma: float,
+    discount: float,
     ratio_clip: float | None = 1.0,
     trace_clip: float | None = 1.0,
     **ends: Unpack[Ends],
@@ -183,7 +183,7 @@ def vtrace_estimates(
         value: `[T, B]`, of the network that learns, without gradient.
         reward: see `vtrace_losses`, as all that follows.
         terminated: flags.
-        gamma: discount.
+        discount: gamma.
         ratio_clip: limit of the ratio in errors and in the policy's gradient.
         trace_clip: limit of the ratio in the trace.
         **ends: see `vtrace_losses`.
@@ -192,14 +192,14 @@ def vtrace_estimates(
         reward,
         value,
         terminated,
-        gamma=gamma,
+        discount=discount,
         log_ratio=log_ratio,
         ratio_clip=ratio_clip,
         trace_clip=trace_clip,
         **ends,
     )
     # Of one step: the reward, and the target of what follows it.
-    quality = multistep(reward, target, terminated, gamma=gamma, n=1, **ends)
+    quality = multistep(reward, target, terminated, discount=discount, n=1, **ends)
     # An infinite ratio comes down to the limit here; without a limit it shows in the loss.
     ratio = log_ratio.exp()
     if ratio_clip is not None:

@@ -23,7 +23,7 @@ def deltas(
     value: Any,
     terminated: Any,
     *,
-    gamma: float,
+    discount: float,
     log_ratio: Any = None,
     ratio_clip: float | None = 1.0,
     **ends: Unpack[Ends],
@@ -34,12 +34,12 @@ def deltas(
         reward: as in `returns`, as all that is not named here.
         value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
         terminated: flags.
-        gamma: discount.
+        discount: gamma.
         log_ratio: log-ratio of the policies.
         ratio_clip: limit of the ratio ρ.
         **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
     """
-    rows = checked_rows("deltas", reward, value, terminated, gamma, ends)
+    rows = checked_rows("deltas", reward, value, terminated, discount, ends)
     found = _deltas(rows)
     if log_ratio is not None:
         found = found * clipped_ratio("deltas", "ratio_clip", rows, log_ratio, ratio_clip)
@@ -51,7 +51,7 @@ def gae(
     value: Any,
     terminated: Any,
     *,
-    gamma: float,
+    discount: float,
     lam: float,
     **ends: Unpack[Ends],
 ) -> Any:
@@ -63,14 +63,14 @@ def gae(
         reward: as in `returns`, as all that is not named here.
         value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
         terminated: flags.
-        gamma: discount.
+        discount: gamma.
         lam: λ, 0 to 1.
         **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
 
     Source: Schulman et al. 2016, "High-dimensional continuous control using generalized
     advantage estimation", equation 16.
     """
-    rows = checked_rows("gae", reward, value, terminated, gamma, ends)
+    rows = checked_rows("gae", reward, value, terminated, discount, ends)
     return _gae(rows, finite_between("gae: lam", lam, 0.0, 1.0))
 
 
@@ -79,7 +79,7 @@ def td_lambda(
     value: Any,
     terminated: Any,
     *,
-    gamma: float,
+    discount: float,
     lam: float,
     **ends: Unpack[Ends],
 ) -> Any:
@@ -91,13 +91,13 @@ def td_lambda(
         reward: as in `returns`, as all that is not named here.
         value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
         terminated: flags.
-        gamma: discount.
+        discount: gamma.
         lam: λ, 0 to 1.
         **ends: `bootstrap`, `truncated`, `final_value` and `valid`.
 
     Source: Sutton and Barto 2018, "Reinforcement learning", equation 12.18.
     """
-    rows = checked_rows("td_lambda", reward, value, terminated, gamma, ends)
+    rows = checked_rows("td_lambda", reward, value, terminated, discount, ends)
     # G_t - v_t obeys the recurrence of the advantages, so the λ-return is the value plus GAE.
     return rows.masked(rows.value + _gae(rows, finite_between("td_lambda: lam", lam, 0.0, 1.0)))
 
@@ -107,7 +107,7 @@ def vtrace(
     value: Any,
     terminated: Any,
     *,
-    gamma: float,
+    discount: float,
     log_ratio: Any = None,
     ratio_clip: float | None = 1.0,
     trace_clip: float | None = 1.0,
@@ -121,7 +121,7 @@ def vtrace(
         reward: as in `returns`, as all that is not named here.
         value: `[T, B]` or `[T, B, ...]`, of the observation before each row.
         terminated: flags.
-        gamma: discount.
+        discount: gamma.
         log_ratio: log-ratio of the policies.
         ratio_clip: limit of ρ_t = exp(log_ratio_t), or None.
         trace_clip: limit of c_t = exp(log_ratio_t), or None.
@@ -129,8 +129,8 @@ def vtrace(
 
     Source: Espeholt et al. 2018, "IMPALA", remark 1.
     """
-    rows = checked_rows("vtrace", reward, value, terminated, gamma, ends)
-    step, decay = _deltas(rows), rows.gamma
+    rows = checked_rows("vtrace", reward, value, terminated, discount, ends)
+    step, decay = _deltas(rows), rows.discount
     if log_ratio is not None:
         step = step * clipped_ratio("vtrace", "ratio_clip", rows, log_ratio, ratio_clip)
         decay = decay * clipped_ratio("vtrace", "trace_clip", rows, log_ratio, trace_clip)
@@ -141,12 +141,12 @@ def vtrace(
 def _deltas(rows: Rows) -> Any:
     # `following` is 0 after a termination, the final value after a truncation, and `bootstrap`
     # after the last row.
-    return rows.reward + rows.gamma * rows.following(rows.value) - rows.value
+    return rows.reward + rows.discount * rows.following(rows.value) - rows.value
 
 
 def _gae(rows: Rows, lam: float) -> Any:
     # From 0: the last row's δ has the bootstrap already.
-    return rows.fold(_deltas(rows), rows.gamma * lam, rows.nothing)
+    return rows.fold(_deltas(rows), rows.discount * lam, rows.nothing)
 
 
 def normalized(advantage: Any, valid: Any = None, *, epsilon: float = 1e-6) -> Any:
@@ -173,14 +173,14 @@ def normalized(advantage: Any, valid: Any = None, *, epsilon: float = 1e-6) -> A
     return (array - mean) / (deviation + epsilon)
 
 
-def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
+def branch_returns(reward: Any, length: Any, rest: Any, *, discount: float) -> Any:
     """Return the returns of branches: G = sum_h γ^h r_h + γ^L rest.
 
     Args:
         reward: `[H, ...]`, array or tensor; 0 once a branch has ended.
         length: `[...]` int, L: steps that were taken.
         rest: `[...]`, worth of where the branch was cut; 0 where it terminated.
-        gamma: discount.
+        discount: gamma.
 
     Returns:
         `[...]`, fresh.
@@ -189,7 +189,7 @@ def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
     the critic's part is that of an n-step return.
     """
     library, where = converter(reward, length, rest), "branch_returns"
-    gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
+    discount = finite_between(f"{where}: discount", discount, 0.0, 1.0)
     reward = checked_array(where, library, "reward", reward)
     length = checked_array(where, library, "length", length)
     rest = checked_array(where, library, "rest", rest)
@@ -199,9 +199,9 @@ def branch_returns(reward: Any, length: Any, rest: Any, *, gamma: float) -> Any:
             f"{tuple(reward.shape)}, {tuple(length.shape)} and {tuple(rest.shape)}."
         )
     # What follows is worth its value after L steps, also where a branch was shorter than H.
-    total = gamma**length * rest
+    total = discount**length * rest
     for h in range(len(reward)):
-        total = total + gamma**h * reward[h]
+        total = total + discount**h * reward[h]
     return total
 
 

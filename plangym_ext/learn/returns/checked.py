@@ -29,7 +29,7 @@ def checked_rows(
     reward: Any,
     value: Any,
     terminated: Any,
-    gamma: float,
+    discount: float,
     ends: Ends,
 ) -> Rows:
     """Return the arguments as `Rows`; raise for a wrong one.
@@ -40,7 +40,7 @@ def checked_rows(
         value: of the observation before each row; None for functions that need none,
             which get zeros.
         terminated: flags.
-        gamma: discount.
+        discount: gamma.
         ends: the others, by name.
     """
     for name in ends:
@@ -49,7 +49,7 @@ def checked_rows(
             raise UnknownOption(f"{where}: unknown argument {name!r}{close}")
     bootstrap, valid = ends.get("bootstrap", 0.0), ends.get("valid")
     truncated, final_value = ends.get("truncated"), ends.get("final_value")
-    gamma = finite_between(f"{where}: gamma", gamma, 0.0, 1.0)
+    discount = finite_between(f"{where}: discount", discount, 0.0, 1.0)
     if (truncated is None) != (final_value is None):
         raise InvalidSamples(
             f"{where}: truncated and final_value must be passed together; got only "
@@ -77,7 +77,7 @@ def checked_rows(
     if valid is not None:
         valid = form.flags("valid", valid)
         reward, value = form.only(valid, reward), form.only(valid, value)
-    return Rows(reward, value, bootstrap, terminated, truncated, final_value, valid, gamma)
+    return Rows(reward, value, bootstrap, terminated, truncated, final_value, valid, discount)
 
 
 def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float | None) -> Any:
@@ -197,7 +197,7 @@ class Rows(NamedTuple):
     truncated: Any  # the same, False where terminated; None if nothing is
     final_value: Any  # [T, B, *K], read where truncated
     valid: Any  # [T, B, *1] bool; None if all are
-    gamma: float
+    discount: float
 
     @property
     def ended(self) -> Any:

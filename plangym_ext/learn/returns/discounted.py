@@ -22,7 +22,7 @@ def returns(
     reward: Any,
     terminated: Any,
     *,
-    gamma: float,
+    discount: float,
     log_ratio: Any = None,
     ratio_clip: float | None = 1.0,
     **ends: Unpack[Ends],
@@ -36,7 +36,7 @@ def returns(
     Args:
         reward: `[T, B]` or `[T, B, ...]`, numbers.
         terminated: `[T, B]` bool; nothing follows.
-        gamma: discount per row, 0 to 1.
+        discount: gamma per row, 0 to 1.
         log_ratio: `[T, B]`, log of the target policy's over the playing policy's probability
             of the action; None if they are the same policy.
         ratio_clip: upper limit of ρ_t = exp(log_ratio_t); None for none.
@@ -59,8 +59,8 @@ def returns(
         InvalidSamples: shapes do not fit each other.
         InvalidOption: a number is out of its range.
     """
-    rows = checked_rows("returns", reward, None, terminated, gamma, ends)
-    decay: Any = rows.gamma
+    rows = checked_rows("returns", reward, None, terminated, discount, ends)
+    decay: Any = rows.discount
     if log_ratio is not None:
         decay = decay * clipped_ratio("returns", "ratio_clip", rows, log_ratio, ratio_clip)
     step = rows.reward
@@ -75,7 +75,7 @@ def multistep(
     value: Any,
     terminated: Any,
     *,
-    gamma: float,
+    discount: float,
     n: int | None = None,
     log_ratio: Any = None,
     ratio_clip: float | None = 1.0,
@@ -89,7 +89,7 @@ def multistep(
         reward: as in `returns`, as all that is not named here.
         value: `[T, B]`, of the observation before each row.
         terminated: flags.
-        gamma: discount.
+        discount: gamma.
         n: rows, at least 1; T and more, or None, give `returns`.
         log_ratio: log-ratio of the policies.
         ratio_clip: limit of the ratio.
@@ -97,8 +97,8 @@ def multistep(
     """
     if n is not None:
         at_least("multistep: n", n, 1)
-    rows = checked_rows("multistep", reward, value, terminated, gamma, ends)
-    decay: Any = rows.gamma
+    rows = checked_rows("multistep", reward, value, terminated, discount, ends)
+    decay: Any = rows.discount
     if log_ratio is not None:
         decay = decay * clipped_ratio("multistep", "ratio_clip", rows, log_ratio, ratio_clip)
     found = rows.value
@@ -109,7 +109,7 @@ def multistep(
 
 
 def past_returns(
-    reward: Any, terminated: Any, *, gamma: float, before: Any = 0.0, truncated: Any = None
+    reward: Any, terminated: Any, *, discount: float, before: Any = 0.0, truncated: Any = None
 ) -> tuple[Any, Any]:
     """Return the discounted sum of an episode's past rewards: P_t = r_t + γ P_{t-1}.
 
@@ -118,7 +118,7 @@ def past_returns(
     Args:
         reward: `[T, B]` or `[T, B, ...]`.
         terminated: `[T, B]` bool.
-        gamma: discount per row, 0 to 1.
+        discount: gamma per row, 0 to 1.
         before: number or `[B]`, P of the row before the first; what an earlier call returned.
         truncated: `[T, B]` bool; it ends the sum like `terminated`.
 
@@ -128,7 +128,7 @@ def past_returns(
     ends: Ends = {"bootstrap": before}
     if truncated is not None:
         ends |= {"truncated": truncated, "final_value": 0.0}
-    rows = checked_rows("past_returns", reward, None, terminated, gamma, ends)
+    rows = checked_rows("past_returns", reward, None, terminated, discount, ends)
     over = rows.terminated if rows.truncated is None else rows.terminated | rows.truncated
     xp = namespace_of(rows.reward)
     # Backwards in time a row is followed by the one before it, unless that was the last.
@@ -136,7 +136,7 @@ def past_returns(
     ended = xp.zeros_like(rows.reward) + over
     begins = xp.concatenate([xp.zeros_like(ended[:1]), ended[:-1]])
     past = recurrence(
-        xp.flip(rows.reward, (0,)), xp.flip(rows.gamma * (1 - begins), (0,)), rows.bootstrap
+        xp.flip(rows.reward, (0,)), xp.flip(rows.discount * (1 - begins), (0,)), rows.bootstrap
     )
     past = xp.flip(past, (0,))
     return past, past[-1] * (1 - ended[-1])
@@ -155,7 +155,7 @@ def n_step_rewards(
     terminated: Any,
     *,
     n: int,
-    gamma: float,
+    discount: float,
     truncated: Any = None,
     valid: Any = None,
 ) -> NStep:
@@ -168,7 +168,7 @@ def n_step_rewards(
         reward: `[T, B]`; all arguments as in `returns`.
         terminated: flags.
         n: rows of a window, at least 1.
-        gamma: discount.
+        discount: gamma.
         truncated: flags; a window ends there, and its discount stays.
         valid: flags; skipped rows count for nothing.
     """
@@ -177,17 +177,17 @@ def n_step_rewards(
     if truncated is not None:
         # Only so that flags of truncation are taken: windows end there, and nothing is added.
         ends["final_value"] = 0.0
-    rows = checked_rows("n_step_rewards", reward, None, terminated, gamma, ends)
+    rows = checked_rows("n_step_rewards", reward, None, terminated, discount, ends)
     xp = namespace_of(rows.reward)
     length = min(n, len(rows.reward))
-    paid, discount = xp.zeros_like(rows.reward), xp.ones_like(rows.reward)
+    paid, left = xp.zeros_like(rows.reward), xp.ones_like(rows.reward)
     # What a value of 1 after the window is worth at its beginning.
     one = _with_values_of(rows, 1.0)
     # One row further back in each pass: after n passes row t has r_t + ... + gamma^(n-1) r_{t+n-1}.
     for _ in range(length):
-        paid = rows.reward + gamma * rows.following(paid)
-        discount = gamma * one.following(discount)
-    return NStep(rows.masked(paid), rows.masked(discount), _last_rows(rows, length))
+        paid = rows.reward + discount * rows.following(paid)
+        left = discount * one.following(left)
+    return NStep(rows.masked(paid), rows.masked(left), _last_rows(rows, length))
 
 
 def _last_rows(rows: Rows, length: int) -> Any:

@@ -41,7 +41,7 @@ class Options:
         deadline: with --all: seconds until an env is ended; ten times that for an installation
         steps: steps of play with saved states
         seed: seed of the reset and the actions
-        state: way of capturing the state, as in make: auto, codec, own, simulator, snapshot,
+        capture: way of capturing the state, as in make: auto, codec, own, simulator, snapshot,
             replay or approximate
     """
 
@@ -53,7 +53,7 @@ class Options:
     deadline: Annotated[Count, Option("S")] = 240
     steps: Count = 1000
     seed: Whole = 0
-    state: str = "auto"
+    capture: str = "auto"
 
 
 def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
@@ -111,10 +111,10 @@ def _run_one(options: argparse.Namespace) -> int:
     from plangym_ext.states.trials.choice import check_way
 
     import_modules(options, [options.env])
-    arguments = {"state": options.state, **env_arguments(options)}
+    arguments = {"capture": options.capture, **env_arguments(options)}
     # Before the line of progress, at the end of which the message would stand.
     find_spec(options.env)
-    check_way(options.state)
+    check_way(options.capture)
     line = ProgressLine()
     line.update(f"{options.env}: making the env")
     # Serial: the parts of its state and the simulator itself are looked at, which other backends

@@ -52,7 +52,7 @@ class Parts:
         trust: open pickles in states that another session made; see `make`.
         folder: that the files lie in which the settings name: the current one, which envs may
             change (`os.chdir`).
-        state: how states are captured, if the settings do not say: "auto", or the way that this
+        capture: how states are captured, if the settings do not say: "auto", or the way that this
             run has taken; see `of_run`.
     """
 
@@ -62,7 +62,7 @@ class Parts:
     learner: int = 0
     trust: bool = False
     folder: str = dataclasses.field(default_factory=os.getcwd)
-    state: str = "auto"
+    capture: str = "auto"
 
     def __post_init__(self) -> None:
         check_flags("Runner", trust=self.trust)
@@ -93,7 +93,7 @@ class Parts:
         found = None if isinstance(env, PlainEnv) else env.exactness
         if found is None or found.proved not in ("fork", "worker"):
             return self
-        return dataclasses.replace(self, state=found.method)
+        return dataclasses.replace(self, capture=found.method)
 
     def env(self, changed: Mapping[str, Any] | None = None) -> Any:
         """Make the env, with some arguments changed.
@@ -128,7 +128,7 @@ class Parts:
                     self._factory(kwargs),
                     n_workers=settings.n_workers,
                     timeout=self.config.collector.timeout,
-                    state=self.state,
+                    capture=self.capture,
                 )
         except IncompleteState:
             if self.config.planner is not None:
@@ -153,7 +153,7 @@ class Parts:
             n_workers=settings.n_workers,
             trust=self.trust,
             # An env's own argument of that name goes before, as in `vector_env`.
-            **{"timeout": self.config.collector.timeout, "state": self.state, **kwargs},
+            **{"timeout": self.config.collector.timeout, "capture": self.capture, **kwargs},
         )
 
     def _plain_env(self, kwargs: Mapping[str, Any]) -> PlainEnv:
@@ -161,7 +161,7 @@ class Parts:
             build = self._factory(kwargs)
             return PlainEnv(build, getattr(self.make_env, "__name__", "make_env"))
         # How states are captured is an argument of `make`, not of the env.
-        own = {key: value for key, value in kwargs.items() if key != "state"}
+        own = {key: value for key, value in kwargs.items() if key != "capture"}
         settings = self.config.env
         build, _, left = constructor_of(
             plangym_ext.make, settings.id, "off", settings.frameskip, own
@@ -180,13 +180,13 @@ class Parts:
         settings = self.config.env
         own = self.make_env is not None
         timeout = self.config.collector.timeout
-        arguments: dict[str, Any] = {"timeout": timeout, "state": self.state}
+        arguments: dict[str, Any] = {"timeout": timeout, "capture": self.capture}
         if not own:
             arguments |= settings.kwargs
         if settings.frameskip is not None:
             arguments["frameskip"] = settings.frameskip
         if not exact:
-            arguments["state"] = "off"
+            arguments["capture"] = "off"
         make: Any = self._factory(settings.kwargs) if own else settings.id
         try:
             return plangym_ext.make_vec(

@@ -132,7 +132,7 @@ class Runner(Closing):
             else:
                 check_own_parts(str(path), saved, self._parts.own)
                 way = saved.get("captured_by", "auto")  # older ones do not say
-                self._parts = Parts(config, make_env, make_network, trust=trust, state=way)
+                self._parts = Parts(config, make_env, make_network, trust=trust, capture=way)
             self._goes_on = saved is not None
             # Before the network is made: sums over another number of threads round otherwise.
             THREADS.hold(config.threads)
@@ -330,7 +330,7 @@ class Runner(Closing):
             "versions": versions(),
             **spaces_of(self._env),
             "own": self._parts.own,
-            "captured_by": self._parts.state,
+            "captured_by": self._parts.capture,
             "round": self.round,
             "steps": self.steps,
         }

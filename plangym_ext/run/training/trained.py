@@ -83,7 +83,7 @@ class Trained(Closing):
         )
         self.config = dataclasses.replace(own, evaluation=evaluation)
         way = saved.get("captured_by", "auto")
-        parts = Parts(self.config, make_env, make_network, state=way)
+        parts = Parts(self.config, make_env, make_network, capture=way)
         check_own_parts(str(self.path), saved, parts.own)
         self.max_steps = self.config.env.max_steps
         self.env = parts.env(self.config.evaluation.env)

@@ -160,7 +160,7 @@ class InPlacePart(StatePart):
             except NotPlain as error:
                 raise IncompleteState(
                     f"state: {look.holder(error)}, of which nothing is known. Keep it out of what "
-                    "a step changes, give the env get_state and set_state, or use state='replay'."
+                    "a step changes, give the env get_state and set_state, or use capture='replay'."
                 ) from error
             vouched = part.are_written(writer.table) or not self._nameable.needs_no_word(
                 writer.shapes, writer.references

@@ -172,7 +172,7 @@ class Audit:
             f"in use, in a copy of this process: {difference}. Results of the last "
             f"{time.monotonic() - self._since:.0f} s cannot be trusted; {self.passed} audits had "
             "passed before. Keep what is missing in attributes of the env, give it get_state and "
-            "set_state, or choose another way, such as state='replay'. audit='warn' goes on."
+            "set_state, or choose another way, such as capture='replay'. audit='warn' goes on."
         )
         if self._policy == "raise":
             raise InexactState(message)

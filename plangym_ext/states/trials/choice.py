@@ -51,26 +51,27 @@ _times: dict[tuple[Any, ...], int] = {}
 _order: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
-def check_way(state: str, *others: str) -> None:
+def check_way(capture: str, *others: str) -> None:
     """Refuse what names no way to capture a state.
 
     Args:
-        state: the name.
+        capture: the name.
         others: that are taken as well.
 
     Raises:
         UnknownName: it is none of "auto", `METHODS`, "approximate" and the others.
     """
     known = ("auto", *METHODS, "approximate", *others)
-    if not isinstance(state, str) or state not in known:
+    if not isinstance(capture, str) or capture not in known:
         raise UnknownName(
-            f"state must be one of {', '.join(known)}; got {state!r}{suggestion(state, known)}"
+            f"capture must be one of {', '.join(known)}; got {capture!r}"
+            f"{suggestion(capture, known)}"
         )
 
 
 def prove(
     env: gym.Env[Any, Any],
-    state: str,
+    capture: str,
     *,
     check: bool | float,
     trusted: bool,
@@ -80,7 +81,7 @@ def prove(
 
     Args:
         env: as its constructor made it.
-        state: "auto", one of `METHODS`, or "approximate".
+        capture: "auto", one of `METHODS`, or "approximate".
         check: whether a way must prove itself, or the seconds that this may take; not asked of
             "approximate".
         trusted: open pickles that another session made.
@@ -89,15 +90,15 @@ def prove(
 
     Raises:
         IncompleteState: no way applies and passes; the message says what differs.
-        UnknownName: `state` is none of the above.
+        UnknownName: `capture` is none of the above.
         Exception: what the env raises however its state is captured.
     """
-    check_way(state)
+    check_way(capture)
     if not isinstance(check, bool | int | float) or not 0 <= check < math.inf:
         raise InvalidOption(f"check must be True, False or a number of seconds; got {check!r}.")
     if not isinstance(trusted, bool):
         raise InvalidOption(f"trust must be True or False; got {trusted!r}.")
-    stack = (str(env.spec), *map(class_name, layers(env)), state, check, trusted)
+    stack = (str(env.spec), *map(class_name, layers(env)), capture, check, trusted)
     kind = (*stack, *(digest(vars(layer)) for layer in layers(env)))
     if kind not in _proved:
         # Envs of one class that differ in their attributes mostly differ in nothing that counts.
@@ -106,19 +107,19 @@ def prove(
         plan = Plan(seconds / _times[stack])
         if is_certified(env):
             plan = Plan(0.0, _CERTIFIED_STEPS)
-        trial = Trial(state, plan if check else None, trusted, make=make)
+        trial = Trial(capture, plan if check else None, trusted, make=make)
         _proved[kind] = _first_way(trial, env, make)
     return _proved[kind]
 
 
 def prove_unbuilt(
-    make: Callable[[], Any], state: str, *, check: bool | float, trusted: bool
+    make: Callable[[], Any], capture: str, *, check: bool | float, trusted: bool
 ) -> Binding:
     """Return how the states of an env are captured that is constructed in a fork, not here.
 
     Args:
         make: constructor of the env.
-        state: as for `prove`.
+        capture: as for `prove`.
         check: as for `prove`.
         trusted: as for `prove`.
 
@@ -129,7 +130,7 @@ def prove_unbuilt(
 
     def run(line: Line) -> None:
         try:
-            found: Any = prove(make(), state, check=check, trusted=trusted, make=make)
+            found: Any = prove(make(), capture, check=check, trusted=trusted, make=make)
             # For the env proper, when that is constructed.
             found = next((kind, one) for kind, one in _proved.items() if one is found)
         except (Exception, SystemExit) as error:
@@ -163,9 +164,9 @@ def _first_way(trial: Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | N
     failures: list[str] = []
     raised: list[BaseException] = []
     faults: list[str] = []
-    if trial.state in ("auto", "simulator"):
+    if trial.capture in ("auto", "simulator"):
         remember(layers(env))  # by which a simulator is known that the env holds
-    waiting = [*candidate_methods(env)] if trial.state == "auto" else [trial.state]
+    waiting = [*candidate_methods(env)] if trial.capture == "auto" else [trial.capture]
     while waiting:
         method = waiting.pop(0)
         found = _outcome(dataclasses.replace(trial, method=method), env, make)
@@ -187,7 +188,7 @@ def _first_way(trial: Trial, env: gym.Env[Any, Any], make: Callable[[], Any] | N
     raise IncompleteState(
         f"{name}: its state cannot be captured exactly.\n  {tried}\n"
         "Give the env get_state and set_state, leave out the wrapper that differs, or register "
-        "a codec; state='approximate' takes a family's inexact way if it has one."
+        "a codec; capture='approximate' takes a family's inexact way if it has one."
     )
 
 

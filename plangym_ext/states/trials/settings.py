@@ -73,7 +73,7 @@ _SETTINGS: dict[str, Callable[[], Any]] = {
     "priority, processors or limits of the process": lambda: (
         os.nice(0),
         os.sched_getaffinity(0),
-        *map(resource.getrlimit, range(resource.RLIM_NLIMITS)),
+        *(resource.getrlimit(n) for k, n in vars(resource).items() if k.startswith("RLIMIT_")),
     ),
     "the rounding of floats": lambda: ctypes.CDLL(None).fegetround(),
     "functions of atexit": atexit._ncallbacks,

@@ -39,14 +39,14 @@ _OF_TEXTS = (
 )
 
 
-def prepare(env: gym.Env[Any, Any], state: str) -> None:
+def prepare(env: gym.Env[Any, Any], capture: str) -> None:
     """Prepare a new simulator as its family's codec needs, before the first reset."""
     simulator = layers(env)[-1]
-    if state in ("auto", "simulator"):
+    if capture in ("auto", "simulator"):
         remember(layers(env))
     family = family_of(simulator)
     found = family.load_prepare() if family is not None else None
-    if found is not None and state in ("auto", "codec"):
+    if found is not None and capture in ("auto", "codec"):
         found(simulator)
 
 
@@ -88,14 +88,14 @@ class Trial:
     """The trial of one way, in another process.
 
     Attributes:
-        state: as for `prove`.
+        capture: as for `prove`.
         plan: how far it is proved; None for not at all.
         trusted: as for `prove`.
         method: the way.
         make: constructor of the env, for a second instance; None for none.
     """
 
-    state: str
+    capture: str
     plan: Plan | None
     trusted: bool
     method: str = ""
@@ -176,7 +176,7 @@ class Trial:
     ) -> tuple[gym.Env[Any, Any], StateCodec, dict[str, bytes]]:
         """Return an env that was reset, its codec, and its plain fields from before."""
         # Before the fields are read: what it sets is not what a reset has changed.
-        prepare(env, self.state)
+        prepare(env, self.capture)
         before = plain_fields(layers(env)[-1])
         made = made_by_constructor(layers(env)) if self.method == "snapshot" else {}
         if self.method in ("replay", "approximate"):

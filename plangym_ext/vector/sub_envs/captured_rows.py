@@ -39,7 +39,7 @@ class CapturedRows:
     Args:
         makes: constructor of each row's env; rows that share one have equal envs.
         first: number of the first row, for messages.
-        state: how states are captured: as for `GymEnv`, or "off" for no states.
+        capture: how states are captured: as for `GymEnv`, or "off" for no states.
         check, trust, audit: as for `GymEnv`.
         why_off: why there are no states, if they are off.
         proved: what `description` said of it in the process that this one replaces.
@@ -53,11 +53,11 @@ class CapturedRows:
         makes: Sequence[Callable[[], Any]],
         *,
         first: int = 0,
-        state: str = "auto",
+        capture: str = "auto",
         check: bool | float = True,
         trust: bool = False,
         audit: str = "raise",
-        why_off: str = "states are off; leave out state='off' to have them",
+        why_off: str = "states are off; leave out capture='off' to have them",
         proved: Sequence[ProvedRow] = (),
     ) -> None:
         self._first = first
@@ -82,9 +82,9 @@ class CapturedRows:
             check_distinct(self.envs, first)
             #: How each row's state is captured, or why it cannot be.
             self._proved: Sequence[ProvedRow] = [ProvedRow((), why_off)] * len(makes)
-            if state != "off":
+            if capture != "off":
                 self._proved = proved_rows(
-                    self.envs, state=state, check=check, trust=trust, earlier=proved
+                    self.envs, capture=capture, check=check, trust=trust, earlier=proved
                 )
         except BaseException:
             with contextlib.suppress(Exception):  # the first error is the one to tell

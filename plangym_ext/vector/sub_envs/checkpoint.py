@@ -192,7 +192,8 @@ def not_exact(rows: range, num_calls: int) -> NotExact:
         f"call undone, {num_calls} calls since their states were captured were played again, and "
         "rewards, endings or observations were not those of the first time. So the env is not "
         "exact: something decides about it that its state does not hold, such as global random "
-        "numbers, the time or a file. Draw from self.np_random, or use state='off'. Reset to go on."
+        "numbers, the time or a file. Draw from self.np_random, or use capture='off'. Reset to go "
+        "on."
     )
 
 

@@ -104,7 +104,7 @@ class HostGroup:
             return self.hosts[index].describe()
         except WorkerDied as death:
             # A signal that others send proves nothing about states.
-            if hosted.settings["state"] == "off" or death.exit_status in FROM_OTHERS:
+            if hosted.settings["capture"] == "off" or death.exit_status in FROM_OTHERS:
                 raise
             self.hosts[index].close()
             reason = f"its state cannot be captured: to try it has ended its process: {death}"

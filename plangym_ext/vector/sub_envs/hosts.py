@@ -54,7 +54,7 @@ class HostedRows:
 
     def without_states(self, reason: str) -> HostedRows:
         """Return the same recipe without states, with the reason."""
-        settings = {**self.settings, "state": "off", "why_off": reason}
+        settings = {**self.settings, "capture": "off", "why_off": reason}
         return HostedRows(self.makes, self.first, settings)
 
 

@@ -67,7 +67,7 @@ _CHEAP, _DEAR = 50, 10
 def proved_rows(
     envs: Sequence[gym.Env[Any, Any]],
     *,
-    state: str,
+    capture: str,
     check: bool | float,
     trust: bool,
     earlier: Sequence[ProvedRow] = (),
@@ -76,7 +76,7 @@ def proved_rows(
 
     Args:
         envs: of the rows.
-        state: as for `GymEnv`.
+        capture: as for `GymEnv`.
         check: as for `GymEnv`.
         trust: as for `GymEnv`.
         earlier: what a process before this one has learned of each row: of such an env it holds.
@@ -92,7 +92,7 @@ def proved_rows(
             continue
         kind = (str(env.spec), *(type(layer) for layer in layers(env)))
         if kind not in known:
-            known[kind] = _proved(env, state, check=check, trust=trust)
+            known[kind] = _proved(env, capture, check=check, trust=trust)
         binding = known[kind]
         shown = binding if isinstance(binding, Binding) else str(binding)
         arguments = fingerprint({"arguments": env.spec.kwargs if env.spec else {}})
@@ -126,12 +126,12 @@ def _kind_by_name(env: gym.Env[Any, Any]) -> tuple[str, ...]:
 
 
 def _proved(
-    env: gym.Env[Any, Any], state: str, *, check: bool | float, trust: bool
+    env: gym.Env[Any, Any], capture: str, *, check: bool | float, trust: bool
 ) -> Binding | IncompleteState:
     """Return how states are captured; whatever a trial raises, the env is played without them."""
     try:
         SpaceLayout(env.observation_space, objects=True)  # what the proof compares
-        return prove(env, state, check=check, trusted=trust)
+        return prove(env, capture, check=check, trusted=trust)
     except IncompleteState as error:
         return error
     except TypeError as error:

@@ -118,7 +118,7 @@ class RayEnv(WorkerStepper, LiveStepper):
         timeout: seconds that a worker may spend on one row, and an actor may not answer, before
             it is held to hang: it is ended, replaced and named. None waits for ever.
         rows: makes the backend of an actor.
-        settings: of `GymEnv`: `frameskip`, `autoreset`, `state`, `check`, `trust`, `invalid`.
+        settings: of `GymEnv`: `frameskip`, `autoreset`, `capture`, `check`, `trust`, `invalid`.
 
     Raises:
         MissingExtra: Ray is not installed.

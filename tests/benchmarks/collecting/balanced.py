@@ -77,7 +77,7 @@ def _nanoseconds(agent: ActorCriticAgent, rows: int) -> int:
 def _made(rows: int, nanoseconds: int, n_workers: int) -> Any:
     make = functools.partial(Busy, nanoseconds)
     return plangym_ext.make_vec(
-        make, rows, n_workers=n_workers, autoreset_mode="same_step", state="off"
+        make, rows, n_workers=n_workers, autoreset_mode="same_step", capture="off"
     )
 
 

@@ -104,7 +104,7 @@ class Ruler:
         states, first = visited.states[origin[one]], mapped(lambda leaf: leaf[one], action)
         played = play_branches(self._env, self._agent, states, first, noise.of(one), horizon)
         reward, length, rest = played
-        returned = branch_returns(reward / self._unit, length, rest, gamma=self._discount)
+        returned = branch_returns(reward / self._unit, length, rest, discount=self._discount)
         return returned[again].reshape(-1, branches), int(length.sum())
 
     def truth(self, branches: int, horizon: int) -> tuple[Any, Any]:
@@ -126,7 +126,7 @@ class Ruler:
             for _ in range(repeats):
                 rows = self._fragment(venv, count)
                 for one, lam in zip(found, lams, strict=True):
-                    one.append(gae(*rows[:3], gamma=self._discount, lam=lam, **rows[3])[0])
+                    one.append(gae(*rows[:3], discount=self._discount, lam=lam, **rows[3])[0])
         return [Estimates(np.array(one), 1.0) for one in found]
 
     def _fragment(self, venv: Any, count: int) -> tuple[Any, Any, Any, dict[str, Any]]:

@@ -121,9 +121,9 @@ def test_game_is_loaded_once_by_an_env_that_is_gymnasiums(monkeypatch):
 
 
 def test_env_whose_codec_is_not_used_keeps_its_own_emulator():
-    with plangym_ext.make("ALE/Pong-v5", state="replay") as env:
+    with plangym_ext.make("ALE/Pong-v5", capture="replay") as env:
         assert type(env.gym_env.unwrapped.ale) is ale_py.ALEInterface
-    venv = plangym_ext.make_vec("ALE/Pong-v5", state="off")
+    venv = plangym_ext.make_vec("ALE/Pong-v5", capture="off")
     assert type(venv.get_attr("ale")[0]) is ale_py.ALEInterface
     venv.close()
 

@@ -134,7 +134,7 @@ def test_modes_whose_reset_draws_random_numbers_are_exact(mode):
 def test_game_whose_states_are_broken_is_replayed_instead():
     name = "ALE/MiniatureGolf-v5"
     with pytest.raises(IncompleteState, match=r"miniature_golf.*replay"):
-        plangym_ext.make(name, state="codec")
+        plangym_ext.make(name, capture="codec")
     with plangym_ext.make(name, obs_type="ram") as env:
         assert [part.method for part, _ in env.codec.described()] == ["replay"]
 
@@ -172,7 +172,7 @@ def test_observation_types_and_continuous_actions(obs_type, shape):
 def test_sound_is_captured_by_replay():
     # Where in their waves the sounds are is no part of an emulator's state.
     with pytest.raises(IncompleteState, match=r"sound_obs.*replay"):
-        plangym_ext.make("ALE/Pong-v5", sound_obs=True, state="codec")
+        plangym_ext.make("ALE/Pong-v5", sound_obs=True, capture="codec")
     with plangym_ext.make("ALE/Pong-v5", sound_obs=True, frameskip=1) as env:
         state, *_ = env.reset(seed=0)
         first = [env.step(a).obs["sound"].tobytes() for a in (1, 2, 3, 3, 2)]

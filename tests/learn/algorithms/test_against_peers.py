@@ -52,7 +52,7 @@ def ours(rows):
     """Return the keywords of our functions: values after a step count at ends alone."""
     # Within an episode the value after a step is that of the next row.
     ends = {"bootstrap": rows["next_value"][-1], "truncated": rows["truncated"]}
-    return ends | {"final_value": rows["next_value"], "gamma": GAMMA}
+    return ends | {"final_value": rows["next_value"], "discount": GAMMA}
 
 
 def consistent(rows):

@@ -159,7 +159,7 @@ def test_vtrace_losses_are_those_of_the_papers_definition():
     done, cut = np.arange(8) == 2, np.arange(8) == 5
     found = vtrace_losses(
         *(torch.as_tensor(x)[:, None] for x in (new, old, value, reward, done)),
-        gamma=0.9,
+        discount=0.9,
         bootstrap=torch.tensor([0.7], dtype=torch.float64),
         truncated=torch.as_tensor(cut)[:, None],
         final_value=torch.as_tensor(final)[:, None],

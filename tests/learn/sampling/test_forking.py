@@ -77,7 +77,7 @@ def chain_sampler(agent, num_envs=64, moves=24, **more):
 def chain_estimates(found):
     """Cell, action and advantage `[N, k]` of what was collected."""
     forks = found.forks
-    returned = branch_returns(*forks.branches, gamma=GAMMA).reshape(-1, forks.num_branches)
+    returned = branch_returns(*forks.branches, discount=GAMMA).reshape(-1, forks.num_branches)
     cells = copied(found.data)["obs"][forks.step, forks.row].argmax(axis=1)
     actions = forks.action.reshape(returned.shape)
     return np.broadcast_to(cells[:, None], actions.shape), actions, forked_advantages(returned)
@@ -127,7 +127,7 @@ def test_common_numbers_make_estimates_less_noisy():
 def test_returns_and_advantages_are_sums():
     # Of three branches the first terminates after one step, the second is cut after two.
     reward = np.array([[1.0, 2, 3], [0, 4, 5], [0, 0, 6]])
-    found = branch_returns(reward, np.array([1, 2, 3]), np.array([0.0, 8, 16]), gamma=0.5)
+    found = branch_returns(reward, np.array([1, 2, 3]), np.array([0.0, 8, 16]), discount=0.5)
     # By hand: 1; 2 + 4/2 + 8/4; 3 + 5/2 + 6/4 + 16/8.
     np.testing.assert_array_equal(found, [1, 6, 9])
     # By hand: 1 - (6 + 9)/2, 6 - (1 + 9)/2, 9 - (1 + 6)/2.

@@ -70,7 +70,7 @@ def test_a_state_of_another_number_of_envs_is_refused():
 
 def test_envs_without_states_begin_new_episodes():
     def made():
-        return SerialSampler(oracle_venv(state="off"), Tally(), 6)
+        return SerialSampler(oracle_venv(capture="off"), Tally(), 6)
 
     with made() as sampler, made() as other:
         sampler.collect()

@@ -128,7 +128,7 @@ def ids():
 
 @pytest.mark.usefixtures("ids")
 def test_own_state_that_forgets_is_refused_by_the_field_that_differs(capsys):
-    assert main(["doctor", "Forgetful-v0", "--state", "own"]) == 2
+    assert main(["doctor", "Forgetful-v0", "--capture", "own"]) == 2
     said = capsys.readouterr().err
     assert "own: reward differs at step 2, 1 after the state of step 1" in said
     assert "Give the env get_state and set_state" in said
@@ -148,7 +148,7 @@ def test_difference_that_shows_late_is_found_with_its_step(capsys):
 
 @pytest.mark.usefixtures("ids")
 def test_what_a_replay_costs_is_measured_within_an_episode(capsys):
-    assert main(["doctor", "Short-v0", "--state", "replay", "--steps", "20"]) == 0
+    assert main(["doctor", "Short-v0", "--capture", "replay", "--steps", "20"]) == 0
     assert "at depth 4: the reset and 4 steps are played again" in capsys.readouterr().out
 
 
@@ -171,7 +171,7 @@ def test_what_an_env_raises_is_a_line_with_its_place(when, text, capsys):
     ],
 )
 def test_what_an_env_raises_in_a_copy_is_the_difference(make, text):
-    with plangym_ext.make(make, backend="serial", check=False, state="snapshot") as env:
+    with plangym_ext.make(make, backend="serial", check=False, capture="snapshot") as env:
         report = plangym_ext.check_env(env, num_steps=20)
     assert not report.exact
     assert re.search(text, str(report))

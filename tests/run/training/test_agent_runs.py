@@ -714,7 +714,7 @@ def test_without_exact_states_agents_are_evaluated_all_the_same(tmp_path):
 def test_states_that_are_approximate_are_not_restored(tmp_path):
     pytest.importorskip("gymnasium.envs.box2d")
     changed = {
-        "env": {"id": "LunarLander-v3", "kwargs": {"state": "approximate"}, "max_steps": 20},
+        "env": {"id": "LunarLander-v3", "kwargs": {"capture": "approximate"}, "max_steps": 20},
         "evaluation": {"every": 0},
         "rounds": 1,
     }

@@ -44,7 +44,7 @@ def test_a_run_is_charged_for_branches_and_resumes_bit_for_bit(preset, tmp_path)
 
 def test_runs_without_exact_states_are_refused(tmp_path):
     pytest.importorskip("Box2D")
-    loose = {"id": "LunarLander-v3", "kwargs": {"state": "approximate"}}
+    loose = {"id": "LunarLander-v3", "kwargs": {"capture": "approximate"}}
     with pytest.raises(IncompleteState, match="those of LunarLander-v3 are not"):
         Runner(config("ppo_cartpole", 1, **loose), tmp_path / "run")
     assert not (tmp_path / "run").exists()

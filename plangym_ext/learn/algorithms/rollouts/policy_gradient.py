@@ -53,7 +53,7 @@ def forked_rows(
     # `[H, N k]`, `[N k]` and `[N k]`.
     reward, length, rest = (torch.from_numpy(part).to(device) for part in forks.branches)
     # `[N, k]`: the branches of a state lie side by side.
-    returned = branch_returns(scaled(reward), length, rest, gamma=discount).view(-1, count)
+    returned = branch_returns(scaled(reward), length, rest, discount=discount).view(-1, count)
     # `[N, k]`: all branches of a state teach its value the same.
     target = returned.mean(dim=1, keepdim=True).expand(-1, count)
     step, row = (torch.from_numpy(part).to(device) for part in (forks.step, forks.row))
@@ -209,7 +209,7 @@ class REINFORCE(PolicyGradient):
 
     def _estimate(self, rollout: Rollout) -> Rows:
         target = returns(
-            rollout.reward, rollout.terminated, gamma=self.config.discount, **rollout.ends
+            rollout.reward, rollout.terminated, discount=self.config.discount, **rollout.ends
         )
         if rollout.value is not None:
             return rollout.rows(target - rollout.value, target)
@@ -245,7 +245,7 @@ class VTrace(PolicyGradient):
             out.value,
             rollout.reward,
             rollout.terminated,
-            gamma=self.config.discount,
+            discount=self.config.discount,
             ratio_clip=self.config.ratio_clip,
             trace_clip=self.config.trace_clip,
             **rollout.ends,

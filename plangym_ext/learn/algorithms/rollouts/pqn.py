@@ -66,7 +66,7 @@ class PQN(RolloutAlgorithm):
             rollout.reward,
             rollout.value,
             rollout.terminated,
-            gamma=config.discount,
+            discount=config.discount,
             lam=config.trace,
             **rollout.ends,
         )

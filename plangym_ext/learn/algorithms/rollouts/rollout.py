@@ -49,7 +49,7 @@ class Rollout(NamedTuple):
             advantage = self._compiled_gae(value, discount, gae_lambda)
         else:
             advantage = gae(
-                self.reward, value, self.terminated, gamma=discount, lam=gae_lambda, **self.ends
+                self.reward, value, self.terminated, discount=discount, lam=gae_lambda, **self.ends
             )
         return self.rows(advantage, advantage + value)
 

@@ -15,7 +15,7 @@ def gae(
     truncated: Any,
     final_value: Any,
     bootstrap: Any,
-    gamma: float,
+    discount: float,
     lam: float,
     out: Any,
 ) -> None:
@@ -28,13 +28,13 @@ def gae(
         truncated: `[T, B]` bool.
         final_value: `[T, B]` float32, of the last observation where one is truncated.
         bootstrap: `[B]` float32, of the observation after the last row.
-        gamma: discount.
+        discount: gamma.
         lam: λ.
         out: `[T, B]` float32, written.
     """
     # Factors of the rewards' dtype: with float64 ones every sum would be rounded otherwise.
     kind = reward.dtype.type
-    discount, decay = kind(gamma), kind(gamma * lam)
+    each, decay = kind(discount), kind(discount * lam)
     for b in range(reward.shape[1]):
         following, advantage = bootstrap[b], kind(0)
         for t in range(reward.shape[0] - 1, -1, -1):
@@ -44,7 +44,7 @@ def gae(
                 following, advantage = kind(0), kind(0)
             elif truncated[t, b]:
                 following, advantage = final_value[t, b], kind(0)
-            delta = reward[t, b] + discount * following - value[t, b]
+            delta = reward[t, b] + each * following - value[t, b]
             advantage = delta + decay * advantage
             out[t, b] = advantage
             # Of row t - 1 it is what follows.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from plangym_ext.arrays.nested import mapped, rows_of
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.workers.batch_env import ExternalProcess
 
@@ -21,14 +22,14 @@ _LONG = 4096  # bytes from which a digest stands for an array
 
 
 class Outcome(NamedTuple):
-    """What one step or reset came to, as bytes and exact values."""
+    """Result of one step or reset, as bytes and exact values."""
 
-    obs: bytes
+    obs: Any
     reward: bytes
     terminated: bool
     truncated: bool
-    info: dict[str, Any]
-    state: bytes
+    info: dict[Any, Any]
+    state: Any
 
 
 class Episode(NamedTuple):
@@ -49,57 +50,44 @@ class Episode(NamedTuple):
         return sorted({0, 1, 17, 200, max(self.end - 1, 0), self.end, self.end + 1})
 
 
-def flat(obs: Any) -> bytes:
-    """Return the shape, type and content of an observation, whatever its structure."""
-    if isinstance(obs, dict):
-        return b"".join(flat(obs[key]) for key in sorted(obs))
-    if isinstance(obs, tuple):
-        return b"".join(map(flat, obs))
-    value = np.asarray(obs)
-    content = value.tobytes()
-    if len(content) > _LONG:
-        content = hashlib.blake2b(content).digest()
-    return f"{value.shape}{value.dtype.str}".encode() + content
+def flat(value: Any) -> Any:
+    """Return arrays as (shape, dtype, bytes or their digest), inside any nesting."""
+    if isinstance(value, dict):
+        return {key: flat(value[key]) for key in sorted(value)}
+    if isinstance(value, tuple | list):
+        return [flat(part) for part in value]
+    if isinstance(value, np.ndarray | np.generic):
+        content = value.tobytes()
+        if len(content) > _LONG:
+            content = hashlib.blake2b(content).digest()
+        return value.shape, value.dtype.str, content
+    return np.float64(value).tobytes() if isinstance(value, float) else value
 
 
-def numbers(info: dict[str, Any]) -> dict[Any, bytes]:
-    """Return the numeric infos as bytes, not what measures time; nested ones by `(key, key)`."""
-    kept: dict[Any, bytes] = {}
+def numbers(info: dict[str, Any]) -> dict[Any, Any]:
+    """Return the numeric infos flat, not what measures time; nested ones by `(key, key)`."""
+    kept: dict[Any, Any] = {}
     for key, value in info.items():
         if isinstance(value, dict):
             kept |= {(key, inner): found for inner, found in numbers(value).items()}
         elif isinstance(value, (bool, int, float, np.generic, np.ndarray)):
-            kept[key] = flat(value)
+            kept[key] = flat(np.asarray(value))
     kept.pop(("episode", "t"), None)  # `RecordEpisodeStatistics`: seconds
     return kept
 
 
-def outcome_of(transition) -> Outcome:
+def outcome_of(transition: Any) -> Outcome:
     """Return a `StateTransition` as an `Outcome`."""
     state, obs, reward, terminated, truncated, info = transition
-    return Outcome(
-        flat(obs),
-        np.float64(reward).tobytes(),
-        terminated,
-        truncated,
-        numbers(info),
-        flat(state),
-    )
+    paid, told = flat(float(reward)), numbers(info)
+    return Outcome(flat(mapped(np.asarray, obs)), paid, terminated, truncated, told, flat(state))
 
 
-def outcome_of_row(batch, i: int) -> Outcome:
+def outcome_of_row(batch: Any, i: int) -> Outcome:
     """Return row `i` of `StateTransitions` as an `Outcome`."""
     states, obs, rewards, terminateds, truncateds, infos = batch
     ends = bool(terminateds[i]), bool(truncateds[i])
-    return outcome_of((states[i], _row(obs, i), rewards[i], *ends, infos[i]))
-
-
-def _row(obs, i):
-    if isinstance(obs, dict):
-        return {key: _row(value, i) for key, value in obs.items()}
-    if isinstance(obs, tuple):
-        return tuple(_row(value, i) for value in obs)
-    return obs[i]
+    return outcome_of((states[i], rows_of(obs, i), rewards[i], *ends, infos[i]))
 
 
 def assert_same(got: Outcome, want: Outcome, where: str) -> None:
@@ -139,6 +127,8 @@ def play(env: PlanEnv, seed: int, choose: Callable[[int], Any], max_steps: int) 
     """Play a seed until `FOLLOW` steps follow each of the episode's points.
 
     Args:
+        env: plays.
+        seed: of its reset.
         choose: from a step to an action.
         max_steps: the first episode has to end within.
     """
