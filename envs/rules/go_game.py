@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,11 @@ _EMPTY = 0
 
 
 class GoGame(NamedTuple):
-    """The env's arguments."""
+    """The env's arguments, and the points beside each."""
 
-    size: int
     komi: float
     max_moves: int
+    beside: np.ndarray
 
 
 class GoGameEnv(RulesEnv):
@@ -80,28 +81,24 @@ class GoGameEnv(RulesEnv):
         info = np.dtype(
             [("player", "<i8"), ("to_play", "<i8"), ("action_mask", "i1", (points + 1,))]
         )
-        params = GoGame(int(size), float(komi), int(limit))
+        params = GoGame(float(komi), int(limit), _beside(int(size)))
         kernel = Kernel(np.dtype(fields), step, reset, observe, params, info, check, reset_info)
         obs = spaces.Box(0, 1, (4, size, size), np.uint8)
         super().__init__(kernel, obs, spaces.Discrete(points + 1), render_mode=render_mode)
 
     def text(self) -> str:
         """Return the board, `x` for player 0 and `o` for player 1."""
-        rows = self.state["points"].reshape(-1, self.kernel.params.size)
+        points = self.state["points"]
+        rows = points.reshape(-1, math.isqrt(points.size))
         return "\n".join("".join(".xo"[point] for point in row) for row in rows)
 
 
-@compiled
-def _neighbour(params: Any, at: int, direction: int) -> int:
-    """Return the point beside one, -1 beyond the edge."""
-    row, column = at // params.size, at % params.size
-    if direction == 0:
-        return at - params.size if row > 0 else -1
-    if direction == 1:
-        return at + params.size if row < params.size - 1 else -1
-    if direction == 2:
-        return at - 1 if column > 0 else -1
-    return at + 1 if column < params.size - 1 else -1
+def _beside(size: int) -> np.ndarray:
+    """Return the points beside each, `[points, 4]` int64, -1 beyond the edge."""
+    inside = np.arange(size**2).reshape(size, size)
+    padded = np.pad(inside, 1, constant_values=-1)
+    sides = (padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:])
+    return np.stack(sides, axis=-1).reshape(-1, 4).astype(np.int64)
 
 
 @compiled
@@ -122,7 +119,7 @@ def _chains(points: Any, params: Any) -> tuple[Any, Any]:
             count -= 1
             at = waiting[count]
             for direction in range(4):
-                to = _neighbour(params, at, direction)
+                to = params.beside[at, direction]
                 if to < 0:
                     continue
                 if points[to] != points[first]:
@@ -141,7 +138,7 @@ def _chains(points: Any, params: Any) -> tuple[Any, Any]:
 def _may_place(points: Any, params: Any, chain: Any, liberty: Any, at: int, colour: int) -> bool:
     """Return whether a stone on an empty point would have a liberty."""
     for direction in range(4):
-        to = _neighbour(params, at, direction)
+        to = params.beside[at, direction]
         if to >= 0:
             # With a last liberty here, a chain of the other player is taken, and one's own is not
             # saved.
@@ -170,7 +167,7 @@ def _place(state: Any, params: Any, chain: Any, liberty: Any, action: int) -> No
     taken, last = 0, -1
     points[action] = colour
     for direction in range(4):
-        to = _neighbour(params, action, direction)
+        to = params.beside[action, direction]
         if to >= 0 and points[to] == 3 - colour and liberty[chain[to]] == action:
             for at in range(points.size):
                 if chain[at] == chain[to]:
@@ -178,7 +175,7 @@ def _place(state: Any, params: Any, chain: Any, liberty: Any, action: int) -> No
                     taken, last = taken + 1, at
     is_ko = taken == 1
     for direction in range(4):
-        to = _neighbour(params, action, direction)
+        to = params.beside[action, direction]
         is_ko = is_ko and (to < 0 or to == last or points[to] == 3 - colour)
     state["ko"] = 1 + last if is_ko else 0
 

@@ -115,6 +115,7 @@ from plangym_ext.learn.networks.state import load_network_state as load_network_
 from plangym_ext.learn.records import EpisodeRecord as EpisodeRecord
 from plangym_ext.learn.records import EpisodeRecorder as EpisodeRecorder
 from plangym_ext.learn.replay.base import Replay as Replay
+from plangym_ext.learn.replay.best import BestReplay as BestReplay
 from plangym_ext.learn.replay.priorities import PrioritizedReplay as PrioritizedReplay
 from plangym_ext.learn.replay.ring_replay import StepReplay as StepReplay
 from plangym_ext.learn.replay.sequences import SequenceReplay as SequenceReplay

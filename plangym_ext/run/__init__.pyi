@@ -4,3 +4,5 @@ from plangym_ext.run.training.callbacks import Callback as Callback
 from plangym_ext.run.training.callbacks import CuriousRewards as CuriousRewards
 from plangym_ext.run.training.runner import Runner as Runner
 from plangym_ext.run.training.trained import Trained as Trained
+from plangym_ext.run.viewer import Viewer as Viewer
+from plangym_ext.run.viewer import frame_grid as frame_grid

@@ -35,6 +35,12 @@ class Ring:
         return self._size
 
     @property
+    def stored(self) -> dict[str, Any]:
+        """The arrays `[capacity, ...]` of all rows, by name."""
+        assert self._rows is not None
+        return self._rows
+
+    @property
     def by_age(self) -> Positions:
         """`[len]` positions, the oldest row first."""
         # numpy's remainder has the sign of the capacity, so places before the cursor wrap to the

@@ -47,6 +47,12 @@ class Callback:
     def on_start(self, runner: Any) -> None:
         """Run before the first round, or the first after resuming."""
 
+    def on_collect(self, runner: Any) -> None:
+        """Run before collection."""
+
+    def on_update(self, runner: Any, metrics: Mapping[str, float]) -> None:
+        """Run after the updates of a round, with what they returned, before an evaluation."""
+
     def on_episodes(self, runner: Any, records: Any) -> None:
         """Run after collection, before the update of the network.
 

@@ -253,6 +253,7 @@ class Runner(Closing):
         seconds: dict[str, float] = {}
         with timed(seconds, "collect"):
             self._show("playing")
+            self._call("on_collect")
             # Each round: how much an agent explores depends on the updates that were made.
             self.algorithm.prepare(self.agent)
             collected = self.sampler.collect(
@@ -266,10 +267,10 @@ class Runner(Closing):
             self.algorithm.take(collected)
         with timed(seconds, "train"):
             metrics = self.algorithm.train(lambda _: self._show("training", collected.steps))
+            self._call("on_update", metrics)
         # After the updates and before anything that reads it: a callback, the log and a checkpoint
         # speak of rounds that are done.
-        self.round += 1
-        self.steps += collected.steps
+        self.round, self.steps = self.round + 1, self.steps + collected.steps
         self._recent.take(collected.episodes)
         played = {**played_row(collected, self.algorithm), **self._recent.statistics}
         values = {"round": self.round, **played, **metrics}

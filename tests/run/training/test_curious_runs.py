@@ -5,7 +5,7 @@ from __future__ import annotations
 from training_runs import weights
 
 from plangym_ext.learn import CuriosityConfig
-from plangym_ext.run import CuriousRewards, Runner, compose
+from plangym_ext.run import Callback, CuriousRewards, Runner, compose
 
 CHANGED = {
     "collector": {"num_envs": 4, "moves": 12},
@@ -14,6 +14,38 @@ CHANGED = {
     "rounds": 3,
     "checkpoint_every": 1,
 }
+
+
+class Order(Callback):
+    """Writes down the hooks of a run, with its rounds and updates."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_collect(self, runner):
+        self.seen.append(("collect", runner.round, runner.algorithm.updates))
+
+    def on_episodes(self, runner, records):
+        self.seen.append(("episodes", runner.round, runner.algorithm.updates))
+
+    def on_update(self, runner, metrics):
+        assert "train/loss" in metrics
+        self.seen.append(("update", runner.round, runner.algorithm.updates))
+
+    def on_round(self, runner, values):
+        self.seen.append(("round", runner.round, runner.algorithm.updates))
+
+
+def test_hooks_are_called_before_and_after_collection_and_updates(tmp_path):
+    order = Order()
+    config = compose(["ppo_cartpole", CHANGED, {"rounds": 2}])
+    with Runner(config, tmp_path / "run", callbacks=[order], show=False) as runner:
+        runner.run()
+    assert order.seen == [
+        (name, k + (name == "round"), 2 * (k + (name in ("update", "round"))))
+        for k in range(2)
+        for name in ("collect", "episodes", "update", "round")
+    ]
 
 
 def run(folder, rounds, bonus=True, **options):

@@ -1,0 +1,78 @@
+"""BestReplay: the rows of the highest priorities, sampled uniformly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.numbers import at_least
+from plangym_ext.errors import InvalidSamples
+from plangym_ext.learn.replay.base import Batch, Samples
+from plangym_ext.learn.replay.uniform import Ring, RowReplay, leaves, mapped
+
+
+@final
+class BestReplay(RowReplay):
+    """The `capacity` rows of the highest priorities, the older of equal ones; sampled uniformly.
+
+    Args:
+        capacity: rows, at least 1.
+        seed: of the sampling.
+    """
+
+    def __init__(self, capacity: int, *, seed: int) -> None:
+        super().__init__(capacity, seed=seed)
+        self._ring = Ring(self.capacity, self._name)
+        self._priorities = np.zeros(0)
+
+    @property
+    def priorities(self) -> npt.NDArray[np.float64]:
+        """`[len]` float64 by index, a copy."""
+        return self._priorities.copy()
+
+    def add(self, samples: Samples, priorities: npt.ArrayLike = ()) -> None:
+        """Copy rows in where there is room, or a row of a lower priority to give way.
+
+        Args:
+            samples: see `Replay.add`.
+            priorities: `[N]` numbers.
+
+        Raises:
+            InvalidSamples: the samples do not fit, or there is not one finite priority for each.
+        """
+        count, given = self._ring.check(samples), np.asarray(priorities, np.float64)
+        if given.shape != (count,) or not np.isfinite(given).all():
+            raise InvalidSamples(
+                f"{self._name}: priorities must be {count} finite numbers, one for each row; got "
+                f"{given.shape} {given}."
+            )
+        room = min(count, self.capacity - len(self._ring))
+        self._ring.add(mapped(samples, lambda leaf: leaf[:room]))
+        self._priorities = np.append(self._priorities, given[:room])
+        # Stable, so that of equal rows the older ones stay.
+        order = np.argsort(-np.append(self._priorities, given[room:]), kind="stable")
+        size = len(self._priorities)
+        kept, left = order[:size], order[size:]
+        places, new = np.sort(left[left < size]), np.sort(kept[kept >= size]) - size
+        rows = self._ring.stored
+        for (_, target), (_, source) in zip(leaves(rows), leaves(samples), strict=True):
+            target[places] = source[room:][new]
+        self._priorities[places] = given[room:][new]
+
+    def sample(self, batch_size: int) -> Batch:
+        """Draw rows; see `Replay.sample`."""
+        at_least(f"{self._name}: batch_size", batch_size, 1)
+        self._ring.check_filled()
+        places = self._rng.integers(len(self._ring), size=batch_size)
+        return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
+
+    def _contents(self) -> dict[str, Any]:
+        return {**self._ring.state_dict(), "priorities": self.priorities}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        rest = {name: part for name, part in state.items() if name != "priorities"}
+        self._ring = Ring.from_state(rest, self.capacity, self._name)
+        self._priorities = np.array(state["priorities"], np.float64)

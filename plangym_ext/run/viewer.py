@@ -1,0 +1,119 @@
+"""Viewer: frames of several envs in one grid, live in a window or in a notebook."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.drawing import rgb_frame
+from plangym_ext.errors import InvalidOption, MissingExtra
+
+
+def frame_grid(frames: Sequence[Any], columns: int | None = None) -> np.ndarray:
+    """Return frames of one size side by side, row by row; empty places are black.
+
+    Args:
+        frames: N pictures `[H, W, 3]` uint8, such as `venv.render()` returns.
+        columns: of the grid; None: as many as bring it nearest to a square.
+
+    Returns:
+        `[rows H, columns W, 3]` uint8, fresh.
+
+    Raises:
+        InvalidOption: there is no frame, or their sizes differ.
+        CannotDraw: one is no picture.
+    """
+    shown = [rgb_frame(frame, "frame_grid") for frame in frames]
+    if len({frame.shape for frame in shown}) != 1 or (columns is not None and columns < 1):
+        raise InvalidOption(
+            f"frame_grid: frames must be of one size, at least one, in one column or more; got "
+            f"{[frame.shape for frame in shown]}, columns={columns}."
+        )
+    height, width, _ = shown[0].shape
+    columns = columns or math.ceil(math.sqrt(len(shown) * height / width))
+    rows = -(-len(shown) // columns)
+    grid = np.zeros((rows * columns, height, width, 3), np.uint8)
+    grid[: len(shown)] = shown
+    joined = grid.reshape(rows, columns, height, width, 3).swapaxes(1, 2)
+    return joined.reshape(rows * height, columns * width, 3)
+
+
+class Viewer(Closing):
+    """Shows frames of several envs: in a notebook in the cell's output, else in a pygame window.
+
+    Args:
+        columns: of the grid; see `frame_grid`.
+        title: of the window.
+
+    Attributes:
+        is_open: False once the user has closed the window.
+    """
+
+    def __init__(self, columns: int | None = None, title: str = "plangym_ext") -> None:
+        self._columns, self._title = columns, title
+        self._screen: Any = None
+        self._handle: Any = None
+        self.is_open = True
+
+    def show(self, frames: Sequence[Any]) -> None:
+        """Show N pictures `[H, W, 3]` uint8 in place of the last ones.
+
+        Raises:
+            MissingExtra: pygame is not installed.
+        """
+        grid = frame_grid(frames, self._columns)
+        if _in_notebook():
+            self._display(grid)
+        elif self.is_open:
+            self._draw(grid)
+
+    def _display(self, grid: np.ndarray) -> None:
+        from PIL import Image
+
+        picture = Image.fromarray(grid)
+        if self._handle is None:
+            ipython: Any = importlib.import_module("IPython.display")
+            self._handle = ipython.display(picture, display_id=True)
+        else:
+            self._handle.update(picture)
+
+    def _draw(self, grid: np.ndarray) -> None:
+        try:
+            import pygame
+        except ImportError as error:
+            raise MissingExtra(
+                'Viewer: a window needs pygame, which is not installed. Install "gymnasium[classic'
+                '-control]".'
+            ) from error
+        size = grid.shape[1], grid.shape[0]
+        if self._screen is None or self._screen.get_size() != size:
+            pygame.display.init()
+            self._screen = pygame.display.set_mode(size)
+            pygame.display.set_caption(self._title)
+        self._screen.blit(pygame.surfarray.make_surface(grid.swapaxes(0, 1)), (0, 0))
+        pygame.display.flip()
+        if any(event.type == pygame.QUIT for event in pygame.event.get()):
+            self.is_open = False
+            self.close()
+
+    def close(self) -> None:
+        """Close the window; safe to call twice."""
+        if self._screen is not None:
+            import pygame
+
+            self._screen = None
+            pygame.display.quit()
+
+
+def _in_notebook() -> bool:
+    """Return whether this is a kernel of Jupyter, which shows pictures."""
+    if "IPython" not in sys.modules:
+        return False
+    shell = sys.modules["IPython"].get_ipython()
+    return type(shell).__name__ == "ZMQInteractiveShell"
