@@ -134,12 +134,7 @@ class Planner(CheckedOptions, ABC):
         return UNBOUNDED if self.max_model_steps is None else self.max_model_steps
 
     def _affordable(self, cost: int, before: int = 0) -> int | None:
-        """Return how many simulations the limits allow; None: time alone limits.
-
-        Args:
-            cost: steps of each.
-            before: steps that are taken before the first.
-        """
+        """Return how many simulations the limits allow; None: time alone limits."""
         if self.max_model_steps is None:
             return self.num_simulations
         paid = (self.max_model_steps - before) // cost
@@ -200,7 +195,10 @@ class Planner(CheckedOptions, ABC):
         """Refuse an env that this planner is not for, and options that cannot be."""
         check_players(self, env)
         self._take_options()
-        self._check_observations(env)
+        space = getattr(env, "observation_space", None) if self._space_checks else None
+        if space is not None:
+            for check in self._space_checks:
+                check(space)
         self._check_comparison(env)
 
     def _check_comparison(self, env: SearchModel) -> None:
@@ -233,25 +231,14 @@ class Planner(CheckedOptions, ABC):
             if made_for is not None and made_for == self._made_for:
                 self._kept = kept
             now = _values(self)
-            self._space_checks = self._found_space_checks()
+            names = "evaluator", "rollout_policy", "policy"
+            asked: list[Any] = [getattr(self, name, None) for name in names]
+            self._space_checks = [one.check_space for one in asked if hasattr(one, "check_space")]
         self._planned_with = now
-
-    def _found_space_checks(self) -> list[Callable[[Any], None]]:
-        """Return the space checks of functions of observations."""
-        names = "evaluator", "rollout_policy", "policy"
-        asked: list[Any] = [getattr(self, name, None) for name in names]
-        return [one.check_space for one in asked if hasattr(one, "check_space")]
 
     def _memory_options(self) -> tuple[Any, ...] | None:
         """Return the options that what is kept is made for; None: all of them."""
         return None
-
-    def _check_observations(self, env: SearchModel) -> None:
-        """Let functions of observations refuse unsupported spaces."""
-        space = getattr(env, "observation_space", None) if self._space_checks else None
-        if space is not None:
-            for check in self._space_checks:
-                check(space)
 
     @abstractmethod
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:

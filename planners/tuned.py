@@ -25,14 +25,7 @@ _FIVE_KNOTS: Options = {"num_knots": 5}
 def _suite(
     common: Options, icem: Options, spline: Options, mppi: Options | None = None
 ) -> dict[str, Options]:
-    """Return the options of each planner in a task.
-
-    Args:
-        common: of all planners.
-        icem: of iCEM, whose coloured noise is smooth with a knot per step.
-        spline: of the others, which are smooth by their knots.
-        mppi: of MPPI, beside those.
-    """
+    """Return the options of each planner in a task."""
     return {
         "icem": {**common, **icem},
         "mppi": {**common, **spline, "iterations": 2, **(mppi or {})},

@@ -39,7 +39,7 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
     ends_with(proper, copies)
     _check_reset(proper)
     remember_constructor(env, make)
-    return with_told_masks(env)
+    return MaskInInfo(env) if env.has_wrapper_attr(_METHOD) else env
 
 
 def close_env(env: gym.Env[Any, Any]) -> None:
@@ -96,8 +96,3 @@ class MaskInInfo(gym.Wrapper[Any, Any, Any, Any]):
         # Copied: an env may go on writing into its masks.
         mask = copy.deepcopy(self.env.get_wrapper_attr(_METHOD)())
         return {**info, MASK: flat_mask(mask)}
-
-
-def with_told_masks(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """Return an env with masks in its infos, if it has a method for them."""
-    return MaskInInfo(env) if env.has_wrapper_attr(_METHOD) else env

@@ -100,11 +100,7 @@ def load(
 
 
 def _check_counts(explorer: Any) -> None:
-    """Refuse what rounds of that many rows and steps could not have come to.
-
-    Raises:
-        ValueError: it could not.
-    """
+    """Refuse what rounds of that many rows and steps could not have come to."""
     of_round = explorer.num_rows * explorer.horizon
     counts = explorer.rounds, explorer.steps_taken
     if not all(type(count) is int and count >= 0 for count in counts):

@@ -278,11 +278,7 @@ class GoExplore:
         return self.archive.places(cells)
 
     def _cells(self, obs: Any, infos: Any, count: int) -> npt.NDArray[Any]:
-        """Return the cells of rows, `[count, K]`.
-
-        Raises:
-            ValueError: the cell function returned something else.
-        """
+        """Return the cells of rows, `[count, K]`."""
         found = np.asarray(self.cell(obs, infos))
         if found.shape[:1] != (count,) or found.ndim != 2 or found.dtype.kind not in "iu":
             raise InvalidOption(

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from plangym_ext.core.files.whole_file import opened, replacing
 from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.learn.packed_values import packed, unpacked
@@ -106,11 +104,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _check_members(path: Path) -> None:
-    """Refuse an archive of which more is unpacked than it has: torch writes all as it is.
-
-    Raises:
-        ValueError: a member is packed, or lies about its size.
-    """
+    """Refuse an archive of which more is unpacked than it has: torch writes all as it is."""
     size = path.stat().st_size
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
@@ -120,11 +114,7 @@ def _check_members(path: Path) -> None:
 
 
 def _check_size(content: Any, path: Path) -> None:
-    """Refuse tensors that say that they are much larger than the file: they repeat few numbers.
-
-    Raises:
-        ValueError: they do.
-    """
+    """Refuse tensors that say that they are much larger than the file: they repeat few numbers."""
     left, total = [content], 0
     while left:
         value = left.pop()
@@ -152,11 +142,7 @@ def _digest(file: IO[bytes], size: int) -> bytes:
 
 
 def _check_seal(path: Path) -> None:
-    """Compare the digest with all that comes before it: torch looks at no checksum.
-
-    Raises:
-        ValueError: a bit is not as it was written, or there is no seal.
-    """
+    """Compare the digest with all that comes before it: torch looks at no checksum."""
     with opened(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _SEAL_BYTES))
@@ -166,9 +152,3 @@ def _check_seal(path: Path) -> None:
         # Of all but the digest itself: the name of the seal is covered, too.
         if _digest(file, size - _DIGEST_BYTES) != digest:
             raise ValueError("its bytes do not fit its seal")
-
-
-def tensors_of(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Return a `state_dict` out of arrays by name."""
-    # Copies: a tensor shares the memory that it is made of.
-    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}

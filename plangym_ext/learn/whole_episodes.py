@@ -57,7 +57,13 @@ class WholeEpisodes:
                 f"the episodes in progress that were saved must be of {num_rows} rows; they are of "
                 f"{len(self._begun)}."
             )
-        attributes = _attributes(collected.episodes)
+        episodes = collected.episodes
+        own = [name for name in episodes if name not in _PLACE]
+        places = zip(episodes["step"].tolist(), episodes["row"].tolist(), strict=True)
+        attributes = {
+            place: {name: episodes[name][number].item() for name in own}
+            for number, place in enumerate(places)
+        }
         found, first = [], [0] * num_rows
         for t, row in np.argwhere(ended).tolist():
             last = rows_of(steps["final_obs"], (slice(t, t + 1), row))
@@ -193,13 +199,3 @@ def _unknown(name: str, rows: Any) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = rows < 0 if name == "visits" else np.isnan(rows)
     # An action that was not tried has no q.
     return np.asarray(found.all(axis=1)) if name == "q" else found
-
-
-def _attributes(episodes: Mapping[str, Any]) -> dict[tuple[int, int], dict[str, Any]]:
-    """Return the fields of each episode of a table, by step and row."""
-    own = [name for name in episodes if name not in _PLACE]
-    places = zip(episodes["step"].tolist(), episodes["row"].tolist(), strict=True)
-    return {
-        place: {name: episodes[name][number].item() for name in own}
-        for number, place in enumerate(places)
-    }

@@ -98,17 +98,7 @@ def _as_planner(found: Any, name: str, option: str) -> Any:
 
 
 def _made_planner(name: str, options: str, limits: Mapping[str, Any]) -> Any:
-    """Make a planner of its name and `option=value,option=value`.
-
-    Args:
-        name: see `load_planner`.
-        options: what was typed.
-        limits: options that hold whatever was typed.
-
-    Raises:
-        UnknownName: there is no such planner or option.
-        InvalidOption: a value is not one of that option.
-    """
+    """Make a planner of its name and `option=value,option=value`."""
     from plangym_ext.planners import load_planner, options_of
 
     cls = load_planner(name)

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from plangym_ext.states.part import StateTooWide
-
 #: Times that something is done; the least counts, as other programs only add.
 _REPEATS = 5
 #: Bytes of states that are told; seconds of a capture and a restore, of so many steps at least.
@@ -30,28 +28,6 @@ class AttributeCost(NamedTuple):
     bytes: int
     seconds: float
     pickled: bool
-
-
-def cost_of(codec: Any) -> tuple[int, float]:
-    """Return the time of capturing and restoring the present state.
-
-    Args:
-        codec: a `StateCodec`, of an env that was reset. The env comes back to where it is.
-
-    Returns:
-        The bytes of the state, and the seconds of a capture and a restore.
-
-    Raises:
-        IncompleteState: the state cannot be captured.
-    """
-    while True:
-        buffer = memoryview(bytearray(codec.width))
-        try:
-            length = codec.capture(buffer, 0)
-            break
-        except StateTooWide as error:
-            codec.width += error.excess
-    return length, least(lambda: codec.capture(buffer, 0)) + least(lambda: codec.restore(buffer, 0))
 
 
 def attribute_costs(codec: Any) -> list[AttributeCost]:

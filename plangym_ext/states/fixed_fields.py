@@ -218,11 +218,7 @@ class ExtraFieldsPart(StatePart):
         return offset
 
     def _wanted(self, changed: dict[str, bytes], gone: list[str]) -> dict[str, bytes]:
-        """Return the encoded attributes that a state says, all of them fields.
-
-        Raises:
-            DamagedState: it says what `capture` could not have written.
-        """
+        """Return the encoded attributes that a state says, all of them fields."""
         values = {name: plain.decode(data) for name, data in changed.items()}
         self._attributes.check(values)
         kind: Any = type(self._layer)

@@ -134,12 +134,6 @@ def _values_of(names: tuple[str, ...]) -> Any:
     return lambda found: tuple(found[name] for name in names)
 
 
-def _constant_names(layer: Any, ignored: Iterable[str]) -> set[str]:
-    names = _CONSTANT_NAMES | set(CLOCKS.get(type(layer), ())) | set(ignored)
-    # A simulator may well call a part of itself `env`.
-    return names | {"env"} if isinstance(layer, gym.Wrapper) else names
-
-
 class AttributePlan:
     """Classification of attributes with certain names and types as state or not.
 
@@ -168,7 +162,9 @@ class LayerAttributes:
     def __init__(self, layer: Any, ignored: Iterable[str]) -> None:
         self.layer = layer
         self.name = type(layer).__qualname__
-        self._constant = _constant_names(layer, ignored)
+        names = _CONSTANT_NAMES | set(CLOCKS.get(type(layer), ())) | set(ignored)
+        # A simulator may well call a part of itself `env`.
+        self._constant = names | {"env"} if isinstance(layer, gym.Wrapper) else names
         #: Functions and classes that the attributes hold at first.
         self._code = {name: value for name, value in vars(layer).items() if _is_code(value)}
         #: By names and types of all attributes.

@@ -214,7 +214,7 @@ class Nameable:
         """Modules whose classes a later state may use: the env's own and those they name."""
         known = {module for module, _ in self.known if self._is_own(module)}
         named = {
-            _module(value)
+            str(value.__name__ if isinstance(value, types.ModuleType) else value.__module__)
             for module in self._own_modules
             for value in list(vars(sys.modules.get(module, object)).values())
             if isinstance(value, type | types.ModuleType)
@@ -331,10 +331,6 @@ def check_key(key: Any) -> None:
 
 def _package(module: str) -> str:
     return module.partition(".")[0]
-
-
-def _module(value: Any) -> str:
-    return str(value.__name__ if isinstance(value, types.ModuleType) else value.__module__)
 
 
 def _untrusted(what: str, why: str = "") -> UntrustedState:

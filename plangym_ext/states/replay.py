@@ -96,11 +96,7 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         return result
 
     def _generator(self) -> Any:
-        """Return the simulator's generator.
-
-        Raises:
-            IncompleteState: it is none of numpy's.
-        """
+        """Return the simulator's generator."""
         generator = self.env.np_random
         if not isinstance(generator, RANDOM_TYPES):
             raise IncompleteState(

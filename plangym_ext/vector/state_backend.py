@@ -304,11 +304,7 @@ class StateBackend(VectorBackend):
         return self._checked(rows, found._replace(infos=_noted(infos)))
 
     def _checked(self, rows: Sequence[int], results: StepResults) -> StepResults:
-        """Return results of rows that show their observations, with marks if they are wanted.
-
-        Raises:
-            InvalidObservation: a value is refused; rows show what they showed before.
-        """
+        """Return results of rows that show their observations, with marks if they are wanted."""
         try:
             self._kept.obs  # noqa: B018 - brings the buffer to where the call leads
             return self._values.checked(results, rows)
@@ -359,11 +355,7 @@ class StateBackend(VectorBackend):
     def _given_anyhow(
         self, row: int, name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Return what the env proper gives whatever its episode: such a row has none yet.
-
-        Raises:
-            VectorResetNeeded: the episode decides about it, or it moves the env.
-        """
+        """Return what the env proper gives whatever its episode: such a row has none yet."""
         is_method = not callable(name) and callable(self._gym_env.get_wrapper_attr(name))
         found, still = [], not is_method or name in _READING
         for seed in (0, 1) if still else ():

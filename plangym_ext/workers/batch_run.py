@@ -102,11 +102,7 @@ class WorkerStepper(SlotStepper):
 
     @abstractmethod
     def _owner(self) -> BatchOwner:
-        """Return the handle of the workers, whose rows are at least as wide as those here.
-
-        Raises:
-            EnvClosed: it is closed.
-        """
+        """Return the handle of the workers, whose rows are at least as wide as those here."""
 
     def _run(self, request: RowRequest) -> RowResults:
         run = BatchRun(self._owner(), request)
@@ -274,13 +270,7 @@ class BatchRun:
     # Errors, deaths and wider states --------------------------------------------
 
     def _judge(self, over: Round) -> bool:
-        """Return whether rows have to be run again after an unusual round.
-
-        Raises:
-            StateTooWide, Exception: what the workers say.
-            PoisonState: a row was being run when two workers died.
-            WorkerDied: workers die, again and again, and no row gets done.
-        """
+        """Return whether rows have to be run again after an unusual round."""
         num_left = len(over.left)
         if over.failures:
             # The lowest row speaks for all, so the message does not depend on timing alone.

@@ -370,9 +370,6 @@ def _pickled_own(batch: RowBatch) -> bytes:
 
     That is the infos whose fields do not fit the columns, and observations that are no arrays,
     both by row; empty if there are none.
-
-    Raises:
-        RowError: a value cannot be pickled.
     """
     if not (batch.own_infos or batch.own_objects):
         return b""

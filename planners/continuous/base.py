@@ -22,7 +22,7 @@ from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, check_finite, evaluate
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import bootstrapped
-from plangym_ext.planners.simulator import Rng, Rollout, numbers_of
+from plangym_ext.planners.simulator import Rng, numbers_of
 
 #: Longest horizon: how steps hang on knots takes memory that grows with its square.
 _FARTHEST = 10_000
@@ -164,11 +164,7 @@ class Shooting(Planner):
     # What a planner of this kind says -------------------------------------------
 
     def _begin(self, row: Row) -> None:
-        """Set what a cycle's first round draws from: the warm start, or the middle of the space.
-
-        Args:
-            row: of which `mean` is the last plan's if it is `warm`.
-        """
+        """Set what a cycle's first round draws from: the warm start, or the middle of the space."""
 
     @abstractmethod
     def _propose(self, row: Row, turn: Round) -> Floats:
@@ -262,7 +258,10 @@ class Shooting(Planner):
         knots = [np.clip(propose(row, turn), -1.0, 1.0) for row in rows]
         actions = np.concatenate([box.actions(self._curve.sequences(k)) for k in knots])
         out = request.env.rollout_batch(actions, np.repeat(request.states, count, axis=0))
-        values = self._returns(out)
+        tail = None
+        if self.evaluator is not None:
+            _, tail = evaluate(self.evaluator, out.obs, len(out.steps), None)
+        values = bootstrapped(out, self.discount, tail)
         check_finite(f"{request.planner}: returns", values)
         # Sequences are compared with the bonus; a plan tells what its sequence returns.
         returns = values.copy()
@@ -282,13 +281,6 @@ class Shooting(Planner):
             elif tried.returns[0] > row.answer_return:
                 row.answer, row.answer_return = tried.knots[0], float(tried.returns[0])
                 row.answer_value = float(values[own][0])
-
-    def _returns(self, out: Rollout) -> Floats:
-        """Return `[n]`, what n sequences earn, and what the evaluator says of their ends."""
-        tail = None
-        if self.evaluator is not None:
-            _, tail = evaluate(self.evaluator, out.obs, len(out.steps), None)
-        return bootstrapped(out, self.discount, tail)
 
     def _judged(self, row: Row, turn: Round) -> Floats:  # noqa: ARG002 - as `_propose`
         """Return the answer alone, `[1, K, D]`."""
@@ -312,13 +304,7 @@ class Shooting(Planner):
 
 
 def _note_best(row: Row, tried: Population, values: Floats) -> None:
-    """Keep the best of the sequences that were tried, if it is the best of the plan.
-
-    Args:
-        row: of the plan.
-        tried: n sequences.
-        values: `[n]`, what they return without the bonus for novelty.
-    """
+    """Keep the best of the sequences that were tried, if it is the best of the plan."""
     top = int(np.argmax(tried.returns))
     if tried.returns[top] > row.best_return:
         row.best, row.best_return = tried.knots[top], float(tried.returns[top])

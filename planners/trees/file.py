@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
     try:
         # A tree is numbers: a file that holds pickled objects would run code as it is read.
         with opened(Path(path)) as file:
-            columns = _read(file)
+            columns = state_file.read(file, (), ("format", *_DTYPES))
     except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:  # zipfile and zlib raise what they please for damaged files
@@ -88,16 +88,8 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
     return SearchTree(**{name: columns[name] for name in _DTYPES})
 
 
-def _read(file: IO[bytes]) -> dict[str, Any]:
-    return state_file.read(file, (), ("format", *_DTYPES))
-
-
 def _check_numbers(path: Any, columns: dict[str, Any]) -> None:
-    """Refuse numbers that no search writes.
-
-    Raises:
-        ValueError: there are some.
-    """
+    """Refuse numbers that no search writes."""
     action = columns["action"]
     wrong = [name for name in ("q", "reward", "value", "prior") if not _finite(columns[name])]
     if action[0] != -1 or (action[1:] < 0).any():

@@ -9,7 +9,7 @@ from pickled_env import PickledEnv
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.states.costs import attribute_costs, cost_note, cost_of
+from plangym_ext.states.costs import attribute_costs, cost_note
 
 
 class Wide(gym.Env):
@@ -32,9 +32,6 @@ def test_costs_are_those_of_the_state_as_it_is():
     with GymEnv(Wide) as env:
         env.reset(seed=0)
         before = env.get_state()
-        length, seconds = cost_of(env.codec)
-        assert 8 * 200_000 < length < 8 * 200_000 + 1000
-        assert 0 < seconds < 1
         costs = {cost.name: cost for cost in attribute_costs(env.codec)}
         assert costs["Wide.map"].bytes > 8 * 200_000 > 1000 > costs["Wide.count"].bytes
         assert not any(cost.pickled for cost in costs.values())

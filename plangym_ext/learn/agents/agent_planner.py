@@ -187,13 +187,7 @@ class _KeptSteps(Kept):
 
 
 def _told(info: dict[str, Any], row: int, legal: Any) -> dict[str, Any]:
-    """Return the fields of one plan that the infos of a step tell.
-
-    Args:
-        info: of all rows.
-        row: which of them.
-        legal: `[B, A]` what may be played; None: everything.
-    """
+    """Return the fields of one plan that the infos of a step tell."""
     q, weights, value, allowed = (
         None if rows is None else rows[row]
         for rows in (*map(info.get, ("q", "probabilities", "value")), legal)

@@ -144,16 +144,10 @@ class EvaluatorAgent(Agent):
             # no number.
             anything = distribution.sample(masked(0 * params, inputs.legal), noise)
             dice = noise.uniform()[:, 0] < self.epsilon
-            actions = _replaced(actions, anything, dice)
+            for mine, theirs in zip(leaves(actions), leaves(anything), strict=True):
+                # In place, as distributions return fresh actions.
+                mine[dice] = theirs[dice]
         return actions
-
-
-def _replaced(actions: Any, others: Any, where: npt.NDArray[np.bool_]) -> Any:
-    """Return the actions, but the others in the rows that are True."""
-    for mine, theirs in zip(leaves(actions), leaves(others), strict=True):
-        # In place, as distributions return fresh actions.
-        mine[where] = theirs[where]
-    return actions
 
 
 @dataclass(eq=False)

@@ -98,7 +98,7 @@ class Expressions(Operators):
         return known(value)
 
     def _e_attribute(self, node: ast.Attribute) -> Any:
-        if _is_super(node.value):
+        if isinstance(node.value, ast.Call) and getattr(node.value.func, "id", "") == "super":
             return self.program.inherited(self.scope["__class__"], node.attr)
         return self.each(self.eval(node.value), lambda owner: self._attribute(owner, node.attr))
 
@@ -175,10 +175,6 @@ class Expressions(Operators):
                 function.owner, lambda one: method_of(self, one, function.function, given, named)
             )
         return call_value(self, function, given, named)
-
-
-def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and getattr(node.func, "id", "") == "super"
 
 
 def _is_of(value: Any, owner: Any) -> bool:

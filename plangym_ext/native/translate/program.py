@@ -63,7 +63,13 @@ class Program(Fields):
         self.cls = cls
         for _ in range(20):
             self._begin()
-            self._translate()
+            none = {"seed": Const(None), "options": Const(None)}
+            self._entry("reset", [Me()], none, "state, params", self._reset_ends)
+            self._entry(
+                "step", [Me(), self._action()], {}, "state, params, action, info", self._step_ends
+            )
+            self.source = "\n\n".join(self._texts) + "\n"
+            self.params = self.arrays()
             if not self.changed:
                 break
         else:
@@ -77,15 +83,6 @@ class Program(Fields):
         self.helpers: list[str] = []
         self.step_info: dict[str, Any] | None = None
         self.reset_info: dict[str, Any] | None = None
-
-    def _translate(self) -> None:
-        none = {"seed": Const(None), "options": Const(None)}
-        self._entry("reset", [Me()], none, "state, params", self._reset_ends)
-        self._entry(
-            "step", [Me(), self._action()], {}, "state, params, action, info", self._step_ends
-        )
-        self.source = "\n\n".join(self._texts) + "\n"
-        self.params = self.arrays()
 
     def _action(self) -> Any:
         space = self.env.action_space

@@ -249,11 +249,7 @@ class _Results:
 def _check_pairs(
     planners: dict[str, NamedPlayer], options: argparse.Namespace, results: _Results
 ) -> None:
-    """Plan one move with every planner in every env, before the episodes.
-
-    Raises:
-        PlangymExtError: a planner cannot plan in one of the envs.
-    """
+    """Plan one move with every planner in every env, before the episodes."""
     if len(planners) * len(options.envs) == 1:
         return  # playing says it as soon
     line = ProgressLine()

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the two files and print what to do next; no file is written over."""
     templates = [f"{options.kind}.txt", f"test_{options.kind}.txt"]
     texts = [
-        (importlib.resources.files(_HOME) / "templates" / one).read_text() for one in templates
+        (importlib.resources.files(_HOME) / "file-templates" / one).read_text() for one in templates
     ]
     words = re.findall(r"[A-Z]*[a-z0-9]+|[A-Z]+", options.name)
     module = "_".join(words).lower()

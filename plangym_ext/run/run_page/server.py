@@ -98,13 +98,10 @@ class PageServer(http.server.ThreadingHTTPServer):
         return content(self.folders, self._address, live=True, status="live")
 
     def _address(self, path: Path) -> str:
-        root = self._root_of(path)
+        root = next(i for i, folder in enumerate(self.folders) if path.is_relative_to(folder))
         inside = path.relative_to(self.folders[root])
         # Of its bytes: a name need not be a text.
         return f"{_EPISODE}{root}/{urllib.parse.quote(os.fsencode(inside))}"
-
-    def _root_of(self, path: Path) -> int:
-        return next(i for i, folder in enumerate(self.folders) if path.is_relative_to(folder))
 
     def episode(self, address: str) -> Path | None:
         """Return the file of an address from `_address`; None for an unknown one."""

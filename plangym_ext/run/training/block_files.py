@@ -248,11 +248,7 @@ def _described(value: Any, place: str = "") -> Iterator[tuple[str, Mapping[str, 
 
 
 def _table(described: Mapping[str, Any]) -> _Table:
-    """Return where the blocks of an array are.
-
-    Raises:
-        DamagedCheckpoint: it is not as `save` says it.
-    """
+    """Return where the blocks of an array are."""
     found: Any = [described.get(name) for name in _Table._fields]
     *arrays, size = found
     _check(all(isinstance(array, np.ndarray) for array in arrays), described)

@@ -270,11 +270,7 @@ def make_starts(
 
 
 def _to_rewards(algorithm: Any) -> Callable[[Any], Any]:
-    """Return a function that converts values to the scale of returns.
-
-    Raises:
-        InvalidOption: nothing does.
-    """
+    """Return a function that converts values to the scale of returns."""
     for name in ("normalize_reward", "clip_reward"):
         if getattr(algorithm, name, None):
             raise InvalidOption(

@@ -226,14 +226,7 @@ def _asked(checkpoint: Path | str, env: Any) -> tuple[Any, bool]:
 def _of_observations(
     config: RunConfig, network: Any, learned: Mapping[str, Any], where: str
 ) -> Any:
-    """Make the network of an agent one that planners ask, with the critics that rate it.
-
-    Args:
-        config: of its run.
-        network: of the agent.
-        learned: what its algorithm has saved.
-        where: that is from, as messages call it.
-    """
+    """Make the network of an agent one that planners ask, with the critics that rate it."""
     from plangym_ext.learn import load_network_state
     from plangym_ext.learn.networks.critics import OfCritics, make_critics
     from plangym_ext.learn.networks.quick_forward import OfObservations

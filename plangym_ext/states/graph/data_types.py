@@ -36,7 +36,6 @@ from plangym_ext.states.plain import NotPlain
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes, np.ndarray))
 #: Bytes of a `random.Random`: 624 words and a position.
 MERSENNE_BYTES = 2500
-_MERSENNE_VERSION = 3
 
 
 def are_plain(parts: Iterable[Any]) -> bool:

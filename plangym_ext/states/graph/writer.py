@@ -133,17 +133,13 @@ class GraphWriter(GraphTables):
         """
         found = self._data()
         if self._weakly:
-            self._check_weakly()
+            strong = GraphWriter(self._named, self._known, shared=self._all_shared, wide=self.wide)
+            strong._roots, strong.tied, strong._strongly = self._roots, self.tied, True
+            strong._data()
+            for key, target in self._weakly.items():
+                if not (key in strong._seen or key in self._named or isinstance(target, _BY_NAME)):
+                    raise NotPlain(f"a weak reference to a {type(target)} that no attribute holds")
         return found
-
-    def _check_weakly(self) -> None:
-        """Refuse weak references to what nothing else in the graph holds: it would be dropped."""
-        strong = GraphWriter(self._named, self._known, shared=self._all_shared, wide=self.wide)
-        strong._roots, strong.tied, strong._strongly = self._roots, self.tied, True
-        strong._data()
-        for key, target in self._weakly.items():
-            if not (key in strong._seen or key in self._named or isinstance(target, _BY_NAME)):
-                raise NotPlain(f"a weak reference to a {type(target)} that no attribute holds")
 
     def _data(self) -> bytes:
         while True:

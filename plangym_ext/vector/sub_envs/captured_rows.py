@@ -197,14 +197,7 @@ class CapturedRows:
         *,
         due: bool = False,
     ) -> list[np.ndarray | None] | None:
-        """Return all states if they are wanted.
-
-        Args:
-            capture: as for `reset`.
-            begun: when the call began that is over now.
-            num_rows: how many rows it was for.
-            due: whether they are wanted, whatever they cost.
-        """
+        """Return all states if they are wanted."""
         share = num_rows / len(self.envs)
         due |= begun is not None and self._pace.note(time.perf_counter() - begun, share)
         if capture is False or (capture is None and not due):

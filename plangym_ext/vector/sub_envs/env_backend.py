@@ -339,13 +339,7 @@ class EnvBackend(VectorBackend):
         return found
 
     def _finish(self, call: SharedCall, timeout: float | None) -> list[Any]:
-        """Return the reply of each process that the call concerns.
-
-        Raises:
-            WorkerTimeout: a worker did not answer in time and was stopped.
-            WorkerDied: one died again and again.
-            Exception: what an env raised: the first process's of those that failed.
-        """
+        """Return the reply of each process that the call concerns."""
         if not call.logs:
             self._begin(call)
         self._watch.finish(call.logs, timeout)

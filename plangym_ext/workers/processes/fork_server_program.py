@@ -54,17 +54,12 @@ def _serve(connection: socket.socket, lifeline: int, idle: float) -> list[str] |
     children: set[int] = set()
     arguments = _served(connection, lifeline, idle, children)
     if arguments is None:
-        _end(children)
+        deadline = time.monotonic() + ORPHAN_GRACE
+        # The parent may live on with its workers and need no server: then it kills this one.
+        while (running := set(filter(_runs, children))) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        program.end_orphans(running)
     return arguments
-
-
-def _end(children: set[int]) -> None:
-    """End what workers have left: they are killed with the parent."""
-    deadline = time.monotonic() + ORPHAN_GRACE
-    # The parent may live on with its workers and need no server: then it kills this one.
-    while (running := set(filter(_runs, children))) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    program.end_orphans(running)
 
 
 def _served(

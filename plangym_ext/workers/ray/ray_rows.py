@@ -237,18 +237,14 @@ class RayRows(Rows):
             return None
         page = self._page
         if self._spoilt and page is not None and self.batch.memory is page.memory:
-            self._leave_page()
+            old, request = self.batch, self.request
+            fresh = RowBatch(old.layout, old.num_rows, old.horizon, infos=old.infos)
+            fresh.load(request, states=False)
+            for name in (*result_names(old.layout, old.infos), "done"):
+                fresh.field(name)[...] = old.field(name)
+            fresh.own_infos.update(old.own_infos)
+            self.batch, self.request = fresh, dataclasses.replace(request, actions=fresh.actions)
         return Round(deaths, self._failures, self._excess, left)
-
-    def _leave_page(self) -> None:
-        """Gather results in memory of this process alone from now on."""
-        old, request = self.batch, self.request
-        fresh = RowBatch(old.layout, old.num_rows, old.horizon, infos=old.infos)
-        fresh.load(request, states=False)
-        for name in (*result_names(old.layout, old.infos), "done"):
-            fresh.field(name)[...] = old.field(name)
-        fresh.own_infos.update(old.own_infos)
-        self.batch, self.request = fresh, dataclasses.replace(request, actions=fresh.actions)
 
     # Hangs ----------------------------------------------------------------------
 

@@ -78,11 +78,7 @@ class RowActor:
         return Answer(time.perf_counter() - began, fields, pickled(own) if own else b"")
 
     def _run(self, share: Share) -> tuple[dict[str, np.ndarray], Mapping[int, Any]]:
-        """Run rows; return the fields that are not in the place, and infos by row of the share.
-
-        Raises:
-            StateTooWide: states have outgrown the rows of the batch.
-        """
+        """Run rows; return the fields that are not in the place, and infos by row of the share."""
         place, width = share.work, share.state_width
         if isinstance(place, RowRequest):
             request = arrived(place)

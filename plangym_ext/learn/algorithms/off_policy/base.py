@@ -371,11 +371,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
 
 def _fraction(where: str, updates_per_step: float) -> Fraction:
-    """Return the share of updates per step, which is kept exactly.
-
-    Raises:
-        InvalidOption: it would be none at all.
-    """
+    """Return the share of updates per step, which is kept exactly."""
     found = Fraction(updates_per_step).limit_denominator(_DENOMINATOR)
     if updates_per_step > 0 and not found:
         raise InvalidOption(

@@ -77,11 +77,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         return found
 
     def _check_policy(self) -> None:
-        """Refuse a network whose actions cannot be learned by this algorithm.
-
-        Raises:
-            InvalidOption: it has no policy head, or other actions.
-        """
+        """Refuse a network whose actions cannot be learned by this algorithm."""
         space = getattr(self.policy, "observation_space", None)
         if space is None:
             return

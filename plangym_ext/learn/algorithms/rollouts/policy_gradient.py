@@ -125,11 +125,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
             (self._rows,) = standardized([rows], self.group)
 
     def _values(self, rollout: Rollout) -> Any:
-        """Return the values `[T, B]` of when the rows were played.
-
-        Raises:
-            InvalidOption: there are none.
-        """
+        """Return the values `[T, B]` of when the rows were played."""
         if rollout.value is None:
             raise InvalidOption(
                 f"{type(self).__name__}: the network must have a value head, so that agent_info "
@@ -138,11 +134,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
         return rollout.value
 
     def _advantages(self, rollout: Rollout, how: AdvantageConfig, gae_lambda: float) -> Rows:
-        """Return the rows with advantages by GAE, or those of branches.
-
-        Raises:
-            InvalidOption: there are no branches.
-        """
+        """Return the rows with advantages by GAE, or those of branches."""
         value, discount = self._values(rollout), self.config.discount
         if not how.forked:
             return rollout.rows_by_gae(value, discount, gae_lambda)
@@ -155,11 +147,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
         return forked_rows(rollout, rollout.forks, discount, self._scaled_alike)
 
     def _update(self, rows: Rows) -> float:
-        """Take one step down the gradient of the last losses; return its norm before clipping.
-
-        Args:
-            rows: that the losses are of.
-        """
+        """Take one step down the gradient of the last losses; return its norm before clipping."""
         self.gradients.leave()
         self._weigh(rows)
         return self._descend()
