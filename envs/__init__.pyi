@@ -9,10 +9,13 @@ from plangym_ext.envs.rules.hex_game import HexGameEnv as HexGameEnv
 from plangym_ext.envs.rules.line_game import LineGameEnv as LineGameEnv
 from plangym_ext.envs.rules.narrow_path import NarrowPathEnv as NarrowPathEnv
 from plangym_ext.envs.rules.octomaze import OctomazeEnv as OctomazeEnv
+from plangym_ext.envs.rules.point_robot import PointRobotEnv as PointRobotEnv
 from plangym_ext.envs.rules.rubiks_cube import RubiksCubeEnv as RubiksCubeEnv
 from plangym_ext.envs.rules.simple_spread import SimpleSpreadEnv as SimpleSpreadEnv
 from plangym_ext.envs.rules.slide_2048 import Slide2048Env as Slide2048Env
 from plangym_ext.envs.rules.t_maze import TMazeEnv as TMazeEnv
 from plangym_ext.envs.sokoban.env import SokobanEnv as SokobanEnv
+from plangym_ext.envs.trials import HasTasks as HasTasks
+from plangym_ext.envs.trials import Trials as Trials
 from plangym_ext.envs.wrappers import ActionNoise as ActionNoise
 from plangym_ext.envs.wrappers import StateCaching as StateCaching

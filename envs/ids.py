@@ -12,6 +12,9 @@ import gymnasium as gym
 from plangym_ext.states.families import registered_spec
 
 _SUITE = "plangym_ext.envs.mujoco_tasks.suite"
+_GOALS = "plangym_ext.envs.mujoco_tasks.goals"
+#: MuJoCo tasks with tasks to adapt to.
+_GOAL_TASKS = ("AntGoal", "HalfCheetahDirection", "HalfCheetahVelocity")
 #: Class of each task of the Control Suite that there is here, by its name there.
 _SUITE_TASKS = {
     "acrobot-swingup": f"{_SUITE}.acrobot:AcrobotSwingup",
@@ -57,6 +60,11 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         "plangym_ext.envs.no_velocity:pendulum",
         {"max_episode_steps": 200},
     ),
+    # As many steps as in Rakelly et al. 2019.
+    "plangym_ext/PointRobot-v0": (
+        "plangym_ext.envs.rules.point_robot:PointRobotEnv",
+        {"max_episode_steps": 20},
+    ),
     "plangym_ext/RubiksCube-v0": (
         "plangym_ext.envs.rules.rubiks_cube:RubiksCubeEnv",
         {"max_episode_steps": 100},
@@ -69,6 +77,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "plangym_ext/TicTacToe-v0": ("plangym_ext.envs.rules.line_game:LineGameEnv", {}),
     "plangym_ext/TMaze-v0": ("plangym_ext.envs.rules.t_maze:TMazeEnv", {"max_episode_steps": 200}),
+    "plangym_ext/Trials-v0": ("plangym_ext.envs.trials:Trials", {}),
     **{
         f"plangym_ext/{name}-v0": (
             "plangym_ext.envs.mujoco_tasks.task_env:TaskEnv",
@@ -76,6 +85,14 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
             {"max_episode_steps": 1000, "kwargs": {"task": task}},
         )
         for name, task in _SUITE_TASKS.items()
+    },
+    **{
+        f"plangym_ext/{name}-v0": (
+            "plangym_ext.envs.mujoco_tasks.task_env:TaskEnv",
+            # As many steps as in Rakelly et al. 2019.
+            {"max_episode_steps": 200, "kwargs": {"task": f"{_GOALS}:{name}"}},
+        )
+        for name in _GOAL_TASKS
     },
 }
 

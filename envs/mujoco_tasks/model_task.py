@@ -10,6 +10,7 @@ import mujoco
 import numpy as np
 
 from plangym_ext.envs.mujoco_tasks.draws import Joints
+from plangym_ext.errors import WrongKind
 from plangym_ext.native.mujoco.task import MujocoTask
 
 
@@ -20,11 +21,14 @@ class ModelTask(MujocoTask):
         model: MJCF as text, the path of an MJCF file, or an `MjModel`.
         frame_skip: simulation steps in an env step.
         reset_noise: a reset moves each joint position and velocity by up to this much.
+        first_task: of a task that has tasks to adapt to, the numbers of one: it holds until another
+            is set. They are the simulation's `userdata`, which states hold.
     """
 
     model: str | Path | Any
     frame_skip: int = 1
     reset_noise: float = 0.0
+    first_task: tuple[float, ...] = ()
 
     def load_model(self) -> Any:
         """Return a fresh `MjModel`."""
@@ -35,6 +39,14 @@ class ModelTask(MujocoTask):
         if isinstance(model, str | Path):
             return mujoco.MjModel.from_xml_path(str(model))
         return model
+
+    def sample_tasks(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return n tasks `[n, d]`; see `plangym_ext.envs.HasTasks`.
+
+        Raises:
+            WrongKind: there is but one.
+        """
+        raise WrongKind(f"{type(self).__name__}: it has one task; override sample_tasks.")
 
     def draw(self, rng: np.random.Generator) -> Joints | None:
         """Return the model's initial joints plus noise; override for another start."""

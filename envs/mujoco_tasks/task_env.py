@@ -13,6 +13,7 @@ import numpy as np
 from plangym_ext.envs.mujoco import MujocoPart
 from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
 from plangym_ext.envs.mujoco_tasks.suite.suite_task import SuiteTask
+from plangym_ext.envs.trials import checked_task
 from plangym_ext.native.mujoco.task import rows_of
 from plangym_ext.states.families import load_named
 
@@ -42,6 +43,8 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         self.frame_skip, self.render_mode = self.task.frame_skip, render_mode
         self._size = (height, width)
         self._renderer: Any = None
+        if self.task.first_task:
+            self.set_task(self.task.first_task)
         mujoco.mj_forward(self.model, self.data)
         seen = self._observation()
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, seen.shape, seen.dtype)
@@ -55,7 +58,9 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start a fresh episode at what the task draws."""
         super().reset(seed=seed)
+        task = self.get_task()
         mujoco.mj_resetData(self.model, self.data)
+        self.data.userdata[:] = task
         self.task.begin(self.model, self.data, self.np_random)
         return self._observation(), {}
 
@@ -77,6 +82,19 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         terminated = ended is not None and bool(ended[0])
         # A copy: the task may have returned views of the simulation, which moves on.
         return np.array(task.observation(after)[0]), rewards[0], terminated, False, info
+
+    def sample_tasks(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return n tasks; see `ModelTask.sample_tasks`."""
+        return self.task.sample_tasks(n, rng)
+
+    def set_task(self, task: Any) -> None:
+        """Set the task, `[d]`; resets leave it as it is."""
+        self.data.userdata[:] = checked_task(self, task, self.model.nuserdata)
+
+    def get_task(self) -> np.ndarray:
+        """Return the task, `[d]` float64, fresh."""
+        found: np.ndarray = self.data.userdata.copy()
+        return found
 
     def render(self) -> Any:
         """Return a picture `[height, width, 3]` uint8."""

@@ -27,12 +27,14 @@ from plangym_ext.learn.algorithms.off_policy.config import (
 )
 from plangym_ext.learn.algorithms.off_policy.config import DDPGConfig as DDPGConfig
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig as DQNConfig
+from plangym_ext.learn.algorithms.off_policy.config import PEARLConfig as PEARLConfig
 from plangym_ext.learn.algorithms.off_policy.config import QRDQNConfig as QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import R2D1Config as R2D1Config
 from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
 from plangym_ext.learn.algorithms.off_policy.config import SACConfig as SACConfig
 from plangym_ext.learn.algorithms.off_policy.config import TD3Config as TD3Config
 from plangym_ext.learn.algorithms.off_policy.config import TQCConfig as TQCConfig
+from plangym_ext.learn.algorithms.off_policy.pearl import PEARL as PEARL
 from plangym_ext.learn.algorithms.off_policy.q_learning import C51 as C51
 from plangym_ext.learn.algorithms.off_policy.q_learning import DQN as DQN
 from plangym_ext.learn.algorithms.off_policy.q_learning import QRDQN as QRDQN
@@ -77,6 +79,11 @@ from plangym_ext.learn.distributions.torch_noise import TorchNoise as TorchNoise
 from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
 from plangym_ext.learn.fragment_batches import joined as joined
 from plangym_ext.learn.fragment_batches import minibatches as minibatches
+from plangym_ext.learn.meta.agent import ContextAgent as ContextAgent
+from plangym_ext.learn.meta.config import ContextConfig as ContextConfig
+from plangym_ext.learn.meta.network import ContextNetwork as ContextNetwork
+from plangym_ext.learn.meta.network import make_context_network as make_context_network
+from plangym_ext.learn.meta.task_replay import TaskReplay as TaskReplay
 from plangym_ext.learn.models.ensemble_config import EnsembleConfig as EnsembleConfig
 from plangym_ext.learn.models.ensemble_model import EnsembleModel as EnsembleModel
 from plangym_ext.learn.models.ensemble_network import EnsembleNetwork as EnsembleNetwork

@@ -315,6 +315,17 @@ class BalancedReplay(Replay):
         indices = numbers * self.capacity + places
         return Batch(joined(drawn), indices, np.ones(batch_size, np.float32))
 
+    @property
+    def groups(self) -> list[int]:
+        """The groups of one level that there are rows of, in the order in which they came."""
+        return [group[0] for group in self._buckets]
+
+    def sample_groups(self, groups: Sequence[int], size: int) -> dict[str, Any]:
+        """Draw `size` rows of each of some groups; fresh arrays `[G * size, ...]`, by group."""
+        rings = [self._buckets[group,].ring for group in groups]
+        places = [self._rng.integers(len(ring), size=size) for ring in rings]
+        return joined([ring.take(at) for ring, at in zip(rings, places, strict=True)])
+
     def all(self) -> dict[str, Any]:
         """Return copies of all rows; see `Replay.all`."""
         together = joined([ring.take(ring.by_age) for ring in self._filled()])

@@ -21,6 +21,7 @@ from plangym_ext.learn.algorithms.off_policy.config import (
     RainbowConfig,
 )
 from plangym_ext.learn.algorithms.rollouts import config as rollout_config
+from plangym_ext.learn.meta.config import ContextConfig
 from plangym_ext.learn.models.ensemble_config import EnsembleConfig
 from plangym_ext.learn.models.latent_config import LatentConfig
 from plangym_ext.learn.networks.agent_config import (
@@ -65,6 +66,7 @@ AGENTS: Mapping[str, AgentKind] = {
     "q": AgentKind("QAgent", QAgentConfig, draws=False),
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
+    "context": AgentKind("ContextAgent", ContextConfig, "make_context_network"),
     "network": AgentKind("EvaluatorAgent", NetworkConfig, "make_network", draws=False),
     "latent": AgentKind("EvaluatorAgent", LatentConfig, "make_latent_network", draws=False),
     "ensemble": AgentKind("EvaluatorAgent", EnsembleConfig, "make_ensemble_network", draws=False),
@@ -86,6 +88,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "td3": ("TD3", config.TD3Config),
     "ddpg": ("DDPG", config.DDPGConfig),
     "tqc": ("TQC", config.TQCConfig),
+    "pearl": ("PEARL", config.PEARLConfig),
     "crossq": ("CrossQ", config.CrossQConfig),
     "expert": ("ExpertIteration", plan_config.ExpertConfig),
     "alphazero": ("SupervisedLearning", plan_config.AlphaZeroConfig),

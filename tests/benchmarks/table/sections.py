@@ -41,6 +41,7 @@ PAGES = {
         "audit",
         "forked",
         "resume",
+        "meta-learning",
     ),
 }
 

@@ -581,6 +581,8 @@ REDUCED = {
     "crossq_pendulum": ("numpy", _REPLAY),
     "sac_halfcheetah": ("mujoco", _REPLAY),
     "td3_halfcheetah": ("mujoco", _REPLAY),
+    "pearl_halfcheetah_direction": ("mujoco", _REPLAY),
+    "rl2_point_robot": ("numpy", {"env": {"n_workers": 0}}),
 }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.replay.base import checked_capacity
 from plangym_ext.learn.schedule import LearnerConfig, Number, Schedule, Scheduled, ScheduledShare
 
@@ -226,6 +227,37 @@ class SACConfig(ReplayActorCriticConfig):
     temperature: Annotated[float, Range(1e-8)] = 1.0
     learn_temperature: bool = True
     target_entropy: Annotated[float | None, Range(-1e6, 1e6)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PEARLConfig(SACConfig):
+    """Configuration of PEARL: SAC over tasks; `compiled`, `frames` and `n_steps` say nothing.
+
+    `capacity` counts steps of each task, `batch_size` those of each task in an update.
+
+    Args:
+        tasks: of an update.
+        context: steps of each from which z is inferred.
+        recent: newest steps of each task, in first episodes of trials, that contexts are drawn of.
+        divergence_weight: of the posterior's divergence from the prior, in the encoder's loss.
+    """
+
+    capacity: Count = 20_000
+    batch_size: int = 128
+    learning_starts: int = 2_000
+    tasks: Count = 8
+    context: Count = 40
+    recent: Count = 100
+    divergence_weight: Weight = 0.1
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        for name, only in (("prioritized", False), ("n_steps", 1), ("clip_reward", None)):
+            if getattr(self, name) != only:
+                raise InvalidOption(
+                    f"PEARLConfig: {name} must be {only}; got {getattr(self, name)!r}."
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

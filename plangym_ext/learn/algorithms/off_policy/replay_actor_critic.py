@@ -49,31 +49,42 @@ class ReplayActorCritic(OffPolicyAlgorithm):
             if isinstance(module, DenseLayers):
                 # In training mode alone: what is played, and how likely it was, stays of float32.
                 module.use(config.precision)
-        critics = make_critics(self.network, **config.critic_layers(), precision=config.precision)
+        critics = make_critics(self.policy, **config.critic_layers(), precision=config.precision)
         self.modules["critics"] = critics.to(self._device)
         self._targets: dict[str, TargetNetwork] = {}
         if self._has_target_critics:
             self._targets["target_critics"] = TargetNetwork(critics)
             self.modules["target_critics"] = self._targets["target_critics"].module
-        self.optimizers["critics"] = self._make_optimizer(critics)
+        self.optimizers["critics"] = self._make_optimizer(self._learned_with_critics(critics))
         self.optimizers["policy"] = self._make_optimizer(self._learned_with_policy())
-        networks = {"policy": self.network, **self.modules}
-        self.engine = actor_critic_engine(networks, self.optimizers, config, self._asked)
+        self.engine = self._make_engine({"policy": self.policy, **self.modules})
+
+    @property
+    def policy(self) -> Any:
+        """The network whose outputs are the policy's: that of the agent, or a part of it."""
+        return self.network
+
+    def _make_engine(self, networks: dict[str, Any]) -> ActorCriticEngine:
+        return actor_critic_engine(networks, self.optimizers, self.config, self._asked)
+
+    def _learned_with_critics(self, critics: nn.Module) -> nn.Module:
+        """Return the critics, with what their optimiser learns beside them."""
+        return critics
 
     def _learned_with_policy(self) -> nn.Module:
         """Return the policy, with what its optimiser learns beside it."""
-        found: nn.Module = self.network
+        found: nn.Module = self.policy
         return found
 
     def _check_policy(self) -> None:
         """Refuse a network whose actions cannot be learned by this algorithm."""
-        space = getattr(self.network, "observation_space", None)
+        space = getattr(self.policy, "observation_space", None)
         if space is None:
             return
         with torch.no_grad():
             # Asked: a network of one's own need not say which heads it has.
             example = mapped(self._tensors.array, zeros_of(space, 1))
-            out, _ = self.network(shown(example))
+            out, _ = self.policy(shown(example))
         if out.policy_logits is None:
             raise InvalidOption(
                 f"{type(self).__name__}: the network must have a policy head; it has none. Name it "

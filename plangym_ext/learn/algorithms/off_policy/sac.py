@@ -52,7 +52,7 @@ class SAC(ReplayActorCritic):
         self._is_discrete = isinstance(self.network.distribution, Categorical)
         self._target_entropy = self._target_of_entropy()
         # One step of both: their gradients have no number in common.
-        return nn.ModuleList([self.network, temperature])
+        return nn.ModuleList([self.policy, temperature])
 
     def _target_of_entropy(self) -> float:
         if self.config.target_entropy is not None:

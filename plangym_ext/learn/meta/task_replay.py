@@ -1,0 +1,144 @@
+"""TaskReplay: replays of steps for each task, one for updates and one of recent context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+
+from plangym_ext.errors import InvalidSamples
+from plangym_ext.learn.replay.base import Batch, Replay
+from plangym_ext.learn.replay.uniform import BalancedReplay
+
+_CONTEXT = ("obs", "action", "reward")
+_INFOS = ("task", "episode", "over")
+
+
+@final
+class TaskReplay(Replay):
+    """Steps of `Trials` by task: all that are kept, and the newest that contexts are drawn of.
+
+    Contexts are of first episodes of trials alone, which are played before anything is known of the
+    task, as where an agent has to adapt. Steps whose next observation is of another episode are
+    context and no others: what would have followed is not known. Where the env's episode
+    terminated, nothing did.
+
+    Args:
+        capacity: steps of each task.
+        recent: newest steps of each task, of first episodes, that contexts are drawn of.
+        steps: N, drawn of each task.
+        context: C, likewise.
+        discount: gamma.
+        seed: of the draws.
+
+    Attributes:
+        tasks: numbers of those that there are steps of.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        recent: int,
+        steps: int,
+        context: int,
+        discount: float,
+        seed: int,
+    ) -> None:
+        super().__init__(capacity, seed=seed)
+        self._sizes, self._discount = (steps, context), discount
+        seeds = self._rng.integers(2**63, size=2).tolist()
+        self._steps = BalancedReplay(capacity, seed=seeds[0])
+        self._recent = BalancedReplay(recent, seed=seeds[1])
+        self.tasks: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to draw."""
+        return bool(self.tasks)
+
+    def add(self, tree: Mapping[str, Any]) -> None:
+        """Copy a fragment in.
+
+        Args:
+            tree: of a sampler, `[T, B]`, with the infos "task", "episode" and "over" of `Trials`.
+
+        Raises:
+            InvalidSamples: it lacks them.
+        """
+        told: Any = tree.get("env_info", {})
+        if any(name not in told for name in _INFOS):
+            raise InvalidSamples(
+                f"TaskReplay.add: the fragment must have the infos {', '.join(_INFOS)}; got "
+                f"{sorted(told)}. Play plangym_ext.envs.Trials, with env_info=agent.env_info."
+            )
+        steps = tree["reward"].shape[0]
+
+        def flat(array: Any) -> Any:
+            return array.reshape(-1, *array.shape[2:])
+
+        def read(array: Any) -> Any:
+            return flat(array[0:steps].to_ndarray(copy=False))
+
+        obs = tree["obs"][0 : steps + 1].to_ndarray(copy=False)
+        ended = read(tree["truncated"]) | read(tree["terminated"])
+        following = np.where(ended[:, None], read(tree["final_obs"]), flat(obs[1:]))
+        over = read(told["over"]).astype(bool)
+        rows = {
+            "obs": flat(obs[:-1]),
+            "action": read(tree["action"]),
+            "reward": read(tree["reward"]),
+            "next_obs": following,
+            "discount": (self._discount * ~over).astype(np.float32),
+        }
+        tasks, valid = read(told["task"]), read(tree["valid"])
+        begun = valid & (read(told["episode"]) == 0)
+        _add(self._recent, {name: rows[name] for name in _CONTEXT}, tasks, begun)
+        _add(self._steps, rows, tasks, valid & (over | (following[:, -1] == 0)))
+        # In their own order: which one is drawn does not depend on which came first.
+        self.tasks = sorted({*self._steps.groups} & {*self._recent.groups})
+
+    def sample(self, batch_size: int) -> Batch:
+        """Draw steps of M tasks, none twice unless there are too few, and context of the same.
+
+        Args:
+            batch_size: M.
+
+        Returns:
+            Samples "steps", arrays `[M * N, ...]` by name, task by task; "context", `[M, C, ...]`;
+            and "task" `[M]`.
+        """
+        chosen = self._rng.choice(self.tasks, batch_size, replace=batch_size > len(self.tasks))
+        steps, context = self._sizes
+        drawn = self._recent.sample_groups(chosen.tolist(), context)
+        shaped = {
+            name: part.reshape(batch_size, context, *part.shape[1:]) for name, part in drawn.items()
+        }
+        samples = {
+            "steps": self._steps.sample_groups(chosen.tolist(), steps),
+            "context": shaped,
+            "task": chosen,
+        }
+        return Batch(samples, chosen, np.ones(batch_size, np.float32))
+
+    def all(self) -> dict[str, Any]:
+        """Return copies of all steps; see `Replay.all`."""
+        return self._steps.all()
+
+    def _contents(self) -> dict[str, Any]:
+        parts = {"steps": self._steps.state_dict(), "recent": self._recent.state_dict()}
+        return {**parts, "tasks": np.array(self.tasks, np.int64)}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self._steps.load_state_dict(state["steps"])
+        self._recent.load_state_dict(state["recent"])
+        self.tasks = state["tasks"].tolist()
+
+
+def _add(replay: BalancedReplay, rows: Mapping[str, Any], tasks: Any, which: Any) -> None:
+    if which.any():
+        replay.add({name: part[which] for name, part in rows.items()}, tasks[which])
