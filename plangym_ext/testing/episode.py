@@ -133,7 +133,8 @@ def play(env: PlanEnv, seed: int, choose: Callable[[int], Any], max_steps: int) 
         max_steps: the first episode has to end within.
     """
     state, *_ = env.reset(seed=seed)
-    states, actions, outcomes, end, over = [state], [], [], -1, -1
+    states, outcomes, end, over = [state], [], -1, -1
+    actions: list[Any] = []
     while end < 0 or len(actions) < max(200, end + 1) + FOLLOW:
         t = len(actions)
         assert end >= 0 or t < max_steps, f"no ending within {max_steps} steps of seed {seed}"
