@@ -54,7 +54,7 @@ class Pictures(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def luma(frame: np.ndarray) -> np.ndarray:
-    """Return a picture `[H, W, 3]` in grey, `[H, W]` uint8: the luma of ITU-R 601, as Pillow's."""
+    """Return a picture `[H, W, 3]` in grey, fresh `[H, W]` uint8: ITU-R 601, as Pillow's."""
     weights = np.array([19595, 38470, 7471], np.uint32)
     return ((frame[..., :3].astype(np.uint32) @ weights + 0x8000) >> 16).astype(np.uint8)
 

@@ -60,7 +60,7 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
         close = difflib.get_close_matches(word, found, n=1, cutoff=0.7)
         if close:
             return found[close[0]]
-    return None
+    return "--capture" if wanted == "state" and "--capture" in named else None  # its old name
 
 
 def _plain(option: str) -> str:

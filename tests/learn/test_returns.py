@@ -18,6 +18,7 @@ from plangym_ext.learn.returns import (
     td_lambda,
     vtrace,
 )
+from plangym_ext.learn.returns.advantages import branch_returns
 from plangym_ext.learn.returns.checked import recurrence, stepwise_recurrence
 
 #: One env, four rows; the second ends an episode.
@@ -393,3 +394,6 @@ def test_an_argument_that_there_is_not_is_named_with_the_closest():
         TypeError, match=r"gae: unknown argument 'boostrap'.*did you mean 'bootstrap'"
     ):
         gae(REWARD, VALUE, ENDED, discount=0.9, lam=0.9, boostrap=1.0)
+    for function in (returns, gae, past_returns, n_step_rewards, branch_returns):
+        with pytest.raises(TypeError, match=r"'gamma' \(did you mean 'discount'\?\)"):
+            function(REWARD, VALUE, ENDED, gamma=0.9)

@@ -137,6 +137,7 @@ def test_an_unknown_option_does_not_list_the_others(tmp_path, capsys):
         (["eval", "none", "--starts", "none.npz"], "none"),
         (["doctor", "CartPole-v1", "--steps", "0"], "expected an int >= 1; got '0'"),
         (["doctor", "CartPole-v1", "--capture", "codek"], "did you mean 'codec'?"),
+        (["doctor", "CartPole-v1", "--state", "replay"], "did you mean '--capture'?"),
         (["plan", "CartPole-v1", "--gamma", "0.9"], "did you mean '--discount'?"),
         (["train", "ppo_cartpole", "--gamma", "0.9"], "did you mean '--algorithm.discount'?"),
     ],

@@ -1,4 +1,7 @@
-"""Frames of several envs in one grid, and in a window."""
+"""Frames of several envs in one grid, in a window, and in a notebook."""
+
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -42,3 +45,22 @@ def test_a_window_shows_all_envs_until_it_is_closed(monkeypatch):
         assert not viewer.is_open
         viewer.show(frames)
     venv.close()
+
+
+def test_a_notebook_has_one_picture_that_is_renewed(monkeypatch):
+    class ZMQInteractiveShell:
+        """Stands for the shell of Jupyter's kernel, which is known by this name."""
+
+    shown = []
+
+    def display(picture, display_id):
+        assert display_id is True
+        shown.append(picture)
+        return SimpleNamespace(update=shown.append)
+
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    with Viewer() as viewer:
+        for value in (1, 2):
+            viewer.show([np.full((4, 4, 3), value, np.uint8)] * 2)
+    assert [np.asarray(picture)[0, 0, 0] for picture in shown] == [1, 2]

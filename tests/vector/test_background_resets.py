@@ -33,7 +33,7 @@ class Waits(gym.Env):
 
 def test_ended_rows_are_reset_while_the_caller_learns(tmp_path):
     make = functools.partial(Waits, str(tmp_path / "learned"))
-    venv = make_vec(make, 2, n_workers=2, autoreset_mode="disabled", state="off")
+    venv = make_vec(make, 2, n_workers=2, autoreset_mode="disabled", capture="off")
     venv.reset(seed=0)
     _, _, ended, _, _ = venv.step(np.array([1, 0]))
     venv.reset_async(options={"reset_mask": ended})

@@ -15,9 +15,11 @@ from plangym_ext.learn.returns.checked import (
     converter,
     floating,
     namespace_of,
+    refuses_unknown,
 )
 
 
+@refuses_unknown
 def deltas(
     reward: Any,
     value: Any,
@@ -46,6 +48,7 @@ def deltas(
     return rows.masked(found)
 
 
+@refuses_unknown
 def gae(
     reward: Any,
     value: Any,
@@ -74,6 +77,7 @@ def gae(
     return _gae(rows, finite_between("gae: lam", lam, 0.0, 1.0))
 
 
+@refuses_unknown
 def td_lambda(
     reward: Any,
     value: Any,
@@ -102,6 +106,7 @@ def td_lambda(
     return rows.masked(rows.value + _gae(rows, finite_between("td_lambda: lam", lam, 0.0, 1.0)))
 
 
+@refuses_unknown
 def vtrace(
     reward: Any,
     value: Any,
@@ -173,6 +178,7 @@ def normalized(advantage: Any, valid: Any = None, *, epsilon: float = 1e-6) -> A
     return (array - mean) / (deviation + epsilon)
 
 
+@refuses_unknown
 def branch_returns(reward: Any, length: Any, rest: Any, *, discount: float) -> Any:
     """Return the returns of branches: G = sum_h γ^h r_h + γ^L rest.
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import numpy as np
 
 from plangym_ext.core.numbers import finite_between
 from plangym_ext.errors import InvalidOption, InvalidSamples, UnknownOption, suggestion
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Ends(TypedDict, total=False):
@@ -22,6 +26,25 @@ class Ends(TypedDict, total=False):
     truncated: Any
     final_value: Any
     valid: Any
+
+
+def refuses_unknown(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that refuses an argument that there is not, naming the closest."""
+    parameters = inspect.signature(function).parameters.values()
+    known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
+    if len(known) < len(parameters):
+        known += Ends.__annotations__
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known:
+                raise UnknownOption(
+                    f"{function.__name__}: unknown argument {name!r}{suggestion(name, known)}"
+                )
+        return function(*args, **kwargs)
+
+    return called
 
 
 def checked_rows(
@@ -43,10 +66,6 @@ def checked_rows(
         discount: gamma.
         ends: the others, by name.
     """
-    for name in ends:
-        if name not in Ends.__annotations__:
-            close = suggestion(name, Ends.__annotations__)
-            raise UnknownOption(f"{where}: unknown argument {name!r}{close}")
     bootstrap, valid = ends.get("bootstrap", 0.0), ends.get("valid")
     truncated, final_value = ends.get("truncated"), ends.get("final_value")
     discount = finite_between(f"{where}: discount", discount, 0.0, 1.0)

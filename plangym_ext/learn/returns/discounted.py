@@ -15,9 +15,11 @@ from plangym_ext.learn.returns.checked import (
     converter,
     namespace_of,
     recurrence,
+    refuses_unknown,
 )
 
 
+@refuses_unknown
 def returns(
     reward: Any,
     terminated: Any,
@@ -70,6 +72,7 @@ def returns(
     return rows.fold(step, decay, rows.bootstrap)
 
 
+@refuses_unknown
 def multistep(
     reward: Any,
     value: Any,
@@ -108,6 +111,7 @@ def multistep(
     return rows.masked(found)
 
 
+@refuses_unknown
 def past_returns(
     reward: Any, terminated: Any, *, discount: float, before: Any = 0.0, truncated: Any = None
 ) -> tuple[Any, Any]:
@@ -150,6 +154,7 @@ class NStep(NamedTuple):
     last: Any  # [T, B] int64, the last row of the window
 
 
+@refuses_unknown
 def n_step_rewards(
     reward: Any,
     terminated: Any,

@@ -41,7 +41,6 @@ PAGES = {
         "audit",
         "forked",
         "resume",
-        "meta-learning",
     ),
 }
 
