@@ -95,8 +95,7 @@ class StopAt(Callback):
 class CuriousRewards(Callback):
     """Adds the bonus of a `Curiosity` to the rewards that a run learns from; those of its log stay.
 
-    For algorithms that learn from the sampler's tree, in one process. Its model is a part of the
-    checkpoints.
+    For runs of one process that learn from the sampler's tree. Its model is a part of checkpoints.
 
     Args:
         config: a `CuriosityConfig`; None: the defaults.
@@ -122,16 +121,14 @@ class CuriousRewards(Callback):
         self._saved = state
 
     def on_start(self, runner: Any) -> None:
-        """Make the model for the spaces of the run, once.
-
-        Raises:
-            InvalidOption: the run has several learners, of which it would reach the first alone.
-        """
+        """Make the model for the spaces of the run, once."""
         from plangym_ext.learn.curiosity import Curiosity
 
-        if runner.config.learners > 1:
+        learners, kind = runner.config.learners, runner.config.collector.kind
+        if learners > 1 or kind == "solutions":
             raise InvalidOption(
-                f"CuriousRewards: learners must be 1; got {runner.config.learners}. Leave one out."
+                f"CuriousRewards: a run must have one learner, that learns from a tree; got "
+                f"learners={learners}, collector.kind={kind!r}. Leave the callback out."
             )
         if self._model is None:
             network = runner.network
@@ -141,16 +138,7 @@ class CuriousRewards(Callback):
                 self._model.load_learner_dict(self._saved)
 
     def on_episodes(self, runner: Any, records: Any) -> None:  # noqa: ARG002
-        """Add the bonus, and learn from what was played.
-
-        Raises:
-            InvalidOption: the algorithm learns from records of episodes.
-        """
-        if not isinstance(records, ArrayDict):
-            raise InvalidOption(
-                "CuriousRewards: the algorithm must learn from a sampler's tree, as ppo does; it "
-                "learns from records of episodes."
-            )
+        """Add the bonus, and learn from what was played."""
         self.metrics = self._model.reward(records)
 
 

@@ -78,9 +78,8 @@ def test_a_run_learns_from_the_bonus_and_goes_on_with_its_model(tmp_path):
     assert same["return"] == same["length"]
 
 
-def test_runs_that_would_not_learn_from_the_bonus_are_refused():
-    callback = CuriousRewards()
-    with pytest.raises(InvalidOption, match="learners must be 1; got 2"):
-        callback.on_start(SimpleNamespace(config=SimpleNamespace(learners=2)))
-    with pytest.raises(InvalidOption, match="must learn from a sampler's tree"):
-        callback.on_episodes(None, [])
+@pytest.mark.parametrize(("learners", "kind"), [(2, "games"), (1, "solutions")])
+def test_runs_that_would_not_learn_from_the_bonus_are_refused(learners, kind):
+    config = SimpleNamespace(learners=learners, collector=SimpleNamespace(kind=kind))
+    with pytest.raises(InvalidOption, match=f"got learners={learners}, collector.kind='{kind}'"):
+        CuriousRewards().on_start(SimpleNamespace(config=config))
