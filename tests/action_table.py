@@ -39,14 +39,16 @@ def cell(name: str, env: GymEnv, start: tuple) -> str:
 
 def table() -> str:
     """Return the table, with what stands around it on the page."""
-    lines = [f"| planner | {' | '.join(KINDS)} |", "|---" * (1 + len(KINDS)) + "|"]
+    lines = [f"| planners | {' | '.join(KINDS)} |", "|---" * (1 + len(KINDS)) + "|"]
     columns = []
     for kind in KINDS:
         with GymEnv(lambda kind=kind: Aiming(kind)) as env:
             start = env.reset(seed=0)
             columns.append([cell(name, env, start) for name in PLANNERS])
+    alike: dict[tuple[str, ...], list[str]] = {}
     for name, *cells in zip(PLANNERS, *columns, strict=True):
-        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+        alike.setdefault(tuple(cells), []).append(f"`{name}`")
+    lines += [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in alike.items()]
     return TOP + "\n".join(lines) + "\n" + END
 
 

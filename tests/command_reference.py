@@ -27,44 +27,58 @@ examples.
 Exit status: 0; 1 for a negative result (`doctor`: a state that is not exact, `list`: no name);
 2 for an invalid command line, or another expected failure, explained in one line; 130
 after Ctrl-C, which keeps all results so far.
+
+Options that are the same in several commands or planners are described once, before their
+sections. A section lists them under "Shared".
 """
+
+
+COMMAND_COLUMNS = ("option", "default", "meaning")
+PLANNER_COLUMNS = ("option", "type", "default", "meaning")
+OPTIONS = """\
+## Options of planners
+
+`plan --planner NAME` takes the options of that planner; `compare` takes them as
+`NAME:option=value,...`, and `train` as `--planner.OPTION`.
+"""
+
+Row = tuple[str, ...]
 
 
 def page() -> str:
     """Return the text of the page."""
     parts = [TOP, _table(("command", "what it does"), _commands())]
-    for name in COMMANDS:
-        parts += _command(name)
-    parts.append(
-        "## Options of planners\n\n"
-        "`plan --planner NAME` takes the options of that planner; `compare` takes them as\n"
-        "`NAME:option=value,...`, and `train` as `--planner.OPTION`. These belong to all of them:\n"
-    )
-    shared = set.intersection(*(_options(load_planner(name)) for name in PLANNERS))
-    some = next(iter(PLANNERS))
-    parts.append(_planner_table(load_planner(some), shared, inside=True))
-    for name, entry in PLANNERS.items():
-        parts.append(f"### {name}\n\n{entry.help[:1].upper()}{entry.help[1:]}.\n")
-        parts.append(_planner_table(load_planner(name), shared, inside=False))
+    commands = {name: _command_rows(name) for name in COMMANDS}
+    shared = _shared(commands, least=3)
+    parts += _shared_tables(shared, COMMAND_COLUMNS, everything=len(COMMANDS))
+    for name, rows in commands.items():
+        parts.append(f"## {name}\n\n{inspect.cleandoc(load_command(name).__doc__)}\n")
+        parts += _own_part(rows, shared, COMMAND_COLUMNS)
+    parts.append(OPTIONS)
+    planners = {name: _planner_rows(name) for name in PLANNERS}
+    shared = _shared(planners, least=2)
+    parts += _shared_tables(shared, PLANNER_COLUMNS, everything=len(PLANNERS))
+    for name, rows in planners.items():
+        said = PLANNERS[name].help
+        parts.append(f"### {name}\n\n{said[:1].upper()}{said[1:]}.\n")
+        listed = {row: of for row, of in shared.items() if len(of) < len(PLANNERS)}
+        own = [row for row in rows if len(shared.get(row, ())) < len(PLANNERS)]
+        parts += _own_part(own, listed, PLANNER_COLUMNS)
     return "\n".join(parts)
 
 
-def _commands() -> Iterator[tuple[str, ...]]:
+def _commands() -> Iterator[Row]:
     for name, (_, summary) in COMMANDS.items():
         yield f"[{name}](#{name})", summary
 
 
-def _command(name: str) -> Iterator[str]:
-    """Yield the section of a command."""
-    module = load_command(name)
+def _command_rows(name: str) -> list[Row]:
     parser = argparse.ArgumentParser(prog=f"plangym-ext {name}", add_help=False)
-    module.add_arguments(parser, [])
-    yield f"## {name}\n\n{inspect.cleandoc(module.__doc__)}\n"
-    rows = [_row(parser, action) for action in parser._actions if action.help != argparse.SUPPRESS]
-    yield _table(("option", "default", "meaning"), rows)
+    load_command(name).add_arguments(parser, [])
+    return [_row(parser, action) for action in parser._actions if action.help != argparse.SUPPRESS]
 
 
-def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, ...]:
+def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> Row:
     typed = ", ".join(action.option_strings)
     if action.nargs != 0:
         many = " ..." if action.nargs == "+" else ""
@@ -74,18 +88,40 @@ def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str,
     return f"`{typed}`", "needed" if is_needed else _shown(action.default), text
 
 
-def _options(planner: Any) -> set[str]:
-    return {option.name for option in options_of(planner) if option.kind is not None}
-
-
-def _planner_table(planner: Any, shared: set[str], *, inside: bool) -> str:
-    rows = [
-        (f"`--{option.name.replace('_', '-')}`", option.kind.__name__, default, option.help)
-        for option in options_of(planner)
-        if option.kind is not None and (option.name in shared) == inside
-        for default in [_shown(option.default)]
+def _planner_rows(name: str) -> list[Row]:
+    return [
+        (f"`--{option.name.replace('_', '-')}`", kind.__name__, _shown(option.default), option.help)
+        for option in options_of(load_planner(name))
+        if (kind := option.kind) is not None
     ]
-    return _table(("option", "type", "default", "meaning"), rows)
+
+
+def _shared(tables: dict[str, list[Row]], least: int) -> dict[Row, tuple[str, ...]]:
+    """Return the options that are the same in several tables, and the names of these."""
+    found: dict[Row, tuple[str, ...]] = {}
+    for name, rows in tables.items():
+        for row in rows:
+            if row[0].startswith("`--"):
+                found[row] = (*found.get(row, ()), name)
+    return {row: names for row, names in found.items() if len(names) >= least}
+
+
+def _shared_tables(
+    shared: dict[Row, tuple[str, ...]], columns: Row, *, everything: int
+) -> Iterator[str]:
+    """Yield a table for each set of names, that of most names first."""
+    for names in sorted(dict.fromkeys(shared.values()), key=len, reverse=True):
+        of = "all" if len(names) == everything else ", ".join(f"`{name}`" for name in names)
+        yield f"Of {of}:\n"
+        yield _table(columns, [row for row, having in shared.items() if having == names])
+
+
+def _own_part(rows: list[Row], shared: dict[Row, Any], columns: Row) -> Iterator[str]:
+    """Yield the table of the options that it has alone, and the names of the others."""
+    if own := [row for row in rows if row not in shared]:
+        yield _table(columns, own)
+    if others := [row[0] for row in rows if row in shared]:
+        yield f"Shared: {', '.join(others)}.\n"
 
 
 def _shown(value: Any) -> str:

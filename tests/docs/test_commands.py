@@ -47,6 +47,7 @@ REDUCED: dict[str, str] = {
     "kills.py": "--kills 3 --envs cartpole",
     "learners.py": "--only sac_halfcheetah --rounds 1",
     "learn.py": "--only cartpole --seeds 0 --slice 1",
+    "meta_learning.py": "--only PEARL --seeds 1 --rounds 1",
     "paired.py": "--quick --only CartPole",
     "planned_agents.py": "--tasks walker-run --rounds 2 --moves 2 --seeds 0",
     "quality.py": "--tasks Pendulum-v1 --planners random-shooting --seeds 1",
