@@ -72,6 +72,7 @@ class Trials(gym.Wrapper[Any, Any, Any, Any]):
         self.episodes = at_least("Trials: episodes", episodes, 1)
         at_least("Trials: tasks", tasks, 1)
         at_least("Trials: first_task", first_task, 0)
+        at_least("Trials: task_seed", task_seed, 0)
         super().__init__(_made(env, kwargs))
         base: Any = self.env.unwrapped
         if not all(callable(getattr(base, name, None)) for name in _METHODS):
@@ -115,8 +116,8 @@ class Trials(gym.Wrapper[Any, Any, Any, Any]):
         infos = {**info, **self._infos(), "over": bool(terminated)}
         if not (terminated or truncated):
             return self._shown(obs, 0), reward, False, False, infos
-        self._episode += 1
-        if self._episode >= self.episodes:
+        self._episode = min(self._episode + 1, self.episodes)
+        if self._episode == self.episodes:
             return self._shown(obs, 0), reward, False, True, infos
         obs, _ = self.env.reset()
         return self._shown(obs, 1), reward, False, False, infos
@@ -184,6 +185,10 @@ def _made(env: Any, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
         family = family_of_name(env)
         spec = registered_spec(env) if family is None else family.spec(env)
         return gym.make(spec, disable_env_checker=True, **kwargs)
+    if not callable(env):
+        raise WrongKind(
+            f"Trials: expected an env, its id or a callable that makes it; got {env!r}."
+        )
     made: gym.Env[Any, Any] = env(**kwargs)
     return made
 
@@ -192,9 +197,12 @@ def checked_task(env: Any, task: Any, size: int) -> np.ndarray:
     """Return a task `[size]` float64.
 
     Raises:
-        InvalidOption: it has another shape, or numbers that are not finite.
+        InvalidOption: it has another shape, or no finite numbers.
     """
-    found = np.asarray(task, np.float64)
+    try:
+        found = np.asarray(task, np.float64)
+    except (TypeError, ValueError):
+        found = np.zeros(())
     if found.shape != (size,) or not np.isfinite(found).all():
         raise InvalidOption(
             f"{type(env).__name__}.set_task: a task must be {size} finite numbers; got {task!r}. "

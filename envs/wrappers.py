@@ -15,6 +15,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from plangym_ext.arrays.nested import content
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded, WrongKind
@@ -109,7 +110,7 @@ class StateCaching(gym.Env[Any, Any]):
             ResetNeeded: before the first reset.
         """
         state = self._begun("step")
-        key = state, np.asarray(action).tobytes()
+        key = state, content(action)
         kept = self._kept.get(key)
         if kept is None:
             after, *result = self._env.step(action, np.frombuffer(state, np.uint8))
@@ -133,11 +134,12 @@ class StateCaching(gym.Env[Any, Any]):
         Raises:
             DamagedState: no `[S]` uint8.
         """
-        if state.ndim != 1 or state.dtype != np.uint8:
+        given = np.asarray(state)
+        if given.ndim != 1 or given.dtype != np.uint8:
             raise DamagedState(
-                f"StateCaching.set_state: expected [S] uint8; got {state.shape} {state.dtype}."
+                f"StateCaching.set_state: expected [S] uint8; got {given.shape} {given.dtype}."
             )
-        self._state = state.tobytes()
+        self._state = given.tobytes()
 
     def close(self) -> None:
         """Close the env."""

@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.core.inherited_options import check_factory
-from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.errors import InvalidOption
 from plangym_ext.registry import (
     NATIVE,
     check_cluster,
@@ -91,7 +91,7 @@ def make_vec(
         RuntimeError: the spaces of sub-envs do not fit together.
     """
     from plangym_ext.core.invalid import checked_policy
-    from plangym_ext.core.make_words import name_of, wrappers_of
+    from plangym_ext.core.make_words import checked_wrappers, name_of, wrappers_of
     from plangym_ext.core.numbers import check_flags, seconds_or_none
     from plangym_ext.states.trials.audit import checked_audit
     from plangym_ext.states.trials.choice import check_way
@@ -103,11 +103,7 @@ def make_vec(
     checked_policy(invalid, "make_vec")
     check_way(capture, "off")
     check_cluster("make_vec", backend, address)
-    if callable(wrappers):
-        raise WrongKind(
-            f"make_vec: wrappers must be a sequence of them; got {wrappers!r}. Write it in "
-            f"brackets."
-        )
+    wrappers = checked_wrappers("make_vec", wrappers)
     name_or_factories, kwargs = name_of("make_vec", name_or_factories, kwargs)
     audit = checked_audit(audit, "make_vec")
     settings = {"capture": capture, "check": check, "trust": trust, "audit": audit}
@@ -157,7 +153,7 @@ def make_vec(
     found = vector_env(
         make,
         num_envs,
-        wrappers=tuple(wrappers),
+        wrappers=wrappers,
         n_workers=n_workers,
         backend=backend,
         settings=settings,

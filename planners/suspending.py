@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import mapped, num_rows, rows_of
+from plangym_ext.arrays.nested import leaves, mapped, num_rows, rows_of
 from plangym_ext.errors import InvalidAnswer, InvalidOption
-from plangym_ext.planners.base import Planner
+from plangym_ext.planners.base import UNBOUNDED, Planner
+from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.masks import told_masks
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, evaluate
@@ -28,6 +29,7 @@ class Root(NamedTuple):
     obs: Any  # [*obs]; None if it did not come along
     legal: npt.NDArray[np.bool_] | None  # [A]; None: all
     rng: Rng
+    clock: Clock  # its `over` says whether `max_seconds` are
 
 
 class AskEvaluator(NamedTuple):
@@ -63,6 +65,8 @@ class SuspendingPlanner(Planner):
     call of the evaluator and one `step_batch`. It is played as any other planner: by `play`, by
     samplers as a `PlannerAgent`, and by runs that name it, "module:Class".
 
+    `plan_row` keeps the limits itself; steps beyond `max_model_steps` are refused.
+
     Args:
         evaluator: `obs [n, *obs] -> (prior [n, A] or None, value [n])`.
 
@@ -84,7 +88,10 @@ class SuspendingPlanner(Planner):
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Run B generators side by side; row i is what generator i would return alone."""
-        running = {b: self.plan_row(_root(request, b)) for b in range(request.batch)}
+        running: dict[int, Any] = {
+            b: self._checked(self.plan_row(_root(request, b)), Generator, "be a generator")
+            for b in range(request.batch)
+        }
         costs, answers = [Budget()] * request.batch, dict.fromkeys(running)
         plans: dict[int, Plan] = {}
         while running:
@@ -97,16 +104,12 @@ class SuspendingPlanner(Planner):
                 else:
                     requests = AskEvaluator, StepModel
                     asked[b] = self._checked(found, requests, "yield AskEvaluator or StepModel")
+                    costs[b] += self._cost(asked[b], costs[b])
             running = {b: running[b] for b in asked}
             for kind, answer in ((AskEvaluator, self._evaluated), (StepModel, _stepped)):
                 mine = {b: one for b, one in asked.items() if isinstance(one, kind)}
                 if mine:
                     answers |= _shared_out(mine, answer(request, _joined(mine)))
-            for b, one in asked.items():
-                rows = num_rows(one[0])
-                stepped = isinstance(one, StepModel)
-                cost = Budget(rows, 0, 0, rows) if stepped else Budget(evaluator_rows=rows)
-                costs[b] += cost
         share = Budget(seconds=request.clock.seconds / request.batch)
         return [dataclasses.replace(plans[b], budget=cost + share) for b, cost in enumerate(costs)]
 
@@ -114,6 +117,25 @@ class SuspendingPlanner(Planner):
         if not isinstance(found, kinds):
             raise InvalidAnswer(f"plan_row must {what}; got {found!r:.200}.")
         return found
+
+    def _cost(self, asked: AskEvaluator | StepModel, before: Budget) -> Budget:
+        """Return what a request costs; refuse one of unequal rows, or beyond the limit."""
+        sizes = {np.shape(leaf)[:1] for leaf in leaves(asked)}
+        if len(sizes) != 1 or sizes == {()}:
+            raise InvalidAnswer(
+                f"plan_row must ask of [n, ...] arrays of equal n; got {sorted(sizes)} in "
+                f"{type(asked).__name__}."
+            )
+        ((rows,),) = sizes
+        if isinstance(asked, AskEvaluator):
+            return Budget(evaluator_rows=rows)
+        most = UNBOUNDED if self.max_model_steps is None else self.max_model_steps
+        if before.model_steps + rows > most:
+            raise InvalidAnswer(
+                f"plan_row must ask for at most max_model_steps={most} steps; got "
+                f"{before.model_steps + rows}. Look at self.max_model_steps."
+            )
+        return Budget(model_steps=rows, restores=rows)
 
     def _evaluated(self, request: PlanRequest, asked: Any) -> tuple[Any, Any]:
         """Return prior and value of the observations of all."""
@@ -128,7 +150,7 @@ class SuspendingPlanner(Planner):
 def _root(request: PlanRequest, b: int) -> Root:
     obs = None if request.obs is None else rows_of(request.obs, b)
     legal = None if request.legal is None else request.legal[b]
-    return Root(request.states[b], obs, legal, request.rngs[b])
+    return Root(request.states[b], obs, legal, request.rngs[b], request.clock)
 
 
 def _stepped(request: PlanRequest, asked: Any) -> Stepped:
@@ -142,10 +164,15 @@ def _stepped(request: PlanRequest, asked: Any) -> Stepped:
 
 def _joined(asked: Mapping[int, Any]) -> tuple[Any, ...]:
     """Return the fields of requests of one kind, their rows one after the other."""
-    return tuple(
-        mapped(lambda *of: np.concatenate(of), *parts)
-        for parts in zip(*asked.values(), strict=True)
-    )
+    try:
+        return tuple(
+            mapped(lambda *of: np.concatenate(of), *parts)
+            for parts in zip(*asked.values(), strict=True)
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidAnswer(
+            f"plan_row must ask of equal arrays for every state; {error}"
+        ) from error
 
 
 def _shared_out(asked: Mapping[int, Any], whole: Any) -> dict[int, Any]:

@@ -58,6 +58,8 @@ REFUSED = {
     "no memory": ({"obs_type": "ram"}, 'Games alone have "ram"'),
     "two names": ({"domain_name": "cheetah", "task_name": "run"}, "in place of a name"),
     "one wrapper": ({"wrappers": gym.wrappers.ClipReward}, "Write it in brackets"),
+    "no wrapper": ({"wrappers": [(3, 4)]}, "must be a sequence of callables"),
+    "no sequence": ({"wrappers": 3}, "must be a sequence of callables"),
     "no pictures": ({"return_image": True, "render_mode": "human"}, "render_mode='rgb_array'"),
 }
 
@@ -93,6 +95,10 @@ def test_pictures_limits_and_wrappers_by_keyword_are_exact():
             assert (rows.infos["rgb"][i] == info["rgb"]).all()
             assert (env.render() == info["rgb"]).all()
         assert [layer for layer in str(env.gym_env).split("<") if "Limit" in layer] == ["TimeLimit"]
+    words |= {"wrappers": wrappers, "backend": "serial"}
+    with plangym_ext.make(gym.spec("CartPole-v1"), **words) as env:
+        assert env.reset(seed=0)[1].shape == (400, 600)
+        assert "ClipReward" in str(env.gym_env)
     with plangym_ext.make_vec(lambda: gym.make("CartPole-v1", **RGB), 2, obs_type="rgb") as venv:
         assert venv.reset(seed=0)[0].shape == (2, 400, 600, 3)
 

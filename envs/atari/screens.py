@@ -63,6 +63,7 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
                 f"got {size}. Enlarge observations with gymnasium's ResizeObservation."
             )
         self._screen = Shrinking(shape, size)
+        at_least("AtariScreens: stack", stack, 1)
         self._stack = np.zeros((stack, size, size), np.uint8)
         self.observation_space = gym.spaces.Box(0, 255, self._stack.shape, np.uint8)
 

@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.jagged import JaggedArray
+from plangym_ext.errors import InvalidObservation
 
 #: Points per item on average for which there is room at first; arrays grow where it is not enough.
 _MEAN = 64
@@ -58,10 +59,14 @@ def item_rows(space: spaces.Space[Any], obs: Any, *, single: bool = False) -> An
         return [_points(space.feature_space, one) for one in ([obs] if single else obs)]
     if isinstance(space, spaces.Graph):
         graphs = [obs] if single else obs
-        return {
+        found = {
             name: [_points(part, getattr(graph, name)) for graph in graphs]
             for name, part in _graph_parts(space).items()
         }
+        if space.edge_space is not None:
+            for links, edges, nodes in zip(*found.values(), strict=True):
+                _check_links(links, len(edges), len(nodes))
+        return found
     return np.asarray(obs)[None] if single else obs
 
 
@@ -86,6 +91,15 @@ def _graph_parts(space: spaces.Graph) -> dict[str, spaces.Space[Any]]:
     if space.edge_space is None:
         return nodes
     return {"edge_links": _LINKS, "edges": space.edge_space, **nodes}
+
+
+def _check_links(links: np.ndarray, edges: int, nodes: int) -> None:
+    """Refuse links `[E, 2]` that lead out of a graph: in a batch to nodes of another one."""
+    if len(links) != edges or ((links < 0) | (links >= nodes)).any():
+        raise InvalidObservation(
+            f"observation: a graph of {nodes} nodes and {edges} edges must have a pair of its "
+            f"nodes for each edge; got {links.tolist()!r:.200}. Correct the env."
+        )
 
 
 def _points(feature: spaces.Space[Any], value: Any) -> np.ndarray:

@@ -91,7 +91,8 @@ def name_of(called: str, name: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[s
             f"starts; got state={way!r}. Write capture={way!r}."
         )
     if isinstance(name, gym.envs.registration.EnvSpec):
-        return functools.partial(gym.make, name, **kwargs), {}
+        kwargs, wrappers = wrappers_of(called, kwargs, name.entry_point)
+        return with_wrappers(functools.partial(gym.make, name, **kwargs), wrappers), {}
     kwargs = dict(kwargs)
     task = [kwargs.pop(key, None) for key in ("domain_name", "task_name")]
     if task == [None, None]:
@@ -115,16 +116,11 @@ def wrappers_of(
         constructor: of a named env, or its import path: one may take `obs_type` itself; else None.
 
     Raises:
-        WrongKind: `wrappers` is no sequence.
+        WrongKind: `wrappers` is no sequence of them.
         InvalidOption: what is asked of the env cannot be had.
     """
     kwargs, found = dict(kwargs), []
-    wrappers: Any = kwargs.pop("wrappers", None) or ()
-    if callable(wrappers) or not isinstance(wrappers, Iterable):
-        raise WrongKind(
-            f"{called}: wrappers must be a sequence of them; got {wrappers!r}. Write it in "
-            "brackets."
-        )
+    wrappers = checked_wrappers(called, kwargs.pop("wrappers", None) or ())
     if kwargs.pop("remove_time_limit", False):
         kwargs["max_episode_steps"] = -1
     if not kwargs.pop("clone_seeds", True):
@@ -144,6 +140,20 @@ def wrappers_of(
             )
         found.append(functools.partial(Pictures, obs_type=obs_type, in_infos=in_infos))
     return kwargs, [*found, *wrappers]
+
+
+def checked_wrappers(called: str, wrappers: Any) -> tuple[Any, ...]:
+    """Return wrappers as a tuple; refuse what `wrapped` could not apply."""
+    is_single = callable(wrappers) or not isinstance(wrappers, Iterable)
+    found = () if is_single else tuple(wrappers)
+    if is_single or not all(
+        callable(one[0] if isinstance(one, tuple) and len(one) == 2 else one) for one in found
+    ):
+        raise WrongKind(
+            f"{called}: wrappers must be a sequence of callables, or of (callable, arguments); got "
+            f"{wrappers!r}. Write it in brackets."
+        )
+    return found
 
 
 def _takes(constructor: Any, name: str) -> bool:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from plangym_ext.arrays import ArrayDict
-from plangym_ext.arrays.nested import leaves, mapped
+from plangym_ext.arrays import ArrayDict, JaggedArray, dict_map
+from plangym_ext.arrays.nested import leaves
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.engines.rows import Rows
@@ -31,8 +31,8 @@ def minibatches(
     """Yield the steps of a fragment in minibatches; each epoch has every step once, in a new order.
 
     Args:
-        batch: tensors `[T, B, ...]` in dicts and tuples, an `ArrayDict` of such arrays, or the
-            `Rows` of a `Rollout`.
+        batch: tensors or arrays `[T, B, ...]` in dicts and tuples, an `ArrayDict` of such arrays,
+            or the `Rows` of a `Rollout`, which alone may have observations with items.
         batch_size: most steps of a minibatch; sizes differ by one step, or one env, at most.
         epochs: how often all is gone through.
         by: "step": minibatches are `[n, ...]`; "env": whole sequences `[T, b, ...]`, at least one,
@@ -44,24 +44,38 @@ def minibatches(
         seed: of the orders; None: torch's own generator.
 
     Raises:
-        InvalidOption: a number is below 1, or `by` is unknown.
+        InvalidOption: a number is below 1, `by` is unknown, or an argument does not go with it.
     """
     at_least("minibatches: batch_size", batch_size, 1)
     at_least("minibatches: epochs", epochs, 1)
     if by not in ("step", "env"):
         raise InvalidOption(f"minibatches: by must be 'step' or 'env'; got {by!r}.")
-    batch = batch.to_torch() if isinstance(batch, ArrayDict) else batch
     by_step, rows = by == "step", isinstance(batch, Rows)
+    if (valid is not None and (rows or not by_step)) or (per_env is not None and (rows or by_step)):
+        raise InvalidOption(
+            "minibatches: valid is for by='step' and per_env for by='env', both for other batches "
+            "than Rows. Leave them out."
+        )
+    if isinstance(batch, ArrayDict):
+        if any(isinstance(leaf, JaggedArray) for _, leaf in batch.leaves()):
+            raise InvalidOption(
+                "minibatches: of observations with items pass the Rows of a Rollout."
+            )
+        batch = batch.to_torch()
     if rows:
         steps, count = batch.target.shape
         batch = batch.steps() if by_step else batch
         count = len(batch.target) if by_step else count
     else:
-        steps, count = next(leaves(batch)).shape[:2]
+        batch = dict_map(torch.as_tensor, batch)
+        steps, count = next(leaf for leaf in leaves(batch) if leaf is not None).shape[:2]
         if by_step:
-            kept = torch.arange(steps * count) if valid is None else valid.flatten().nonzero()[:, 0]
-            batch = mapped(lambda leaf: leaf.flatten(0, 1)[kept], batch)
+            which = torch.ones(steps, count) if valid is None else torch.as_tensor(valid)
+            kept = which.flatten().nonzero()[:, 0]
+            batch = dict_map(lambda leaf: leaf.flatten(0, 1)[kept], batch)
             count = len(kept)
+    if not count:
+        return
     parts = -(-count // (batch_size if by_step else max(1, batch_size // steps)))
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     for _ in range(epochs):
@@ -69,8 +83,8 @@ def minibatches(
             if rows:
                 yield batch.take(index) if by_step else batch.columns(index)
                 continue
-            part = mapped(lambda leaf, i=index: leaf[i] if by_step else leaf[:, i], batch)
-            own = mapped(lambda leaf, i=index: leaf[i], per_env or {})
+            part = dict_map(lambda leaf, i=index: leaf[i] if by_step else leaf[:, i], batch)
+            own = dict_map(lambda leaf, i=index: leaf[i], per_env or {})
             yield part if per_env is None else (part, own)
 
 
@@ -83,7 +97,17 @@ def joined(fragments: Sequence[Collected]) -> Collected:
     Returns:
         `data` has all of their columns; rows of the table of episodes are numbered on; the version
         is the oldest. Algorithms take it like a fragment of one sampler.
+
+    Raises:
+        InvalidOption: there is none, or one has branches or what a planner says of older states.
     """
+    if not fragments or any(
+        extra is not None for one in fragments for extra in (one.forks, one.again)
+    ):
+        raise InvalidOption(
+            "joined: expected at least one fragment, without forks and again; got "
+            f"{len(fragments)}."
+        )
     tables, first = [], 0
     for one in fragments:
         tables.append({**one.episodes, "row": one.episodes["row"] + first})
@@ -93,7 +117,7 @@ def joined(fragments: Sequence[Collected]) -> Collected:
         merged_episodes(tables),
         sum((one.cost for one in fragments), Budget()),
         min(one.version for one in fragments),
-        played=sum(one.played or 0 for one in fragments),
+        played=sum(one.steps for one in fragments),
     )
 
 

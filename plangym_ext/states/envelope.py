@@ -286,7 +286,7 @@ class Envelope:
         captured = way and self.way and way != self.way
         ways = (
             f"it was captured by {way!r}, and this env captures by {self.way!r} (made with "
-            f"state={way!r} it would take it)"
+            f"capture={way!r} it would take it)"
         )
         if theirs is None:
             told = {k: v for k, v in self.identity.items() if k in ("id", "arguments", OF_TEXTS)}

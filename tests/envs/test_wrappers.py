@@ -77,6 +77,25 @@ def test_known_transitions_take_no_step(monkeypatch):
     np.testing.assert_equal(env.reset(seed=0), begin)
 
 
+def test_actions_of_several_parts_are_told_apart():
+    class Two(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(0, 9, (1,))
+        action_space = gymnasium.spaces.Dict(a=gymnasium.spaces.Discrete(3))
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(1, np.float32), {}
+
+        def step(self, action):
+            return np.zeros(1, np.float32), float(action["a"]), False, False, {}
+
+    env = StateCaching(Two)
+    env.reset(seed=0)
+    # Each in its own dict, which may lie where the one before it lay.
+    assert [env.step({"a": k % 3})[1] for k in range(30)] == [0.0, 1.0, 2.0] * 10
+    assert env.misses == 3
+
+
 def test_a_search_goes_through_it():
     with plangym_ext.GymEnv(lambda: StateCaching(functools.partial(OctomazeEnv, 3, 3))) as env:
         planner = GraphSearch(20, state_key="obs", rollout_depth=0)

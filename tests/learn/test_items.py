@@ -10,8 +10,9 @@ from items_envs import Dearest, Mixed
 
 from plangym_ext import make_vec
 from plangym_ext.arrays import Array, JaggedArray
+from plangym_ext.arrays.items import item_rows
 from plangym_ext.arrays.nested import mapped
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidObservation, InvalidOption
 from plangym_ext.learn import (
     PPO,
     ActorCriticAgent,
@@ -258,3 +259,11 @@ def test_what_has_no_items_of_one_shape_is_refused():
         make_agent_network(space, spaces.Discrete(2), seed=0)
     with pytest.raises(InvalidOption, match="Sequence"):
         make_network(Mixed.observation_space, spaces.Discrete(2), seed=0)
+
+
+@pytest.mark.parametrize("links", [[[0, 2]], [[-1, 0]], [[0, 1], [1, 0]]], ids=str)
+def test_links_that_lead_out_of_their_graph_are_refused(links):
+    space = Mixed.observation_space["graph"]
+    graph = spaces.GraphInstance(np.zeros((2, 2), np.float32), np.zeros(1, int), np.array(links))
+    with pytest.raises(InvalidObservation, match="a graph of 2 nodes and 1 edges"):
+        item_rows(space, (graph,))

@@ -84,9 +84,23 @@ def test_what_is_wrong_is_refused():
         {"batch_size": 0},
         {"batch_size": 1, "epochs": 0},
         {"batch_size": 1, "by": "x"},
+        {"batch_size": 1, "by": "env", "valid": np.ones((2, 2), bool)},
+        {"batch_size": 1, "per_env": {"carry": torch.zeros(2)}},
     ):
         with pytest.raises(InvalidOption, match="minibatches"):
             list(minibatches(tree, **options))
+    with pytest.raises(InvalidOption, match="joined: expected at least one"):
+        joined([])
+
+
+def test_arrays_without_a_step_that_counts_and_with_a_gap():
+    tree = {"a": np.arange(4).reshape(2, 2), "none": None}
+    valid = np.zeros((2, 2), bool)
+    assert list(minibatches(tree, 2, valid=valid)) == []
+    valid[1] = True
+    (part,) = minibatches(tree, 2, valid=valid)
+    assert sorted(part["a"].tolist()) == [2, 3]
+    assert part["none"] is None
 
 
 # Several fragments ---------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.errors import IncompleteState
+from plangym_ext.states.trials import settings
 from plangym_ext.states.trials.disturbed import _reorder
 
 pytestmark = pytest.mark.slow
@@ -209,3 +210,15 @@ def test_sets_of_texts_get_another_order_where_hash_is_made_another(monkeypatch)
         _reorder(found)
         assert found == {*before}
         assert next(iter(found)) != before[0]
+
+
+def test_every_setting_of_the_process_answers():
+    # One that raises is left out, and its changes would never be named.
+    assert settings.settings().keys() == settings._SETTINGS.keys()
+
+
+def test_large_numbers_of_modules_have_marks(monkeypatch):
+    monkeypatch.setattr(sys, "a_large_number", 10**5000, raising=False)
+    first = settings.scalars()["sys.a_large_number"]
+    monkeypatch.setattr(sys, "a_large_number", 10**5000 + 1)
+    assert settings.scalars()["sys.a_large_number"] != first

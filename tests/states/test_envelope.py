@@ -137,7 +137,8 @@ def test_row_captured_in_another_way_names_both(made_here, monkeypatch):
     if not made_here:
         envelope_module._identities.clear()
     own = Envelope({**IDENTITY, "layers": []}, WIDTH, "snapshot")
-    with pytest.raises(ForeignState, match=r"by 'replay', and this env captures by 'snapshot'"):
+    told = r"by 'replay', and this env captures by 'snapshot' \(made with capture='replay'"
+    with pytest.raises(ForeignState, match=told):
         own.check(rows, "test")
     # Widened, it is of the same way still.
     assert own.widened(99).way == "snapshot"

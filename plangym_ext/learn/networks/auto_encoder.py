@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, final
 
+from plangym_ext.core.numbers import at_least
 from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.bodies import dense_layers, hidden_of, make_body
 from plangym_ext.learn.networks.inputs import ObservationEncoder
@@ -44,7 +45,7 @@ class AutoEncoder(nn.Module):
         seed: int,
     ) -> None:
         super().__init__()
-        config = config or NetworkConfig()
+        config, latents = config or NetworkConfig(), at_least("AutoEncoder: latents", latents, 1)
         with seeded(seed):
             self.scaled = ObservationEncoder(space, config.image_channels)
             shape = self.scaled.shape

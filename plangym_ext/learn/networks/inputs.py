@@ -133,14 +133,16 @@ class InputBody(nn.Module):
             InvalidOption: observations are not one image, or more is joined with it.
         """
         layers: list[Any] = [*self.parts[0].children()]
-        if len(self.parts) > 1 or len(layers) != 3 or self.joined_width != self.parts.width:
+        image: Any = torch.zeros(0)
+        if len(self.parts) == 1 and len(layers) == 3 and self.joined_width == self.parts.width:
+            with torch.no_grad():
+                image = layers[1](torch.zeros(1, *layers[0].shape, dtype=torch.float32))
+        if image.ndim != 4:
             raise InvalidOption(
                 f"make_agent_network: recurrent='conv_gru' needs observations of one image in "
                 f"convolutions, without previous actions and rewards; got {self.layout.space}. "
                 f"Use recurrent='gru'."
             )
-        with torch.no_grad():
-            image: Any = layers[1](torch.zeros(1, *layers[0].shape, dtype=torch.float32))
         return tuple(image.shape[1:]), self.joined_width
 
     def joined(self, inputs: Inputs) -> torch.Tensor:

@@ -27,6 +27,8 @@ class BestReplay(RowReplay):
         super().__init__(capacity, seed=seed)
         self._ring = Ring(self.capacity, self._name)
         self._priorities = np.zeros(0)
+        #: Numbers of the rows in the order in which they came.
+        self._came = np.zeros(0, np.int64)
 
     @property
     def priorities(self) -> npt.NDArray[np.float64]:
@@ -51,16 +53,19 @@ class BestReplay(RowReplay):
             )
         room = min(count, self.capacity - len(self._ring))
         self._ring.add(mapped(samples, lambda leaf: leaf[:room]))
+        came = self._came.max(initial=-1) + 1 + np.arange(count)
         self._priorities = np.append(self._priorities, given[:room])
-        # Stable, so that of equal rows the older ones stay.
-        order = np.argsort(-np.append(self._priorities, given[room:]), kind="stable")
+        self._came = np.append(self._came, came[:room])
+        # The highest first, of equal ones the oldest.
+        ages = np.append(self._came, came[room:])
+        order = np.lexsort((ages, -np.append(self._priorities, given[room:])))
         size = len(self._priorities)
         kept, left = order[:size], order[size:]
         places, new = np.sort(left[left < size]), np.sort(kept[kept >= size]) - size
         rows = self._ring.stored
         for (_, target), (_, source) in zip(leaves(rows), leaves(samples), strict=True):
             target[places] = source[room:][new]
-        self._priorities[places] = given[room:][new]
+        self._priorities[places], self._came[places] = given[room:][new], came[room:][new]
 
     def sample(self, batch_size: int) -> Batch:
         """Draw rows; see `Replay.sample`."""
@@ -70,9 +75,10 @@ class BestReplay(RowReplay):
         return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
 
     def _contents(self) -> dict[str, Any]:
-        return {**self._ring.state_dict(), "priorities": self.priorities}
+        return {**self._ring.state_dict(), "priorities": self.priorities, "came": self._came.copy()}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        rest = {name: part for name, part in state.items() if name != "priorities"}
+        rest = {name: part for name, part in state.items() if name not in ("priorities", "came")}
         self._ring = Ring.from_state(rest, self.capacity, self._name)
         self._priorities = np.array(state["priorities"], np.float64)
+        self._came = np.array(state["came"], np.int64)

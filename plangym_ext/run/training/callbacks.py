@@ -17,6 +17,7 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.core.numbers import rounding_of
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.episode_statistics import PLACE, Window
 from plangym_ext.planners.episode import Episode, play
@@ -94,7 +95,7 @@ class StopAt(Callback):
 class CuriousRewards(Callback):
     """Adds the bonus of a `Curiosity` to the rewards that a run learns from; those of its log stay.
 
-    For algorithms that learn from the sampler's tree. Its model is a part of the checkpoints.
+    For runs of one process that learn from the sampler's tree. Its model is a part of checkpoints.
 
     Args:
         config: a `CuriosityConfig`; None: the defaults.
@@ -120,14 +121,21 @@ class CuriousRewards(Callback):
         self._saved = state
 
     def on_start(self, runner: Any) -> None:
-        """Make the model for the spaces of the run."""
+        """Make the model for the spaces of the run, once."""
         from plangym_ext.learn.curiosity import Curiosity
 
-        network = runner.network
-        spaces = network.observation_space, network.action_space
-        self._model = Curiosity(*spaces, **self._arguments)
-        if self._saved is not None:
-            self._model.load_learner_dict(self._saved)
+        learners, kind = runner.config.learners, runner.config.collector.kind
+        if learners > 1 or kind == "solutions":
+            raise InvalidOption(
+                f"CuriousRewards: a run must have one learner, that learns from a tree; got "
+                f"learners={learners}, collector.kind={kind!r}. Leave the callback out."
+            )
+        if self._model is None:
+            network = runner.network
+            spaces = network.observation_space, network.action_space
+            self._model = Curiosity(*spaces, **self._arguments)
+            if self._saved:
+                self._model.load_learner_dict(self._saved)
 
     def on_episodes(self, runner: Any, records: Any) -> None:  # noqa: ARG002
         """Add the bonus, and learn from what was played."""

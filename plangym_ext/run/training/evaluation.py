@@ -30,9 +30,10 @@ class Evaluation:
     ) -> None:
         self._settings = settings or parts.config.evaluation
         self._max_steps, self._last = parts.config.env.max_steps, parts.config.last_round
+        # First: an env of its own would be left open if this is refused.
+        self._player = parts.player(agent, self._settings)
         self._own = parts.env(self._settings.env) if self._settings.env else None
         self._env = env if self._own is None else self._own
-        self._player = parts.player(agent, self._settings)
 
     def is_due(self, round_number: int) -> bool:
         """Return whether it belongs to a round: to every so many, and to the last one."""

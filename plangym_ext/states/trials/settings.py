@@ -101,8 +101,12 @@ def scalars() -> dict[str, str]:
     Modules of the env's own are looked at as a whole.
     """
     return {
-        # A NaN equals itself as a text.
-        f"{module}.{name}": repr(value if type(value) in _PLAIN else len(value))
+        # A NaN equals itself as a text; of a whole number Python writes no more than 4,300 digits.
+        f"{module}.{name}": f"{value:x}"
+        if type(value) is int
+        else repr(value)
+        if type(value) in _PLAIN
+        else f"{len(value)} entries"
         for module, content in list(sys.modules.items())
         if module.partition(".")[0] not in ("__main__", "plangym_ext")
         and hasattr(content, "__dict__")

@@ -135,6 +135,8 @@ def test_small_screens_are_those_of_opencv_in_every_size(height):
 def test_sizes_beyond_the_screen_are_refused(size):
     with pytest.raises(InvalidOption, match="size must be"):
         AtariScreens(gym.make("ALE/Pong-v5", frameskip=4).unwrapped, size=size)
+    with pytest.raises(InvalidOption, match="stack must be"):
+        AtariScreens(gym.make("ALE/Pong-v5", frameskip=4).unwrapped, stack=0)
 
 
 @pytest.mark.parametrize("options", [{}, {"episodic_life": True, "max_episode_steps": 50}], ids=str)

@@ -27,6 +27,11 @@ def test_of_equal_rows_the_older_stay_and_a_state_goes_on():
     replay = BestReplay(3, seed=0)
     replay.add({"x": np.arange(6)}, [1, 1, 0, 1, 1, 2])
     assert sorted(replay.all()["x"]) == [0, 1, 5]
+    # Where a row gave way, the row in its place is younger than those after it.
+    third = BestReplay(2, seed=0)
+    for x, priority in ((0, 1), (1, 2), (2, 2), (3, 3)):
+        third.add({"x": np.array([x])}, [priority])
+    assert sorted(third.all()["x"]) == [1, 3]
     other = BestReplay(3, seed=1)
     other.load_state_dict(replay.state_dict())
     for one in (replay, other):

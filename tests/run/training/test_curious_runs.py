@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 from training_runs import weights
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn import CuriosityConfig
 from plangym_ext.run import Callback, CuriousRewards, Runner, compose
 
@@ -54,6 +58,9 @@ def run(folder, rounds, bonus=True, **options):
     callbacks = [callback] if bonus else []
     with Runner(config, folder, callbacks=callbacks, show=False, **options) as runner:
         runner.run()
+        model = callback._model
+        runner.run()  # of which no round is left
+        assert callback._model is model
         return weights(runner.network), runner.sampler.statistics, callback
 
 
@@ -69,3 +76,10 @@ def test_a_run_learns_from_the_bonus_and_goes_on_with_its_model(tmp_path):
     # What is logged of episodes are the rewards of the env.
     assert statistics["return"] == statistics["length"]
     assert same["return"] == same["length"]
+
+
+@pytest.mark.parametrize(("learners", "kind"), [(2, "games"), (1, "solutions")])
+def test_runs_that_would_not_learn_from_the_bonus_are_refused(learners, kind):
+    config = SimpleNamespace(learners=learners, collector=SimpleNamespace(kind=kind))
+    with pytest.raises(InvalidOption, match=f"got learners={learners}, collector.kind='{kind}'"):
+        CuriousRewards().on_start(SimpleNamespace(config=config))

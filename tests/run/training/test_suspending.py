@@ -135,6 +135,18 @@ def test_what_is_no_request_and_no_plan_is_refused():
         planner.answer = StepModel(state[None], np.zeros(1, np.int64))
         with pytest.raises(InvalidAnswer, match="plan_row must return a Plan; got 0"):
             planner.plan(env, state, rng=0)
+        two = np.repeat(state[None], 2, axis=0)
+        # With those of another state there would be as many of both.
+        planner.answer = StepModel(two, np.zeros(1, np.int64))
+        with pytest.raises(InvalidAnswer, match=r"arrays of equal n; got \[\(1,\), \(2,\)\]"):
+            planner.plan(env, state, rng=0)
+        planner.answer = StepModel(two, np.zeros(2, np.int64))
+        planner.max_model_steps = 1
+        with pytest.raises(InvalidAnswer, match="at most max_model_steps=1 steps; got 2"):
+            planner.plan(env, state, rng=0)
+        planner.plan_row = lambda root: 0
+        with pytest.raises(InvalidAnswer, match="plan_row must be a generator; got 0"):
+            planner.plan(env, state, rng=0)
 
 
 def test_nested_observations_and_masks_come_back_by_request():

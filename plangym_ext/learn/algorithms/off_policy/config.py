@@ -231,7 +231,7 @@ class SACConfig(ReplayActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PEARLConfig(SACConfig):
-    """Configuration of PEARL: SAC over tasks; `compiled`, `frames` and `n_steps` say nothing.
+    """Configuration of PEARL: SAC over tasks, in one step; `compiled` and `frames` say nothing.
 
     `capacity` counts steps of each task, `batch_size` those of each task in an update.
 
