@@ -155,6 +155,29 @@ def test_a_resumed_log_is_that_of_a_run_never_interrupted(tmp_path_factory, kept
     assert progress(folder) == uninterrupted(tmp_path_factory.mktemp("whole"), 12)
 
 
+def test_a_text_log_of_a_resumed_run_is_that_of_a_whole_one(tmp_path):
+    with quiet(tmp_path, loggers=["text"]) as logger:
+        for step in (1, 2, 3):
+            logger.log(step, {"loss": 1 / step, "moves": 10**6 * step}, timings={"rate": step})
+    path = tmp_path / "progress.txt"
+    whole = path.read_text()
+    assert whole.splitlines()[3:6] == ["step 2", "  loss   0.5", "  moves  2000000"]
+    path.write_text(whole + "step 4\n  lo")
+    with quiet(tmp_path, resume=True, loggers=["text"]) as logger:
+        logger.truncate_after(2)
+        logger.log(3, {"loss": 1 / 3, "moves": 3 * 10**6})
+    assert path.read_text() == whole
+
+
+def test_more_shows_all_numbers_and_nothing_shows_none(tmp_path):
+    for show, shown in ((0, ""), (2, "step 7\n  loss  0.25\n  rate  3\n")):
+        stream = io.StringIO()
+        with quiet(tmp_path / str(show), show=show, columns=["x"], stream=stream) as logger:
+            logger.log(7, {"loss": 0.25}, timings={"rate": 3})
+        assert stream.getvalue().startswith(shown)
+        assert bool(stream.getvalue()) == bool(shown)
+
+
 CHILD = """
 import sys
 from pathlib import Path

@@ -20,7 +20,7 @@ from plangym_ext.run.cli import main
 from plangym_ext.run.experiments.queue import started_run
 from plangym_ext.run.files import FolderLock, read_json, write_json
 from plangym_ext.run.logs.appended import AppendedFile, CsvFile
-from plangym_ext.run.logs.logger import JsonlFile
+from plangym_ext.run.logs.appended import JsonlFile
 from plangym_ext.run.logs.runs import read_params
 from plangym_ext.run.settings.compose import compose
 

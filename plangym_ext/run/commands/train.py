@@ -49,6 +49,7 @@ class Options:
         trust: open pickles in the states of the checkpoint, which can run any code: for runs of
             your own, of envs that have any
         quiet: show no table
+        verbose: show all numbers of every round in place of the table
         ray: play in actors of a Ray cluster: the one at ADDRESS, or that RAY_ADDRESS names, or
             one of this machine
         ray_actors: how many (default: collector.n_workers, or one for each processor)
@@ -62,6 +63,7 @@ class Options:
     init_from: Annotated[Path | None, Option("RUN")] = None
     trust: bool = False
     quiet: bool = False
+    verbose: bool = False
     ray: Annotated[str | None, Option("ADDRESS", bare="")] = None
     ray_actors: Annotated[Count | None, Option("N")] = None
 
@@ -109,6 +111,8 @@ def run(options: argparse.Namespace) -> int:
     # A preset that is not named first was not read when the options were added.
     if not options.sources or (options.preset and options.preset not in options.sources):
         raise InvalidOption("name a preset or a file of settings first, then options")
+    if options.quiet and options.verbose:
+        raise InvalidOption("--quiet shows nothing and --verbose more: leave one out")
     from plangym_ext.run.settings.compose import compose
 
     config = compose([*options.sources, chosen_settings(options)])
@@ -142,7 +146,7 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
             options.out,
             resume=options.resume,
             init_from=options.init_from,
-            show=not options.quiet,
+            show=0 if options.quiet else 1 + options.verbose,
             actors=actors,
             trust=options.trust,
         )

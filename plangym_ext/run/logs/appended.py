@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import json
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -129,11 +131,28 @@ class LateFile:
             self._file = None
 
 
-# CsvFile: CSV log by step, with columns that may be added later ---------------
+# JsonlFile and CsvFile: logs by step; a CSV log may get columns later -----------
 
 
 STEP = "step"
 Number = int | float
+
+
+class JsonlFile(AppendedFile):
+    """Rows by name, each with a step. Numbers that are not finite become null."""
+
+    def add(self, row: Mapping[str, Number]) -> None:
+        """Append a row; it is in the file when this returns."""
+        # Standard JSON has neither NaN nor infinity, and many readers refuse them.
+        plain = {name: value if math.isfinite(value) else None for name, value in row.items()}
+        self.append(json.dumps(plain, allow_nan=False) + "\n")
+
+    def truncate_after(self, step: int) -> None:
+        """Drop rows after `step`, and half a row at the end."""
+        lines = self.whole_lines().splitlines(keepends=True)
+        with self.reading():
+            kept = [line for line in lines if json.loads(line)[STEP] <= step]
+        self.replace("".join(kept))
 
 
 class CsvFile(AppendedFile):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import json
-import math
 import os
 import secrets
 import socket
@@ -21,25 +19,15 @@ from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import FolderTaken, InvalidOption, MissingExtra, installing
 from plangym_ext.run.files import read_json, write_json
-from plangym_ext.run.logs.appended import STEP, AppendedFile, CsvFile, LateFile, Number
-from plangym_ext.run.logs.table import LiveTable
-
-
-class JsonlFile(AppendedFile):
-    """Rows by name, each with a step. Numbers that are not finite become null."""
-
-    def add(self, row: Mapping[str, Number]) -> None:
-        """Append a row; it is in the file when this returns."""
-        # Standard JSON has neither NaN nor infinity, and many readers refuse them.
-        plain = {name: value if math.isfinite(value) else None for name, value in row.items()}
-        self.append(json.dumps(plain, allow_nan=False) + "\n")
-
-    def truncate_after(self, step: int) -> None:
-        """Drop rows after `step`, and half a row at the end."""
-        lines = self.whole_lines().splitlines(keepends=True)
-        with self.reading():
-            kept = [line for line in lines if json.loads(line)[STEP] <= step]
-        self.replace("".join(kept))
+from plangym_ext.run.logs.appended import (
+    STEP,
+    AppendedFile,
+    CsvFile,
+    JsonlFile,
+    LateFile,
+    Number,
+)
+from plangym_ext.run.logs.table import LiveTable, as_text
 
 
 class LogService(Closing):
@@ -70,6 +58,42 @@ class LogService(Closing):
         """Release what is held; the next `add` may open it again."""
 
 
+class TextFile(LogService):
+    """The rows in `progress.txt` as a person reads them; clocks left out, so equal runs are equal.
+
+    Args:
+        folder: of the file.
+        params: not written.
+    """
+
+    def __init__(self, folder: Path, params: Mapping[str, Any] | None = None) -> None:
+        super().__init__(folder, params)
+        self._file = AppendedFile(folder / "progress.txt")
+
+    def add(self, row: Mapping[str, Number]) -> None:
+        """Append a row; it is in the file when this returns."""
+        told = {name: value for name, value in row.items() if not name.startswith("timings/")}
+        self._file.append(as_text(told) + "\n")
+
+    def truncate_after(self, step: int) -> None:
+        """Drop rows after `step`, and half a row at the end."""
+        kept = []
+        with self._file.reading():
+            for line in self._file.whole_lines().splitlines(keepends=True):
+                if line.startswith(STEP) and int(line.split()[1]) > step:
+                    break
+                kept.append(line)
+        self._file.replace("".join(kept))
+
+    def sync(self) -> None:
+        """Flush the file to disk."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file; the next `add` opens it again."""
+        self._file.close()
+
+
 PROGRESS = "progress.csv"
 #: Names of what it writes.
 FILES = (PROGRESS, "progress.jsonl", "params.json", "timings.csv")
@@ -91,10 +115,10 @@ class Logger(Closing):
         tensorboard: also write event files; None: if tensorboard is installed.
         wandb: project on Weights & Biases where a run with these numbers is kept as well; empty:
             none.
-        loggers: classes of your own that also get the rows, each a "module:Class" of a
-            `LogService`.
+        loggers: "text", which writes them to `progress.txt`, and classes of your own that also
+            get the rows, each a "module:Class" of a `LogService`.
         total: steps of the whole run, for the progress bar; None if unknown.
-        show: whether to show the table and the bar.
+        show: 0 shows nothing, 1 the table and the bar, 2 all numbers of every row and the bar.
         columns: of the table, see `LiveTable`; None: as many as fit.
         stream: where to show them; standard error if None.
 
@@ -112,7 +136,7 @@ class Logger(Closing):
         wandb: str = "",
         loggers: Sequence[str] = (),
         total: int | None = None,
-        show: bool = True,
+        show: int = 1,
         columns: list[str | tuple[str, ...]] | None = None,
         stream: TextIO | None = None,
     ) -> None:
@@ -132,10 +156,13 @@ class Logger(Closing):
         if wandb:
             self._services.append(WandbRun(self._folder, wandb, params))
         for name in loggers:
-            own: Any = load_own_class(name, "settings: loggers", LogService)
+            own: Any = TextFile
+            if name != "text":
+                own = load_own_class(name, "settings: loggers", LogService)
             self._services.append(own(self._folder, params))
         self._files += self._services
         self._table = LiveTable(total, columns, stream) if show else None
+        self._tells_all = show > 1
         self._start_clock()
 
     def _refuse_taken(self) -> None:
@@ -173,7 +200,9 @@ class Logger(Closing):
         self._timings.add({STEP: step, "seconds": seconds, **timed})
         for service in self._services:
             service.add({**row, **{f"timings/{n}": v for n, v in timed.items() if n != STEP}})
-        if self._table is not None:
+        if self._table is not None and self._tells_all:
+            self._table.text(step, as_text({**row, **timed}))
+        elif self._table is not None:
             self._table.row(step, {n: v for n, v in {**row, **timed}.items() if n != STEP})
 
     def _check_step(self, step: int) -> None:

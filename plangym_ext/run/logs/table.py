@@ -52,6 +52,12 @@ class LiveTable:
             self._show_held()
         self.progress(step)
 
+    def text(self, step: int, text: str) -> None:
+        """Show lines in place of a row."""
+        for line in text.splitlines():
+            self._line.above(line)
+        self.progress(step)
+
     def _show_held(self) -> None:
         """Show what is held, and the heading if it is another one than before."""
         step, values, now = self._held_step, self._held, time.monotonic()
@@ -120,6 +126,13 @@ def _short(value: int | float | None) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def as_text(row: Mapping[str, int | float]) -> str:
+    """Return the step, and below it an indented line for every other number."""
+    wide = max(map(len, row))
+    lines = [f"  {n:<{wide}}  {_short(value)}" for n, value in row.items() if n != "step"]
+    return "\n".join([f"step {row['step']}", *lines])
 
 
 def _clock(seconds: float) -> str:

@@ -182,8 +182,8 @@ class RunConfig(CheckedOptions):
             kept; `eval`, `audit` and `plan --network` accept them; 0: none.
         recent_episodes: number of last episodes in the log's `recent/...`.
         wandb: project on Weights & Biases that also gets the log (extra `wandb`); empty: none.
-        loggers: classes of your own that also get the log, each a "module:Class" that derives
-            from `LogService`.
+        loggers: "text", which also writes the log to `progress.txt`, and classes of your own
+            that get it, each a "module:Class" that derives from `LogService`.
         callbacks: classes of your own that are called at the joints of the run, each a
             "module:Class" that derives from `Callback` and is made without arguments.
         device: torch device of the network.

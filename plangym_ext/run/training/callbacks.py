@@ -264,7 +264,7 @@ _SHOWN = ("round", "recent/return", "eval/return", _LOSSES, STEP_RATE, "episodes
 
 
 def run_log(
-    folder: Path, config: RunConfig, resume: bool, show: bool, init_from: Path | str | None
+    folder: Path, config: RunConfig, resume: bool, show: int, init_from: Path | str | None
 ) -> Logger:
     """Make the log of a run; arguments as of `Runner`."""
     params = {**plain(config), "versions": versions()}

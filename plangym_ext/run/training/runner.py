@@ -68,7 +68,7 @@ class Runner(Closing):
         callbacks: called at the joints of the run.
         make_env: makes the env, if it is your own; see `Parts`.
         make_network: makes the network, if it is your own; see `Parts`.
-        show: whether to show a table of the log.
+        show: how much of the log, see `Logger`.
         actors: that play, on a Ray cluster for example; None for this process, or its workers.
         trust: open pickles in the states of the checkpoint, for envs that have any; they can run
             any code.
@@ -105,7 +105,7 @@ class Runner(Closing):
         callbacks: Sequence[Callback] = (),
         make_env: MakeEnv | None = None,
         make_network: MakeNetwork | None = None,
-        show: bool = True,
+        show: int = 1,
         actors: Actors | None = None,
         trust: bool = False,
     ) -> None:
