@@ -70,7 +70,8 @@ class KeptModel(NothingKept):
         same = len(now) == len(self._made_for)
         # A search that is kept between moves belongs to the model that it has stepped.
         if not same or any(a is not b for a, b in zip(now, self._made_for, strict=True)):
-            seen: Any = WatchedModel(env, planner.callback) if planner.callback else None
+            watched = planner.callback is not None
+            seen: Any = WatchedModel(env, planner.callback) if watched else None
             found = (adapted(seen or env, planner) if planner.plans_over else None) or seen
             if found is None:
                 self.plain = env

@@ -173,7 +173,7 @@ class Planner(CheckedOptions, ABC):
             NoLegalAction: a state allows nothing.
             WrongKind: the env has two players, and this planner plans for one.
         """
-        if self.callback or (self.plans_over and env is not self._joint.plain):
+        if self.callback is not None or (self.plans_over and env is not self._joint.plain):
             joint = self._joint.of(env, self)
             if joint is not None:
                 return joint.planned(self, states, rngs, obs, legal)

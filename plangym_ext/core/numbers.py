@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -65,12 +64,13 @@ def seconds_or_none(where: str, value: Any) -> float | None:
     """
     if value is None:
         return None
-    if not _is_number(value) or not 0 < value <= sys.float_info.max:
+    seconds = _as_float(value) if _is_number(value) else math.nan
+    if not 0 < seconds < math.inf:
         raise InvalidOption(
             f"{where} must be a number of seconds above 0, or None for no limit; got "
             f"{_told(value)}."
         )
-    return float(value)
+    return seconds
 
 
 def wait_or_none(where: str, value: Any) -> float | None:
@@ -86,7 +86,15 @@ def wait_or_none(where: str, value: Any) -> float | None:
             f"{where} must be a number of seconds from 0 on, or None to wait as long as it takes; "
             f"got {_told(value)}."
         )
-    return float(value) if value <= sys.float_info.max else math.inf
+    return _as_float(value)
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as a float, infinite for a whole number larger than any float."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _told(value: Any) -> str:

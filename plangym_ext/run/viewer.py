@@ -13,6 +13,7 @@ import numpy as np
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.drawing import rgb_frame
 from plangym_ext.errors import InvalidOption, MissingExtra
+from plangym_ext.run.tree_page.recorder import png
 
 
 def frame_grid(frames: Sequence[Any], columns: int | None = None) -> np.ndarray:
@@ -74,11 +75,9 @@ class Viewer(Closing):
             self._draw(grid)
 
     def _display(self, grid: np.ndarray) -> None:
-        from PIL import Image
-
-        picture = Image.fromarray(grid)
+        ipython: Any = importlib.import_module("IPython.display")
+        picture = ipython.Image(data=png(grid))
         if self._handle is None:
-            ipython: Any = importlib.import_module("IPython.display")
             self._handle = ipython.display(picture, display_id=True)
         else:
             self._handle.update(picture)

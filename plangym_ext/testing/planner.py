@@ -44,7 +44,6 @@ class PlannerContract:
         states, rngs = np.stack([state for state, *_ in begun]), map(np.random.default_rng, seeds)
         place, before = model.get_state().tobytes(), states.tobytes()
         planner = self.planner(max_model_steps=self.max_model_steps)
-        # As alone: of several observations a batch is one of each leaf.
         found = planner.plan_batch(model, states, rngs=list(rngs), **options)
         assert states.tobytes() == before, "a plan changed the states that it was given"
         assert model.get_state().tobytes() == place, "a plan moved the env"

@@ -209,7 +209,7 @@ def _():
 
 @row("trees of numpy arrays or tensors")
 def _():
-    with pytest.raises(TypeError, match="must be an array or a mapping of arrays"):
+    with pytest.raises(TypeError, match="must be an array, a mapping of arrays or None"):
         ArrayDict(x=np.zeros(3))
     assert type(ArrayDict(x=counted()).to_ndarray()["x"]) is np.ndarray
 

@@ -65,3 +65,15 @@ def test_with_one_simulation_a_wave_each_pass_is_one():
         assert len(seen.passes) == 20
     assert episode.actions.tobytes() == again.actions.tobytes()
     assert episode.budget.expansions == again.budget.expansions
+
+
+def test_a_callback_that_is_empty_sees_the_search():
+    class Passes(SearchCallback, list):
+        def on_pass(self, number, search):
+            self.append(number)
+
+    with plangym_ext.make("CartPole-v1") as env:
+        state, *_ = env.reset(seed=0)
+        passes = Passes()
+        MCTS(4, wave_size=1, callback=passes).plan(env, state, rng=0)
+    assert passes == [1, 2, 3, 4]

@@ -1,5 +1,6 @@
 """Frames of several envs in one grid, in a window, and in a notebook."""
 
+import io
 import sys
 from types import SimpleNamespace
 
@@ -48,6 +49,8 @@ def test_a_window_shows_all_envs_until_it_is_closed(monkeypatch):
 
 
 def test_a_notebook_has_one_picture_that_is_renewed(monkeypatch):
+    pillow = pytest.importorskip("PIL.Image")
+
     class ZMQInteractiveShell:
         """Stands for the shell of Jupyter's kernel, which is known by this name."""
 
@@ -59,8 +62,9 @@ def test_a_notebook_has_one_picture_that_is_renewed(monkeypatch):
         return SimpleNamespace(update=shown.append)
 
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
-    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    ipython = SimpleNamespace(display=display, Image=lambda data: pillow.open(io.BytesIO(data)))
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython)
     with Viewer() as viewer:
         for value in (1, 2):
             viewer.show([np.full((4, 4, 3), value, np.uint8)] * 2)
-    assert [np.asarray(picture)[0, 0, 0] for picture in shown] == [1, 2]
+    assert [np.asarray(picture.convert("RGB"))[0, 0, 0] for picture in shown] == [1, 2]

@@ -194,7 +194,7 @@ class PlanLearning(AgentAlgorithm):
             # parts of the run draw does not change what is learned.
             with self._random.used(together=self.group.size > 1):
                 for done in range(self.config.updates_per_round):
-                    if self.config.replay == "prioritized":
+                    if isinstance(self.replay, PrioritizedReplay):
                         self.replay.beta = at(self.config.beta, self.updates)
                     batch = self.replay.sample(self.config.batch_size)
                     logged.append(self.update(batch.samples, batch.weights))

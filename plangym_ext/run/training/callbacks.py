@@ -378,7 +378,11 @@ def search_row(data: Any) -> dict[str, float]:
         logs = np.log(weights, where=weights > 0.0, out=np.zeros(weights.shape))
         found["search/entropy"] = -(weights * logs).sum(axis=-1)
     known = {key: rows[~np.isnan(rows)] for key, rows in found.items()}
-    return {key: float(rows.mean()) for key, rows in known.items() if rows.size}
+    means = {key: float(rows.mean()) for key, rows in known.items() if rows.size}
+    if "search/value" in means:
+        # Networks round by how many rows they get: logs do not depend on the number of workers.
+        means["search/value"] = float(f"{means['search/value']:.4g}")
+    return means
 
 
 def versions() -> dict[str, str]:
