@@ -19,8 +19,7 @@ from plangym_ext.planners import read_tree
 from plangym_ext.run.cli import main
 from plangym_ext.run.experiments.queue import started_run
 from plangym_ext.run.files import FolderLock, read_json, write_json
-from plangym_ext.run.logs.appended import AppendedFile, CsvFile
-from plangym_ext.run.logs.appended import JsonlFile
+from plangym_ext.run.logs.appended import AppendedFile, CsvFile, JsonlFile
 from plangym_ext.run.logs.runs import read_params
 from plangym_ext.run.settings.compose import compose
 
