@@ -54,7 +54,7 @@ class Hoarder(gym.Env):
 
 
 def test_a_search_outlives_the_widening_of_states():
-    with plangym_ext.GymEnv(Hoarder) as env:
+    with plangym_ext.GymEnv(Hoarder, capture="snapshot") as env:
         before = env.state_width
         episode = play(env, MCTS(16, rollout_depth=2), seed=0, max_steps=12)
         assert env.state_width > before
