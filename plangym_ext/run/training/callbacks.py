@@ -360,13 +360,10 @@ _SEARCHES = {
 
 
 def search_row(data: Any) -> dict[str, float]:
-    """Return means over the searches of a fragment, by column; none where nothing searched.
+    """Return means over the searches that a sampler collected, by column; none without any.
 
     "search/entropy" is that of the plans' weights, in nats; how far plans looked ahead, what
     they expect, how many nodes they added and what they asked for are the others.
-
-    Args:
-        data: what a sampler has collected.
     """
     if not isinstance(data, ArrayDict) or "depth" not in data.get("agent_info", {}):
         return {}
@@ -378,11 +375,10 @@ def search_row(data: Any) -> dict[str, float]:
         logs = np.log(weights, where=weights > 0.0, out=np.zeros(weights.shape))
         found["search/entropy"] = -(weights * logs).sum(axis=-1)
     known = {key: rows[~np.isnan(rows)] for key, rows in found.items()}
-    means = {key: float(rows.mean()) for key, rows in known.items() if rows.size}
-    if "search/value" in means:
-        # Networks round by how many rows they get: logs do not depend on the number of workers.
-        means["search/value"] = float(f"{means['search/value']:.4g}")
-    return means
+    # Networks round by how many rows they get: logs do not depend on the number of workers.
+    digits = {"search/value": ".4g"}
+    means = {key: rows.mean() for key, rows in known.items() if rows.size}
+    return {key: float(format(mean, digits.get(key, ".17g"))) for key, mean in means.items()}
 
 
 def versions() -> dict[str, str]:
