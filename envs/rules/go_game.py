@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.envs.rules.line_game import METADATA, info_of
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.row_kernel import Kernel
@@ -54,11 +55,7 @@ class GoGameEnv(RulesEnv):
     Source: J. Tromp and B. Taylor, "Logical rules of Go", with suicide forbidden.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 - as in gymnasium.Env
-        "render_modes": ["ansi"],
-        "render_fps": 2,
-        "num_players": 2,
-    }
+    metadata = METADATA
 
     def __init__(
         self,
@@ -78,11 +75,10 @@ class GoGameEnv(RulesEnv):
         # Points row by row, empty or 1 + player; the point that ko forbids, 1 + its number, or 0.
         fields = [("points", "u1", (points,)), ("moves", "<u2"), ("ko", "<u2")]
         fields += [("passes", "u1"), ("over", "u1")]
-        info = np.dtype(
-            [("player", "<i8"), ("to_play", "<i8"), ("action_mask", "i1", (points + 1,))]
-        )
         params = GoGame(float(komi), int(limit), _beside(int(size)))
-        kernel = Kernel(np.dtype(fields), step, reset, observe, params, info, check, reset_info)
+        kernel = Kernel(
+            np.dtype(fields), step, reset, observe, params, info_of(points + 1), check, reset_info
+        )
         obs = spaces.Box(0, 1, (4, size, size), np.uint8)
         super().__init__(kernel, obs, spaces.Discrete(points + 1), render_mode=render_mode)
 

@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.envs.rules.line_game import EMPTY, check, describe, reset, reset_info, to_play
+from plangym_ext.envs.rules.line_game import (
+    EMPTY,
+    METADATA,
+    check,
+    describe,
+    info_of,
+    reset,
+    reset_info,
+    to_play,
+)
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.row_kernel import Kernel
@@ -46,11 +55,7 @@ class HexGameEnv(RulesEnv):
         ValueError: an argument is out of range.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 - as in gymnasium.Env
-        "render_modes": ["ansi"],
-        "render_fps": 2,
-        "num_players": 2,
-    }
+    metadata = METADATA
 
     def __init__(
         self, rows: int = 11, columns: int = 11, *, render_mode: str | None = None
@@ -60,10 +65,9 @@ class HexGameEnv(RulesEnv):
                 f"HexGameEnv: a board has 1 to 19 rows, columns; got {rows, columns}."
             )
         places = rows * columns
-        info = np.dtype([("player", "<i8"), ("to_play", "<i8"), ("action_mask", "i1", (places,))])
         # Cells row by row, EMPTY or 1 + player; then whether the game is over.
         state, params = np.dtype(("u1", (places + 1,))), HexGame(int(rows), int(columns), 1)
-        kernel = Kernel(state, step, reset, observe, params, info, check, reset_info)
+        kernel = Kernel(state, step, reset, observe, params, info_of(places), check, reset_info)
         obs = spaces.Box(0, 1, (3, rows, columns), np.uint8)
         super().__init__(kernel, obs, spaces.Discrete(places), render_mode=render_mode)
 

@@ -13,6 +13,14 @@ from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
 
 EMPTY = 0
+#: Of envs for two players.
+METADATA: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 2, "num_players": 2}
+
+
+def info_of(num_actions: int) -> np.dtype[Any]:
+    """Return the infos of a game for two players: who moved, who moves next, and where."""
+    mask = ("action_mask", "i1", (num_actions,))
+    return np.dtype([("player", "<i8"), ("to_play", "<i8"), mask])
 
 
 class LineGame(NamedTuple):
@@ -53,11 +61,7 @@ class LineGameEnv(RulesEnv):
         ValueError: an argument is out of range.
     """
 
-    metadata: dict[str, Any] = {  # noqa: RUF012 - as in gymnasium.Env
-        "render_modes": ["ansi"],
-        "render_fps": 2,
-        "num_players": 2,
-    }
+    metadata = METADATA
 
     def __init__(
         self,
@@ -83,11 +87,12 @@ class LineGameEnv(RulesEnv):
                 f"LineGameEnv: stones_per_turn must be >= 1; got {stones_per_turn}."
             )
         places = columns if gravity else rows * columns
-        info = np.dtype([("player", "<i8"), ("to_play", "<i8"), ("action_mask", "i1", (places,))])
         # Cells row by row, EMPTY or 1 + player; then whether the game is over.
         state = np.dtype(("u1", (rows * columns + 1,)))
         self.params = LineGame(rows, columns, length, bool(gravity), stones_per_turn)
-        kernel = Kernel(state, step, reset, observe, self.params, info, check, reset_info)
+        kernel = Kernel(
+            state, step, reset, observe, self.params, info_of(places), check, reset_info
+        )
         obs = spaces.Box(0, 1, (2, rows, columns), np.uint8)
         super().__init__(kernel, obs, spaces.Discrete(places), render_mode=render_mode)
 

@@ -16,7 +16,7 @@ def at_least(where: str, value: Any, least: float) -> int:
     """Return `value` as an int; raise if it is not an integer >= `least`; -inf: any integer."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         bound = f" >= {least}" if least > -math.inf else ""
-        raise InvalidOption(f"{where} must be an integer{bound}; got {_told(value)}.")
+        raise InvalidOption(f"{where} must be an integer{bound}; got {told(value)}.")
     return int(value)
 
 
@@ -52,7 +52,7 @@ def finite_between(where: str, value: Any, low: float, high: float) -> float:
         number = math.nan
     if not (math.isfinite(number) and low <= number <= high):
         within = "" if low == -math.inf and high == math.inf else f" in [{low}, {high}]"
-        raise InvalidOption(f"{where} must be a finite number{within}; got {_told(value)}.")
+        raise InvalidOption(f"{where} must be a finite number{within}; got {told(value)}.")
     return number
 
 
@@ -67,8 +67,7 @@ def seconds_or_none(where: str, value: Any) -> float | None:
     seconds = _as_float(value) if _is_number(value) else math.nan
     if not 0 < seconds < math.inf:
         raise InvalidOption(
-            f"{where} must be a number of seconds above 0, or None for no limit; got "
-            f"{_told(value)}."
+            f"{where} must be a number of seconds above 0, or None for no limit; got {told(value)}."
         )
     return seconds
 
@@ -84,7 +83,7 @@ def wait_or_none(where: str, value: Any) -> float | None:
     if not _is_number(value) or not value >= 0:
         raise InvalidOption(
             f"{where} must be a number of seconds from 0 on, or None to wait as long as it takes; "
-            f"got {_told(value)}."
+            f"got {told(value)}."
         )
     return _as_float(value)
 
@@ -97,7 +96,8 @@ def _as_float(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _told(value: Any) -> str:
+def told(value: Any) -> str:
+    """Return the `repr` of a value, or what it is where Python refuses to write so many digits."""
     try:
         return repr(value)
     except ValueError:  # of a whole number with thousands of digits

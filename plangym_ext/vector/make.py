@@ -8,7 +8,7 @@ from typing import Any
 from plangym_ext.arrays.storage import told_of_memory
 from plangym_ext.core.backend_env import LiveStepper
 from plangym_ext.core.make_words import with_wrappers
-from plangym_ext.core.numbers import at_least
+from plangym_ext.core.numbers import at_least, told
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
 from plangym_ext.vector.backend import VectorBackend
@@ -110,7 +110,9 @@ def _checked_number(num_envs: int | None) -> int | None:
     if num_envs is None:
         return None
     if at_least("make_vec: num_envs", num_envs, 1) > _MOST_ENVS:
-        raise InvalidOption(f"make_vec: num_envs must be at most {_MOST_ENVS:,}")
+        raise InvalidOption(
+            f"make_vec: num_envs must be at most {_MOST_ENVS:,}; got {told(num_envs)}."
+        )
     return int(num_envs)
 
 

@@ -29,14 +29,6 @@ from plangym_ext.learn.sampling.noise import row_seeds
 from plangym_ext.learn.tensor_file import load, save
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def vec(env, count):
     return make_vec(env, count, autoreset_mode="same_step")
 

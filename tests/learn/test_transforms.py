@@ -36,14 +36,6 @@ RNG = np.random.default_rng(5)
 ROWS = 1e6 + RNG.normal(size=(12, 4, 3)) * [1e-2, 1.0, 7.0]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 # Moments ----------------------------------------------------------------------------------
 
 

@@ -43,15 +43,6 @@ from plangym_ext.learn.networks.network import NetworkOutput  # noqa: E402
 from plangym_ext.learn.networks.quick_forward import shown  # noqa: E402
 from plangym_ext.learn.sampling.noise import RowNoise  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 SMALL = {"capacity": 400, "learning_starts": 16, "batch_size": 8, "target_every": 5}
 
 

@@ -67,14 +67,6 @@ CASES = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class Shown(gymnasium.Env):
     """Shows numbers that are drawn; episodes terminate after 7 steps, or are cut after 5."""
 

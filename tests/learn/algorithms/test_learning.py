@@ -26,14 +26,6 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def trained(name, rows, steps, rounds, config, seed):
     """Return the agent after so many rounds, in mode "eval"."""
     venv = make_vec(name, rows, autoreset_mode="same_step")

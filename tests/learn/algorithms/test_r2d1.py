@@ -21,15 +21,6 @@ from plangym_ext.learn import (  # noqa: E402
 )
 from plangym_ext.learn.losses.q_values import rescaled, unscaled  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 SMALL = {"capacity": 400, "learning_starts": 40, "batch_size": 8, "burn_in": 3, "length": 4}
 LSTM = {"recurrent": "lstm", "recurrent_size": 8, "hidden": (8,)}
 

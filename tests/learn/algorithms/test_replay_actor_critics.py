@@ -44,14 +44,6 @@ SMALL = {"capacity": 400, "learning_starts": 8, "batch_size": 8, "critic_hidden"
 TRUTHFUL = {"temperature": 1e-8, "learn_temperature": False, "quantiles": 4, "dropped": 0}
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 class Corridor(gym.Env):
     """Three steps of reward 1, whatever is done, then the end: the state, or the time, is over."""
 

@@ -42,14 +42,6 @@ from plangym_ext.planners.plans import Budget  # noqa: E402
 ALL = [A2C, PPO, REINFORCE, VTrace]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 # A table ----------------------------------------------------------------------------------
 
 

@@ -18,14 +18,6 @@ from plangym_ext.learn import ActorCriticAgent, AgentConfig, make_agent_network 
 ROWS, STEPS = 7, 25
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def agent_of(config, name="CartPole-v1"):
     with make_vec(name, 1, autoreset_mode="same_step") as venv:
         spaces = venv.single_observation_space, venv.single_action_space
