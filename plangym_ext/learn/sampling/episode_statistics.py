@@ -24,6 +24,7 @@ def count_episodes(
     truncated: Any,
     valid: Any,
     going_on: Any,
+    added: Any,
     sums: Any,
     discount: Any,
     out: Any,
@@ -36,11 +37,12 @@ def count_episodes(
         truncated: `[T, b]` bool.
         valid: `[T, b]` bool; what is not valid is no step.
         going_on: `[T, b]` bool, endings for the agent after which the game goes on.
-        sums: `[4, b]` float64: return, length, discounted return, and the discount of the
-            next reward. Changed.
+        added: `[T, b, C]` float64, further numbers that are added up.
+        sums: `[4 + C, b]` float64: return, length, discounted return, the discount of the
+            next reward, and the further sums. Changed.
         discount: float64.
-        out: `[T * b, 6]` float64, written: step, row, return, length, discounted return,
-            whether it terminated.
+        out: `[T * b, 6 + C]` float64, written: step, row, return, length, discounted return,
+            whether it terminated, and the further sums.
 
     Returns:
         How many lines were written.
@@ -55,10 +57,14 @@ def count_episodes(
             # The discount of this reward, and only then that of the next one.
             sums[2, row] += sums[3, row] * reward[t, row]
             sums[3, row] *= discount
+            for c in range(added.shape[2]):
+                sums[4 + c, row] += added[t, row, c]
             if (terminated[t, row] or truncated[t, row]) and not going_on[t, row]:
                 out[count, 0], out[count, 1] = t, row
                 out[count, 2], out[count, 3] = sums[0, row], sums[1, row]
                 out[count, 4], out[count, 5] = sums[2, row], terminated[t, row]
+                for c in range(added.shape[2]):
+                    out[count, 6 + c], sums[4 + c, row] = sums[4 + c, row], 0.0
                 count += 1
                 sums[0, row], sums[1, row], sums[2, row], sums[3, row] = 0.0, 0.0, 0.0, 1.0
     return count
@@ -70,21 +76,30 @@ class EpisodeSums:
     Args:
         num_rows: b.
         discount: of the discounted return.
+        added: arrays `[>= T, b, ...]` by name, which hold further numbers of T steps that are added
+            up when `add` is called.
 
     Attributes:
-        sums: `[4, b]` float64: return, length, discounted return, and the discount of the
-            next reward.
+        added: as given.
+        sums: `[4 + C, b]` float64; see `count_episodes`.
     """
 
-    def __init__(self, num_rows: int, discount: float) -> None:
-        self.sums = np.zeros((4, num_rows))
-        self.sums[3] = 1.0
+    def __init__(self, num_rows: int, discount: float, added: Mapping[str, Ndarray]) -> None:
+        self.added = added
+        #: Of the C further columns: "name", or "name.0", "name.1" of an array.
+        self._names = [
+            ".".join([name, *map(str, place)])
+            for name, array in added.items()
+            for place in np.ndindex(*array.shape[2:])
+        ]
+        self.sums = np.zeros((4 + len(self._names), num_rows))
         self._discount = discount
-        self._out = np.empty((0, 6))
+        self._out = np.empty((0, 6 + len(self._names)))
+        self.clear()
 
     def clear(self) -> None:
         """Begin an episode in every row."""
-        self.sums[:3], self.sums[3] = 0.0, 1.0
+        self.sums[:], self.sums[3] = 0.0, 1.0
 
     def add(
         self,
@@ -99,16 +114,18 @@ class EpisodeSums:
         Returns:
             Arrays `[E]` by name, a row for every episode that ended, in the order of (step,
             row): "step" and "row" int64, "return" and "discounted_return" float64, "length"
-            int64, "terminated" bool. Fresh.
+            int64, "terminated" bool, the further sums float64. Fresh.
         """
         # A line for every step: each may end an episode.
         if len(self._out) < reward.size:
-            self._out = np.empty((reward.size, 6))
-        count = count_episodes(
-            reward, terminated, truncated, valid, going_on, self.sums, self._discount, self._out
-        )
+            self._out = np.empty((reward.size, self._out.shape[1]))
+        parts = [np.empty((*reward.shape, 0)), *self.added.values()]
+        added = [part[: len(reward)].reshape(*reward.shape, -1) for part in parts]
+        ends = terminated, truncated, valid, going_on
+        sums = np.concatenate(added, axis=2, dtype=np.float64), self.sums, self._discount
+        count = count_episodes(reward, *ends, *sums, self._out)
         # A copy: the next fragment writes to the same memory.
-        step, row, returns, length, discounted, ends = self._out[:count].T.copy()
+        step, row, returns, length, discounted, terminal, *found = self._out[:count].T.copy()
         return {
             # They were written as float64, in which whole numbers are exact up to 2**53.
             "step": step.astype(np.int64),
@@ -116,7 +133,8 @@ class EpisodeSums:
             "return": returns,
             "length": length.astype(np.int64),
             "discounted_return": discounted,
-            "terminated": ends.astype(bool),
+            "terminated": terminal.astype(bool),
+            **dict(zip(self._names, found, strict=True)),
         }
 
 

@@ -38,6 +38,8 @@ class SamplerOptions:
             without that info has 0.
         episode_fields: names of numeric infos of the last step of an episode, which become
             columns of the table of episodes; "a.b" is b of the dict a.
+        episode_sums: names of `env_info` that are added up over the steps of an episode, which
+            become columns too; of an array "name.0", "name.1" and so on.
         action_mask: whether the info "action_mask" is heeded, which says what may be played next
             in a Discrete space: agents see it, and the tree has it.
         window: how many episodes the online statistics are of.
@@ -57,6 +59,7 @@ class SamplerOptions:
     discount: float = 0.99
     env_info: Mapping[str, Any] = field(default_factory=dict)
     episode_fields: Sequence[str] = ()
+    episode_sums: Sequence[str] = ()
     action_mask: bool = True
     window: int = 100
     recover: bool = True
@@ -81,6 +84,13 @@ class SamplerOptions:
             raise UnknownName(
                 f"sampler: on_end must be one of {', '.join(ON_END)}; got {self.on_end!r}"
                 f"{suggestion(str(self.on_end), ON_END)}."
+            )
+
+        if refused := set(self.episode_sums) - (set(self.env_info) - set(self.episode_fields)):
+            raise InvalidOption(
+                f"sampler: episode_sums must be infos that env_info keeps, "
+                f"{sorted(self.env_info)}, and no episode_fields; got {sorted(refused)}. Name "
+                f"them in env_info alone."
             )
 
     def numbers(self, rows: range) -> range:

@@ -38,6 +38,8 @@ class AgentsAgent(NetworkAgent):
     """
 
     _read = (*NetworkAgent._read, "num_agents")
+    #: Infos that samplers add up over an episode: the agents' returns.
+    episode_sums = ("agent_reward",)
 
     def __init__(self, network: Any, *, device: str = "cpu") -> None:
         super().__init__(network, device=device)

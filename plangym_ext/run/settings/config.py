@@ -93,6 +93,7 @@ class CollectorSettings(CheckedOptions):
             from: workers play ahead once a round is at most this share of the steps since
             learning began. 1: always; 0: never.
         attributes: fields of the last step's info to keep with an episode, such as "solved".
+        sums: fields of the info that are added up over the steps of an episode.
     """
 
     kind: Annotated[str, OneOf(COLLECTORS)] = "games"
@@ -102,6 +103,7 @@ class CollectorSettings(CheckedOptions):
     timeout: _Seconds = 300.0
     lead: Share = 0.01
     attributes: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
 
     _called = "settings: collector."
 

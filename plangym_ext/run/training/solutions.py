@@ -169,12 +169,14 @@ def make_sampler(
 
 def _options(parts: Parts, env: Any, agent: Any) -> dict[str, Any]:
     """Return the options that all samplers have."""
-    config = parts.config
+    config, summed = parts.config, parts.config.collector.sums
+    infos = dict.fromkeys(summed, np.float64) | getattr(agent, "env_info", {})
     return {
         "seed": config.seed,
         "discount": config.learner.discount,
         "episode_fields": config.collector.attributes,
-        "env_info": {**getattr(agent, "env_info", {}), **infos_of_players(env)},
+        "env_info": {**infos, **infos_of_players(env)},
+        "episode_sums": (*summed, *getattr(agent, "episode_sums", ())),
         "starts": make_starts(parts.starts, env, agent, config.learner),
         # Whole episodes are learned from when they end.
         "max_steps": config.env.max_steps if config.learns_episodes else None,

@@ -17,6 +17,7 @@ from sampling_envs import (
 )
 
 from plangym_ext import make_vec
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.sampling.actors.actor import follow
 from plangym_ext.learn.sampling.episode_statistics import count_episodes
@@ -310,11 +311,40 @@ def test_episodes_are_counted_by_hand():
     valid = ~never
     valid[2:, 1] = False
     for run in (count_episodes, count_episodes.py_func):
-        sums, out = np.array([[0.0] * 2] * 3 + [[1.0] * 2]), np.zeros((8, 6))
-        assert run(reward, ends, never, valid, never, sums, 0.5, out) == 2
+        sums, out = np.array([[0.0] * 2] * 3 + [[1.0] * 2, [0.0] * 2]), np.zeros((8, 7))
+        assert run(reward, ends, never, valid, never, -reward[..., None], sums, 0.5, out) == 2
         # 1 + 2 and 4 + 8; discounted 1 + 2 / 2 and 4 + 8 / 2; row 1 goes on after two steps.
-        assert out[:2].tolist() == [[1, 0, 3, 2, 2, 1], [3, 0, 12, 2, 8, 1]]
-        assert sums.T.tolist() == [[0, 0, 0, 1], [10, 2, 7.5, 0.25]]
+        assert out[:2].tolist() == [[1, 0, 3, 2, 2, 1, -3], [3, 0, 12, 2, 8, 1, -12]]
+        assert sums.T.tolist() == [[0, 0, 0, 1, 0], [10, 2, 7.5, 0.25, -10]]
+
+
+@pytest.mark.parametrize("on_end", ENDS)
+@pytest.mark.parametrize("random_steps", [0, 6])
+def test_infos_of_ones_own_add_up_over_each_episode(on_end, random_steps):
+    options = {"env_info": {"at": np.float64}, "random_steps": random_steps, "on_end": on_end}
+    with sampler_of(7, 4, episode_sums=("at",), **options) as sampler:
+        for _ in range(3):
+            sampler.collect()
+        state = sampler.state_dict()
+        tables = [sampler.collect().episodes for _ in range(2)]
+        sampler.load_state_dict(state)
+        assert sampler.collect().episodes["at"].tolist() == tables[0]["at"].tolist()
+        assert sampler.statistics["at"] > 0
+    numbers = {row: [] for row in range(4)}
+    for table in tables:
+        for row, length, total in zip(table["row"], table["length"], table["at"], strict=True):
+            # Step k of an episode is at 100 row + 10 episode + k.
+            numbers[row].append((total / length - 100 * row - (length + 1) / 2) / 10)
+    for found in numbers.values():
+        assert len(found) > 1
+        assert found == [found[0] + k for k in range(len(found))]
+        assert float(found[0]).is_integer()
+
+
+def test_what_adds_up_is_kept_and_no_field_of_the_last_step():
+    for options in ({}, {"env_info": {"at": np.float64}, "episode_fields": ("at",)}):
+        with pytest.raises(InvalidOption, match="episode_sums must be infos that env_info keeps"):
+            sampler_of(episode_sums=("at",), **options)
 
 
 class Odd(gym.Env):

@@ -36,20 +36,21 @@ def _network(env, **config):
 
 
 def _samplers():
+    def told(agent):
+        return {"env_info": agent.env_info, "episode_sums": agent.episode_sums}
+
     def serial(agent):
-        return SerialSampler(_venv(range(ENVS)), agent, STEPS, env_info=agent.env_info)
+        return SerialSampler(_venv(range(ENVS)), agent, STEPS, **told(agent))
 
     def two_workers(agent):
-        return WorkerSampler(
-            _venv, agent, STEPS, ENVS, n_workers=2, threads=1, env_info=agent.env_info
-        )
+        return WorkerSampler(_venv, agent, STEPS, ENVS, n_workers=2, threads=1, **told(agent))
 
     def alternating(agent):
-        return AlternatingSampler(_venv(range(ENVS)), agent, STEPS, env_info=agent.env_info)
+        return AlternatingSampler(_venv(range(ENVS)), agent, STEPS, **told(agent))
 
     def env_workers(agent):
         venv = plangym_ext.make_vec(numbered, ENVS, autoreset_mode="same_step", n_workers=2)
-        return SerialSampler(venv, agent, STEPS, env_info=agent.env_info)
+        return SerialSampler(venv, agent, STEPS, **told(agent))
 
     return (serial, two_workers, alternating, env_workers)
 
@@ -75,9 +76,11 @@ def test_rows_are_those_of_their_agent_episode_and_step(make, critic):
     network = _network(venv, critic=critic)
     venv.close()
     sampler = make(AgentsAgent(network))
-    expected = _expected(3)
+    expected, returns = _expected(3), np.zeros((ENVS, COUNT))
     for i in range(3):
-        rows = agent_rows(sampler.collect().data, network)
+        collected = sampler.collect()
+        rows, table = agent_rows(collected.data, network), collected.episodes
+        ended = iter(zip(*(table[f"agent_reward.{k}"] for k in range(COUNT)), strict=True))
         obs = rows["obs"]["own"] if critic == "central" else rows["obs"]
         final = rows["final_obs"]["own"] if critic == "central" else rows["final_obs"]
         obs, final = (x.to_ndarray(copy=False) for x in (obs, final))
@@ -87,6 +90,10 @@ def test_rows_are_those_of_their_agent_episode_and_step(make, critic):
         }
         for t, step in enumerate(expected[i * STEPS : (i + 1) * STEPS]):
             episode, number, there, reward, terminated, truncated, seen = step
+            returns += [reward.get(name, 0) for name in NumberedAgents.possible_agents]
+            if number == 5 + episode % 3:  # the last step of the last agent
+                assert [list(next(ended)) for _ in range(ENVS)] == returns.tolist()
+                returns[:] = 0
             for row in range(ENVS * COUNT):
                 name = NumberedAgents.possible_agents[row % COUNT]
                 assert found["valid"][t, row] == (name in there)

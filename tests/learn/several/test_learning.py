@@ -72,5 +72,7 @@ def test_agents_learn_to_meet(tmp_path, agent):
     config = compose(["ppo_cartpole", SETTINGS, {"agent": agent}])
     with Runner(config, tmp_path, make_env=lambda **_: AgentsEnv(Meeting())) as runner:
         runner.run()
-    last = (tmp_path / "progress.jsonl").read_text().splitlines()[-1]
-    assert json.loads(last)["eval/return"] > BEST - 0.6
+    last = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[-1])
+    assert last["eval/return"] > BEST - 0.6
+    # Each agent's return is in the log, and the return is their sum.
+    assert last["agent_reward.0"] + last["agent_reward.1"] == pytest.approx(last["return"])

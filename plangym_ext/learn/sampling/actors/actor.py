@@ -70,7 +70,8 @@ class Actor:
         steps_of = ItemSteps if isinstance(venv, ItemRows) else EnvSteps
         self._steps = steps_of(venv, self._columns, spaces.obs, *names)
         self._noise = RowNoise(options.seed, options.numbers(rows))
-        self._sums = EpisodeSums(len(rows), options.discount)
+        added = {name: self._columns.infos[name] for name in options.episode_sums}
+        self._sums = EpisodeSums(len(rows), options.discount, added)
         self._endings = Endings(self._columns, options)
         self._waiting: Waiting | None = None
         if options.on_end != "reset":
@@ -287,7 +288,7 @@ class Actor:
             "legal": None if columns.legal is None else columns.legal[-1].copy(),
             "carry": [leaf.copy() for leaf in self._carry_leaves()],
             "noise": self._before.copy(),
-            # `[b, 4]`: states are joined and split along their first axis.
+            # `[b, 4 + C]`: states are joined and split along their first axis.
             "sums": self._sums.sums.T.copy(),
             **self.restarts.state_dict(),
         }

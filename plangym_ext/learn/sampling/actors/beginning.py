@@ -13,7 +13,7 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.agents.inputs import first_inputs
-from plangym_ext.learn.sampling.actors.columns import Columns, legal_actions
+from plangym_ext.learn.sampling.actors.columns import Columns, info_column, legal_actions
 from plangym_ext.learn.sampling.actors.endings import games_going_on
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
@@ -101,6 +101,14 @@ def _random_step(
     _write(columns.prev_action[-1], live, taken)
     # What an episode begins with answers to no action: zeros, of the action's own dtype.
     _write(columns.prev_action[-1], live[ended], mapped(lambda leaf: leaf[:1] * 0, action))
+    # As envs write them in a fragment, whose first step has this place.
+    finals = infos.get("final_info", {})
+    for name, array in sums.added.items():
+        array[0] = 0
+        for told, which in ((infos, ~ended), (finals, ended)):
+            values, known = info_column(told, name)
+            if values is not None:
+                array[0, live[known & which]] = values[known & which]
     # Rows that are not live keep `valid` 0, so the sums pass over them.
     block = np.zeros((5, 1, columns.num_rows))
     found: list[Any] = [reward, terminated, truncated, True]

@@ -54,6 +54,7 @@ class Columns:
             the fragment has ended: returns are sums of these. Not of the tree.
         steps: the last, and how steps ended: what tables of episodes are made of.
         agent_info, env_info: lists of T, each a list of arrays `[b, ...]`.
+        infos: arrays `[T, b, ...]` by name: those of `env_info`.
         carry, next_carry: lists of arrays `[b, ...]`.
         version: `[b]`.
         legal: `[T + 1, b, A]` bool; None where the tree has no masks of actions.
@@ -80,6 +81,7 @@ class Columns:
         self.all_following = self._following(slice(None))
         self.following = [self._following(slice(t, t + 1)) for t in range(steps)]
         self.agent_info, self.env_info = self._over_time("agent_info"), self._over_time("env_info")
+        self.infos = dict(zip(tree.get("env_info", ()), self._arrays("env_info"), strict=True))
         self.carry, self.next_carry = self._rows_of("carry"), self._rows_of("next_carry")
         # Once a fragment: `[b]`, without an axis of time.
         (self.version,) = self._rows_of("version")
