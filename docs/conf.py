@@ -13,7 +13,7 @@ release = version = _installed_version("plangym-ext")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "changes"]
-myst_heading_anchors = 3
+myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = f"plangym-ext {release}"

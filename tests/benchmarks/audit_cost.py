@@ -1,6 +1,6 @@
 """What do audits of states cost? The processor time of play with them and without.
 
-    python tests/benchmarks/audit_cost.py --page docs/exactness.md
+    python tests/benchmarks/audit_cost.py --page docs/benchmarks_exactness.md
 
 Two equal envs are played in turns, one of them audited; its clocks stand still while the other is
 played. Processor time is that of this process and of its forks. "Audits" is the time within the
@@ -61,7 +61,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="envs by name")
     parser.add_argument("--seconds", type=float, default=60.0, help="of play with audits, per env")
-    parser.add_argument("--page", type=Path, help="docs/exactness.md, to write its part")
+    parser.add_argument("--page", type=Path, help="docs/benchmarks_exactness.md, to write its part")
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """Does a policy learn sooner from a planner than by PPO, at equal model steps and equal seconds?
 
-    python tests/benchmarks/expert.py --page docs/expert_iteration.md
+    python tests/benchmarks/expert.py --page docs/benchmarks.md
 
 Runs of PPO and of expert iteration in tasks, judged now and then by 20 episodes of the best
 actions. Model steps are those that were played, and those of searches; seconds are those of the
@@ -35,7 +35,7 @@ def parsed() -> argparse.Namespace:
         "--finished", action="store_true", help="run nothing: the table of what is there"
     )
     parser.add_argument("--out", type=Path, default=Path("runs/expert"), help="folder of cells")
-    parser.add_argument("--page", type=Path, help="docs/expert_iteration.md, to write its part")
+    parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
     return parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 """Envs with hidden state: are they exact, refused, or found by an audit? None may be silent.
 
-    python tests/benchmarks/hidden_state.py --out runs/hidden_state --page docs/exactness.md
+    python tests/benchmarks/hidden_state.py --out runs/hidden_state --page docs/benchmarks.md
 
 Every kind keeps a number in one place and shows it at one moment; see `hidden_kinds`. It is made,
 played, and restored in processes of its own, with limits. What is done is kept in the folder, so
@@ -41,7 +41,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="kinds at a time")
     parser.add_argument("--again", nargs="+", default=[], help="outcomes to try again")
     parser.add_argument("--out", type=Path, default=Path("runs/hidden_state"), help="folder")
-    parser.add_argument("--page", type=Path, help="docs/exactness.md, to write its part")
+    parser.add_argument("--page", type=Path, help="docs/benchmarks.md, to write its part")
     parser.add_argument("--role", nargs=5, help=argparse.SUPPRESS)
     return parser.parse_args()
 

@@ -127,9 +127,19 @@ _TOP = """# Benchmarks
 
 Speed ratios on two processors: above 1 plangym-ext is faster. A program of `tests/benchmarks`,
 which you can run, measured each with the code of the commit in its row; newer code may differ.
-Accelerators have figures of updates only ([training from a replay](training_from_replay.md)); more
-than two processors were not measured.
+Accelerators have figures of updates only ([training](training_agents.md#how-fast-updates-are));
+more than two processors were not measured.
 
+"""
+_PAGES = """
+```{toctree}
+:hidden:
+
+benchmarks_stepping
+benchmarks_planning
+benchmarks_learning
+benchmarks_exactness
+```
 """
 
 
@@ -165,6 +175,7 @@ def summary(page: Path) -> str:
         texts = [section_text(page, name) for name in PAGES[subject]]
         titles = [text.splitlines()[0].removeprefix("## ") for text in texts]
         parts.append(f"- [{subject.capitalize()}](benchmarks_{subject}.md): {', '.join(titles)}.\n")
+    parts.append(_PAGES)
     return "".join(parts)
 
 

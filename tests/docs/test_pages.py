@@ -54,14 +54,30 @@ def test_python_on_the_page_runs_and_leaves_no_process(page, fences, scripts, tm
     assert left == []
 
 
-def test_the_first_page_names_every_page_of_the_navigation(root):
-    said, *trees = (root / "docs/index.md").read_text().split("```{toctree}")
-    listed = [name for tree in trees for name in tree.partition("```")[0].split() if name[0] != ":"]
-    named = re.findall(r"\]\((\w+)\.md\)", said)
-    words = {word for tree in trees for word in re.findall(r":caption: (\w+)", tree)}
-    assert set(named) == set(listed) - words
-    pages = {path.stem for path in (root / "docs").glob("*.md")} - {"index"}
-    assert set(named) == pages
+def trees_of(page):
+    """Return caption and pages of every tree that a page has."""
+    return [
+        ((re.search(":caption: (.+)", tree) or [""])[-1], re.findall(r"^\w[\w/]*$", tree, re.M))
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```$", page.read_text(), re.M | re.S)
+    ]
+
+
+def test_the_navigation_has_six_groups_of_eight_pages_and_the_first_page_names_all(root):
+    first = root / "docs/index.md"
+    groups = trees_of(first)
+    assert len(groups) == 6
+    assert all(caption and len(names) <= 8 for caption, names in groups)
+    below = [
+        name
+        for page in (root / "docs").glob("*.md")
+        if page != first
+        for _, names in trees_of(page)
+        for name in names
+        if "/" not in name
+    ]
+    pages = sorted(path.stem for path in (root / "docs").glob("*.md") if path != first)
+    assert sorted([name for _, names in groups for name in names] + below) == pages
+    assert set(re.findall(r"\]\((\w+)\.md\)", first.read_text())) == set(pages)
 
 
 def test_links_of_built_pages_that_lead_nowhere_are_told(tmp_path, capsys):

@@ -41,7 +41,9 @@ PAGES = {
         "audit",
         "forked",
         "resume",
+        "expert",
     ),
+    "exactness": ("hidden state",),
 }
 
 

@@ -18,7 +18,7 @@ from plangym_ext.errors import UnknownName
 from plangym_ext.run.certificates.collect import PUBLIC, read_list
 from plangym_ext.run.cli import main
 
-PAGE = Path(__file__).parents[3] / "docs" / "exactness.md"
+PAGE = Path(__file__).parents[3] / "docs" / "benchmarks_exactness.md"
 BAD = """
 import gymnasium, os, time
 class Bad(gymnasium.Env):
