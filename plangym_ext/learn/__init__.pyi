@@ -27,6 +27,7 @@ from plangym_ext.learn.algorithms.off_policy.config import (
 )
 from plangym_ext.learn.algorithms.off_policy.config import DDPGConfig as DDPGConfig
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig as DQNConfig
+from plangym_ext.learn.algorithms.off_policy.config import MBPOConfig as MBPOConfig
 from plangym_ext.learn.algorithms.off_policy.config import PEARLConfig as PEARLConfig
 from plangym_ext.learn.algorithms.off_policy.config import QRDQNConfig as QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import R2D1Config as R2D1Config
@@ -34,6 +35,7 @@ from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as Rain
 from plangym_ext.learn.algorithms.off_policy.config import SACConfig as SACConfig
 from plangym_ext.learn.algorithms.off_policy.config import TD3Config as TD3Config
 from plangym_ext.learn.algorithms.off_policy.config import TQCConfig as TQCConfig
+from plangym_ext.learn.algorithms.off_policy.mbpo import MBPO as MBPO
 from plangym_ext.learn.algorithms.off_policy.pearl import PEARL as PEARL
 from plangym_ext.learn.algorithms.off_policy.q_learning import C51 as C51
 from plangym_ext.learn.algorithms.off_policy.q_learning import DQN as DQN

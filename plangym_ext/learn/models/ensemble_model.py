@@ -78,11 +78,12 @@ class EnsembleModel(ModelEnv):
                 step = step + noise * (0.5 * found.log_variance).exp()
             unit = network.unit.cpu().numpy()
             moved = self._by_row(step.cpu().numpy(), count)
+            earned = self._by_row(network.rewards(step[..., -1]).cpu().numpy(), count)
             ended = np.zeros((count, members, each), np.bool_)
             if found.ending is not None:
                 ended = self._by_row((found.ending > 0.0).cpu().numpy(), count)
         going = over == 0.0
-        rewards = np.where(going, moved[..., -1], 0.0).mean(axis=(1, 2), dtype=np.float64)
+        rewards = np.where(going, earned, 0.0).mean(axis=(1, 2), dtype=np.float64)
         obs[...] = np.where(going[..., None], obs + moved[..., :-1] * unit, obs)
         over[...] = ~going | ended
         rows["key"] = mixed(rows["key"] + np.uint64(1))

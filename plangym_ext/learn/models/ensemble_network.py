@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.arrays import ArrayDict
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.models.ensemble_config import EnsembleConfig
 from plangym_ext.learn.networks.agent_config import NetworkConfig
@@ -15,6 +18,7 @@ from plangym_ext.learn.networks.bodies import activation_of
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import functional, nn, torch
+from plangym_ext.learn.transforms.moments import Moments, moments_of
 from plangym_ext.learn.transforms.observations import ObservationNormalizer
 
 #: Normalised observations are clipped to this in both directions.
@@ -24,7 +28,7 @@ _CLIP = 10.0
 class Predicted(NamedTuple):
     """The outputs of M members for N rows each."""
 
-    mean: Any  # [M, N, O + 1] float32: change of the observation by its deviation, and reward
+    mean: Any  # [M, N, O + 1] float32: change of the observation, and reward, in their units
     log_variance: Any  # [M, N, O + 1] float32, within learned bounds
     ending: Any  # [M, N] float32, above 0 where the episode is over; None if not predicted
 
@@ -34,7 +38,7 @@ class EnsembleNetwork(nn.Module):
 
     Source: Chua et al. 2018, "Deep reinforcement learning in a handful of trials using
     probabilistic dynamics models". Different from there: rewards are predicted, too; changes are
-    in units of the observation's running deviation.
+    in units of the observation's running deviation, rewards in those of their own.
 
     Args:
         observation_space: Box of one axis.
@@ -43,7 +47,7 @@ class EnsembleNetwork(nn.Module):
 
     Attributes:
         observation_space, action_space, config: the same.
-        normalizer: of the observations, a part of the network.
+        normalizer: of the observations and rewards, a part of the network.
 
     Raises:
         InvalidOption: the spaces are others.
@@ -61,7 +65,7 @@ class EnsembleNetwork(nn.Module):
         self.observation_space: Any = observation_space
         self.action_space: Any = action_space
         self.config, self.width = config, int(observation_space.shape[0])
-        self.normalizer = ObservationNormalizer(observation_space, _CLIP)
+        self.normalizer = _StepNormalizer(observation_space, _CLIP)
         space: Any = action_space
         self._count = int(space.n) if isinstance(space, spaces.Discrete) else 0
         played = self._count or math.prod(space.shape)
@@ -99,15 +103,70 @@ class EnsembleNetwork(nn.Module):
         spread = self.least + functional.softplus(spread - self.least)
         return Predicted(mean, spread, out[..., -1] if self.config.endings else None)
 
+    def losses(
+        self, obs: Any, action: Any, next_obs: Any, reward: Any, ending: Any
+    ) -> tuple[Any, ...]:
+        """Return losses of steps `[M, N]`: the likelihood's, and that of endings if predicted.
+
+        The first is twice the negative log-likelihood of a number of an observation or reward, the
+        mean of them, but for a constant; the second a cross-entropy.
+
+        Args:
+            obs: float32 `[M, N, O]`, of each member.
+            action: `[M, N, *act]`, of the space.
+            next_obs: `[M, N, O]`.
+            reward: `[M, N]`.
+            ending: `[M, N]` float32, 1 where the step has ended its episode.
+        """
+        found = self.members(obs, self.actions(action))
+        known = self.normalizer.reward(reward.reshape(-1, 1)).reshape(*reward.shape, 1)
+        wanted = torch.cat([(next_obs - obs) / self.unit, known], dim=-1)
+        error = (found.mean - wanted) ** 2 * (-found.log_variance).exp()
+        likelihood = (error + found.log_variance).mean(-1)
+        if found.ending is None:
+            return (likelihood,)
+        over = functional.binary_cross_entropy_with_logits(found.ending, ending, reduction="none")
+        return likelihood, over
+
+    @property
+    def between_bounds(self) -> Any:
+        """Scalar, the distance of the bounds of log-variances: learned with a small weight."""
+        return self.most.sum() - self.least.sum()
+
     @property
     def unit(self) -> Any:
         """`[O]` float32, what a change of 1 is worth in each number of an observation."""
         part: Any = self.normalizer.parts[0]
         return (1.0 / part.scale[0]).float()
 
+    def rewards(self, numbers: Any) -> Any:
+        """Return rewards of predicted ones, tensors `[...]` in units of the running deviation."""
+        part: Any = self.normalizer.reward.parts[0]
+        return (numbers / part.scale[0] + part.mean[0]).float()
+
     def forward(self, obs: Any) -> NetworkOutput:  # noqa: ARG002 - of all networks
         """Return no heads: there is no policy without a search."""
         return NetworkOutput(None, None, None)
+
+
+class _StepNormalizer(ObservationNormalizer):
+    """Normalises observations; `reward` does the same for rewards `[N, 1]`."""
+
+    def __init__(self, space: spaces.Space[Any], clip: float) -> None:
+        super().__init__(space, clip)
+        # Never clipped: a reward that is rare is not to be learned as a smaller one.
+        number = spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        self.reward = ObservationNormalizer(number, math.inf)
+
+    def moments(self, tree: ArrayDict) -> list[Moments]:
+        """Return the moments of observations, and as the last ones those of rewards."""
+        rewards, valid = (tree[name].to_ndarray(copy=False) for name in ("reward", "valid"))
+        return [*super().moments(tree), moments_of(rewards[: len(valid), :, None], valid)]
+
+    def add(self, seen: Sequence[Moments]) -> None:
+        """Merge the moments of a fragment into the running moments."""
+        super().add(seen[:-1])
+        self.reward.add(seen[-1:])
 
 
 class _Dense(nn.Module):

@@ -89,6 +89,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "ddpg": ("DDPG", config.DDPGConfig),
     "tqc": ("TQC", config.TQCConfig),
     "pearl": ("PEARL", config.PEARLConfig),
+    "mbpo": ("MBPO", config.MBPOConfig),
     "crossq": ("CrossQ", config.CrossQConfig),
     "expert": ("ExpertIteration", plan_config.ExpertConfig),
     "alphazero": ("SupervisedLearning", plan_config.AlphaZeroConfig),

@@ -14,7 +14,7 @@ from plangym_ext.learn.algorithms.learned.model_learning import ModelLearning
 from plangym_ext.learn.algorithms.plan_learning import Part
 from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
 from plangym_ext.learn.records import EpisodeRecord
-from plangym_ext.learn.torch_extra import functional, torch
+from plangym_ext.learn.torch_extra import torch
 
 
 class EnsembleLearning(ModelLearning):
@@ -70,23 +70,10 @@ class EnsembleLearning(ModelLearning):
         """Return the losses of rows `[B]`, the means over the members' bags."""
         network = self.network
         count = network.config.members
-        obs, actions = (
-            rows.expand(count, *rows.shape)
-            for rows in (batch["obs"], network.actions(batch["action"]))
-        )
-        found = network.members(obs, actions)
-        change = (batch["next_obs"] - batch["obs"]) / network.unit
-        wanted = torch.cat([change, batch["reward"][:, None]], dim=1)
-        error = (found.mean - wanted) ** 2 * (-found.log_variance).exp()
+        names = ("obs", "action", "next_obs", "reward", "ending")
+        rows = (batch[name].expand(count, *batch[name].shape) for name in names)
         bags = batch["bag"].T
-        loss = ((error + found.log_variance).mean(-1) * bags).mean(0)
+        likelihood, *of_ending = ((loss * bags).mean(0) for loss in network.losses(*rows))
         # The same for all rows: bounds of the variance are drawn together.
-        bounds = self.config.bounds_weight * (network.most.sum() - network.least.sum())
-        parts = {"model": Part(1.0, loss + bounds)}
-        if found.ending is not None:
-            over = batch["ending"].expand(count, -1)
-            of_ending = functional.binary_cross_entropy_with_logits(
-                found.ending, over, reduction="none"
-            )
-            parts["ending"] = Part(1.0, (of_ending * bags).mean(0))
-        return parts
+        parts = {"model": Part(1.0, likelihood + self.config.bounds_weight * network.between_bounds)}
+        return parts | {"ending": Part(1.0, loss) for loss in of_ending}

@@ -65,6 +65,14 @@ class OffPolicyConfig(LearnerConfig):
         super().__post_init__()
         checked_capacity(self._option("capacity"), self.capacity)
 
+    def _only(self, **values: Any) -> None:
+        """Refuse other values of options, which this algorithm has no use for."""
+        for name, only in values.items():
+            if getattr(self, name) != only:
+                raise InvalidOption(
+                    f"{self._option(name)} must be {only}; got {getattr(self, name)!r}."
+                )
+
 
 @dataclass(frozen=True, kw_only=True)
 class DQNConfig(OffPolicyConfig):
@@ -253,11 +261,46 @@ class PEARLConfig(SACConfig):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        for name, only in (("prioritized", False), ("n_steps", 1), ("clip_reward", None)):
-            if getattr(self, name) != only:
-                raise InvalidOption(
-                    f"PEARLConfig: {name} must be {only}; got {getattr(self, name)!r}."
-                )
+        self._only(prioritized=False, n_steps=1, clip_reward=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MBPOConfig(SACConfig):
+    """Configuration of MBPO: SAC of single steps, most of them from rollouts in an ensemble.
+
+    Args:
+        members: of the ensemble.
+        model_hidden: widths of the dense layers of each.
+        endings: whether members predict that an episode ends; else none ends in rollouts.
+        model_every: steps of all envs, at least, from one time that the ensemble learns, and
+            rollouts are made, to the next.
+        model_updates: of the ensemble each time.
+        model_batch_size: steps of each member in one of these.
+        model_learning_rate: of the ensemble.
+        rollouts: how many begin each time.
+        horizon: steps of a rollout, rounded; a schedule goes by steps of all envs.
+        rollout_capacity: newest steps of rollouts that updates are drawn of.
+        real_share: of the steps of an update, those that were played.
+    """
+
+    learning_starts: int = 1_000
+    updates_per_step: float = 20.0
+    members: Count = 5
+    model_hidden: tuple[Count, ...] = (200, 200, 200)
+    endings: bool = True
+    model_every: Count = 250
+    model_updates: Count = 250
+    model_batch_size: Count = 256
+    model_learning_rate: Scheduled = 1e-3
+    rollouts: Count = 10_000
+    horizon: Scheduled = 1.0
+    rollout_capacity: Count = 100_000
+    real_share: Share = 0.05
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._only(prioritized=False, n_steps=1, frames=False)
 
 
 @dataclass(frozen=True, kw_only=True)
