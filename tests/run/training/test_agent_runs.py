@@ -581,6 +581,10 @@ REDUCED = {
     "crossq_pendulum": ("numpy", _REPLAY),
     "sac_halfcheetah": ("mujoco", _REPLAY),
     "td3_halfcheetah": ("mujoco", _REPLAY),
+    "mbpo_hopper": (
+        "mujoco",
+        {"algorithm": {**_REPLAY["algorithm"], "model_updates": 1, "rollouts": 20}},
+    ),
     "pearl_halfcheetah_direction": ("mujoco", _REPLAY),
     "rl2_point_robot": ("numpy", {"env": {"n_workers": 0}}),
 }

@@ -75,5 +75,8 @@ class EnsembleLearning(ModelLearning):
         bags = batch["bag"].T
         likelihood, *of_ending = ((loss * bags).mean(0) for loss in network.losses(*rows))
         # The same for all rows: bounds of the variance are drawn together.
-        parts = {"model": Part(1.0, likelihood + self.config.bounds_weight * network.between_bounds)}
-        return parts | {"ending": Part(1.0, loss) for loss in of_ending}
+        bounds = self.config.bounds_weight * network.between_bounds
+        losses = {"model": likelihood + bounds}
+        if of_ending:
+            losses["ending"] = of_ending[0]
+        return {name: Part(1.0, loss) for name, loss in losses.items()}
