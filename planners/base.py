@@ -1,4 +1,4 @@
-"""Planner: base class of all planners, with their common options."""
+"""DiscretePlanner: base class of planners over discrete actions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
-from plangym_ext.core.options import CheckedOptions, Range, Share
+from plangym_ext.core.options import CheckedOptions, Function, Range, Share
 from plangym_ext.errors import (
     InvalidAnswer,
     InvalidOption,
     UnknownName,
 )
-from plangym_ext.planners.action_spaces import KeptModel
+from plangym_ext.planners.action_spaces import NUMBERS, KeptModel
+from plangym_ext.planners.adapted_model import Proposal
 from plangym_ext.planners.clock import Clock
 from plangym_ext.planners.kept import Kept, NothingKept
 from plangym_ext.planners.plans import Budget, Plan
@@ -341,3 +342,20 @@ def _with_compiling(plans: list[Plan], seconds: float) -> list[Plan]:
         return plans
     share = Budget(compile_seconds=seconds / len(plans))
     return [dataclasses.replace(plan, budget=plan.budget + share) for plan in plans]
+
+
+@dataclass(eq=False, kw_only=True)
+class DiscretePlanner(Planner):
+    """Abstract base: plans over numbered actions, which stand for actions of any space.
+
+    Args:
+        num_candidates: actions that are drawn in each state where they cannot be numbered: with
+            numbers of a Box among their parts, or with more than 4,096 joint actions.
+        proposal: `obs [L, *obs] -> [L, W]`, what they are drawn from: the weights of the choices,
+            or mean and standard deviation, of one part after the other; None: evenly.
+    """
+
+    plans_over: ClassVar[str] = NUMBERS
+
+    num_candidates: Annotated[int, Range(1, 4096)] = 16
+    proposal: Annotated[Proposal, Function()] | None = None

@@ -97,27 +97,27 @@ PLANNERS: dict[str, Entry] = {
         "a bandit over the first action of rollouts",
     ),
     "random-shooting": Entry(
-        "plangym_ext.planners.continuous.cem:RandomShooting",
+        "plangym_ext.planners.continuous.shooting:RandomShooting",
         "the best of many random sequences",
     ),
     "predictive-sampling": Entry(
-        "plangym_ext.planners.continuous.mppi:PredictiveSampling",
+        "plangym_ext.planners.continuous.shooting:PredictiveSampling",
         "the best of the last plan and noisy copies of it",
     ),
     "cem": Entry(
-        "plangym_ext.planners.continuous.cem:CEM",
+        "plangym_ext.planners.continuous.shooting:CEM",
         "cross-entropy method",
     ),
     "icem": Entry(
-        "plangym_ext.planners.continuous.cem:ICEM",
+        "plangym_ext.planners.continuous.shooting:ICEM",
         "cross-entropy method with coloured noise and kept elites",
     ),
     "mppi": Entry(
-        "plangym_ext.planners.continuous.mppi:MPPI",
+        "plangym_ext.planners.continuous.shooting:MPPI",
         "model predictive path integral control",
     ),
     "dial": Entry(
-        "plangym_ext.planners.continuous.mppi:DIAL",
+        "plangym_ext.planners.continuous.shooting:DIAL",
         "MPPI with noise that is annealed over rounds and horizon",
     ),
 }

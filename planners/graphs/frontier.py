@@ -16,7 +16,7 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.inherited_options import load_own
 from plangym_ext.core.options import Count, Finite, Function
 from plangym_ext.errors import InvalidAnswer
-from plangym_ext.planners.discrete import DiscretePlanner
+from plangym_ext.planners.base import DiscretePlanner
 from plangym_ext.planners.graphs.graph import Node, OpenList, StateKey, state_keys
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks

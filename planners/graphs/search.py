@@ -11,8 +11,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import Count, Finite, Range, Whole
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import UNBOUNDED
-from plangym_ext.planners.discrete import DiscretePlanner
+from plangym_ext.planners.base import UNBOUNDED, DiscretePlanner
 from plangym_ext.planners.graphs.graph import (
     DEAD_END,
     FRONTIER,

@@ -1,14 +1,94 @@
-"""BanditSearch: base class of MCTS and STS, with PUCT, UCT or Gumbel selection."""
+"""Searches with PUCT, UCT or Gumbel selection, and those that widen over sampled actions."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from plangym_ext.core.options import Finite, OneOf, Weight
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.compiling.jit import kernel
+from plangym_ext.core.options import Finite, OneOf, Range, Share, Weight
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.lockstep.search import Search
+from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
 from plangym_ext.planners.mcts.base import CHOICES, SCALES, TreeSearch
+from plangym_ext.planners.rating import Rater
+from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.trees.selection import GUMBEL, PUCT, UCT, Selection
+from plangym_ext.planners.trees.tree import OPEN, UNVISITED, NewNodes, Tree
+
+
+class WideningSearch(Search):
+    """A search in which a node with n visits chooses among the first width * n**growth actions.
+
+    Args:
+        request: of plans in a model that samples actions.
+        settings: as of a `Search`.
+        rater: as of a `Search`.
+        width: actions of a node with one visit.
+        growth: in [0, 1].
+
+    Source: Couetoux et al. 2011, "Continuous upper confidence trees": progressive widening.
+    """
+
+    def __init__(
+        self,
+        request: PlanRequest,
+        settings: SearchSettings,
+        rater: Rater,
+        width: float,
+        growth: float,
+    ) -> None:
+        super().__init__(request, settings, rater)
+        self._width, self._growth = width, growth
+
+    def run_wave(self) -> bool:
+        """Widen the nodes, and run a wave; see `Search.run_wave`."""
+        widen(self.tree, self._width, self._growth)
+        return super().run_wave()
+
+    def allowance(
+        self, cost: int | npt.NDArray[np.int64], least: int | None = None
+    ) -> npt.NDArray[np.int64]:
+        """Widen the nodes; see `Search.allowance`, which waves of other kinds begin with."""
+        widen(self.tree, self._width, self._growth)
+        return super().allowance(cost, least)
+
+    def with_rating(self, new: NewNodes, out: Any, some: Any = None) -> NewNodes:
+        """Rate new nodes, each of which begins with the actions of one visit."""
+        rated = super().with_rating(new, out, some)
+        shape = len(new.nodes), self.tree.legal.shape[2]
+        legal = new.legal if len(new.legal) else np.ones(shape, np.bool_)
+        first = np.arange(shape[1]) < self._width
+        return rated._replace(legal=legal & first)
+
+
+@kernel
+def widen(tree: Tree, width: float, growth: float) -> None:
+    """Make so many actions of every open node legal, with equal priors, in place.
+
+    Args:
+        tree: the trees; what was ever tried stays legal.
+        width: actions of a node with one visit.
+        growth: power of the visits that they grow by.
+    """
+    num_actions = tree.legal.shape[2]
+    for b in range(len(tree.size)):
+        for n in range(tree.size[b]):
+            # A state that allows one of the sampled actions allows all of them.
+            if tree.kind[b, n] != OPEN or not tree.legal[b, n, 0]:
+                continue
+            most = math.ceil(width * max(tree.visits[b, n], 1) ** growth)
+            count = 0
+            for a in range(num_actions):
+                tree.legal[b, n, a] = a < most or tree.children[b, n, a] != UNVISITED
+                count += tree.legal[b, n, a]
+            for a in range(num_actions):
+                tree.prior[b, n, a] = 1.0 / count if tree.legal[b, n, a] else 0.0
+
 
 RULES = {"puct": PUCT, "uct": UCT, "gumbel": GUMBEL}
 
@@ -72,3 +152,25 @@ class BanditSearch(TreeSearch):
             c_visit=0.0,
             c_scale=0.0,
         )
+
+
+@dataclass(eq=False, kw_only=True)
+class WidenedSearch(BanditSearch):
+    """Abstract base: adds one action at a time where actions are sampled.
+
+    Args:
+        action_width: where actions are sampled, a node with n visits chooses among the first
+            action_width * n**action_growth of its `num_candidates`, rounded up; of "gumbel" among
+            all.
+        action_growth: see there; in [0, 1]. Less is deeper, more compares more actions.
+    """
+
+    action_width: Annotated[float, Range(1.0, 1e6)] = 1.0
+    action_growth: Share = 0.5
+
+    def _new_search(self, request: PlanRequest, num_actions: int) -> Search:
+        """Return a search that widens, where actions are sampled."""
+        if self.selection == "gumbel" or not getattr(request.env, "samples_actions", False):
+            return super()._new_search(request, num_actions)
+        how = self._settings(num_actions), self._rater(num_actions)
+        return WideningSearch(request, *how, self.action_width, self.action_growth)

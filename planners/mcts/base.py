@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.base import UNBOUNDED
+from plangym_ext.planners.base import UNBOUNDED, DiscretePlanner
 from plangym_ext.planners.compiled.search import CompiledSearch
-from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.wave_kernels import SearchSettings

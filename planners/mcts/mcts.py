@@ -17,7 +17,7 @@ from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
 from plangym_ext.planners.lockstep.node_states import ArrayStates
 from plangym_ext.planners.lockstep.search import Search
-from plangym_ext.planners.mcts.widened import WidenedSearch
+from plangym_ext.planners.mcts.bandit import WidenedSearch
 from plangym_ext.planners.rating import Rater
 from plangym_ext.planners.rollouts.playouts import legal_actions
 from plangym_ext.planners.rollouts.rater import node_rater

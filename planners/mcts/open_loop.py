@@ -17,7 +17,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.masks import action_masks, has_masks
-from plangym_ext.planners.mcts.widened import WidenedSearch
+from plangym_ext.planners.mcts.bandit import WidenedSearch
 from plangym_ext.planners.rating import Leaves, check_finite
 from plangym_ext.planners.simulator import Rng, States
 from plangym_ext.planners.trees.selection import select_wave

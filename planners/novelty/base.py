@@ -14,9 +14,8 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import num_rows
 from plangym_ext.core.options import Count, Function, Range, Weight
 from plangym_ext.errors import InvalidAnswer, InvalidOption
-from plangym_ext.planners.base import UNBOUNDED
+from plangym_ext.planners.base import UNBOUNDED, DiscretePlanner
 from plangym_ext.planners.clock import Clock
-from plangym_ext.planners.discrete import DiscretePlanner
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.wave_kernels import SearchSettings

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
-from plangym_ext.planners.discrete import DiscretePlanner
+from plangym_ext.planners.base import DiscretePlanner
 from plangym_ext.planners.masks import weights_over_legal, with_noise
 from plangym_ext.planners.plans import Budget, Plan, one_hot
 from plangym_ext.planners.rating import Evaluator, Policy, check_finite, check_prior

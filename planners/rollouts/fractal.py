@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.options import Count, Weight
-from plangym_ext.planners.discrete import DiscretePlanner
+from plangym_ext.planners.base import DiscretePlanner
 from plangym_ext.planners.masks import action_masks
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import check_finite, spread_of

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import Count, Range
-from plangym_ext.planners.discrete import DiscretePlanner
+from plangym_ext.planners.base import DiscretePlanner
 from plangym_ext.planners.masks import action_masks, has_masks, weights_over_legal
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.rating import Evaluator, check_finite, evaluate

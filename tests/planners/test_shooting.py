@@ -18,7 +18,7 @@ from plangym_ext.planners import (
     play,
 )
 from plangym_ext.planners.continuous.base import Population, Row
-from plangym_ext.planners.continuous.cem import coloured_noise, fit, top
+from plangym_ext.planners.continuous.shooting import coloured_noise, fit, top
 from plangym_ext.planners.masks import box_actions
 from plangym_ext.planners.request import PlanRequest
 
