@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.draws import Joints
+from plangym_ext.envs.mujoco_tasks.model_task import Joints
 from plangym_ext.envs.mujoco_tasks.walkers import norms
 from plangym_ext.native.mujoco.task import MujocoTask, Rows
 

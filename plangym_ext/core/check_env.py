@@ -16,8 +16,8 @@ from plangym_ext.states.trials.disturbed import DisturbedSubject
 from plangym_ext.states.trials.fork import Fork, Line
 from plangym_ext.states.trials.fresh import tried
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, check_round_trip
-from plangym_ext.states.trials.sendable import place_of, reason_of, sendable
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
+from plangym_ext.states.trials.trial import place_of, reason_of, sendable
 
 
 @dataclass(frozen=True)

@@ -82,34 +82,35 @@ from plangym_ext.learn.evaluator import NetworkEvaluator as NetworkEvaluator
 from plangym_ext.learn.fragment_batches import joined as joined
 from plangym_ext.learn.fragment_batches import minibatches as minibatches
 from plangym_ext.learn.meta.agent import ContextAgent as ContextAgent
-from plangym_ext.learn.meta.config import ContextConfig as ContextConfig
-from plangym_ext.learn.meta.network import ContextNetwork as ContextNetwork
-from plangym_ext.learn.meta.network import make_context_network as make_context_network
+from plangym_ext.learn.meta.agent import ContextNetwork as ContextNetwork
+from plangym_ext.learn.meta.agent import make_context_network as make_context_network
 from plangym_ext.learn.meta.task_replay import TaskReplay as TaskReplay
-from plangym_ext.learn.models.ensemble_config import EnsembleConfig as EnsembleConfig
-from plangym_ext.learn.models.ensemble_model import EnsembleModel as EnsembleModel
 from plangym_ext.learn.models.ensemble_network import EnsembleNetwork as EnsembleNetwork
 from plangym_ext.learn.models.ensemble_network import (
     make_ensemble_network as make_ensemble_network,
 )
-from plangym_ext.learn.models.latent_config import LatentConfig as LatentConfig
-from plangym_ext.learn.models.latent_model import LatentModel as LatentModel
 from plangym_ext.learn.models.latent_network import LatentNetwork as LatentNetwork
 from plangym_ext.learn.models.latent_network import OfLatents as OfLatents
 from plangym_ext.learn.models.latent_network import make_latent_network as make_latent_network
 from plangym_ext.learn.models.model_env import ModelEnv as ModelEnv
+from plangym_ext.learn.models.model_planner import EnsembleModel as EnsembleModel
+from plangym_ext.learn.models.model_planner import LatentModel as LatentModel
 from plangym_ext.learn.models.model_planner import ModelPlanner as ModelPlanner
 from plangym_ext.learn.models.model_planner import model_planner as model_planner
-from plangym_ext.learn.networks.agent_config import AgentConfig as AgentConfig
-from plangym_ext.learn.networks.agent_config import (
-    DeterministicPolicyConfig as DeterministicPolicyConfig,
-)
-from plangym_ext.learn.networks.agent_config import NetworkConfig as NetworkConfig
-from plangym_ext.learn.networks.agent_config import QAgentConfig as QAgentConfig
-from plangym_ext.learn.networks.agent_config import SoftPolicyConfig as SoftPolicyConfig
 from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork
 from plangym_ext.learn.networks.agent_network import make_agent_network as make_agent_network
 from plangym_ext.learn.networks.auto_encoder import AutoEncoder as AutoEncoder
+from plangym_ext.learn.networks.config import AgentConfig as AgentConfig
+from plangym_ext.learn.networks.config import AgentsConfig as AgentsConfig
+from plangym_ext.learn.networks.config import ContextConfig as ContextConfig
+from plangym_ext.learn.networks.config import (
+    DeterministicPolicyConfig as DeterministicPolicyConfig,
+)
+from plangym_ext.learn.networks.config import EnsembleConfig as EnsembleConfig
+from plangym_ext.learn.networks.config import LatentConfig as LatentConfig
+from plangym_ext.learn.networks.config import NetworkConfig as NetworkConfig
+from plangym_ext.learn.networks.config import QAgentConfig as QAgentConfig
+from plangym_ext.learn.networks.config import SoftPolicyConfig as SoftPolicyConfig
 from plangym_ext.learn.networks.network import Network as Network
 from plangym_ext.learn.networks.network import NetworkOutput as NetworkOutput
 from plangym_ext.learn.networks.network import make_network as make_network
@@ -139,9 +140,8 @@ from plangym_ext.learn.sampling.worker import WorkerSampler as WorkerSampler
 from plangym_ext.learn.schedule import OwnSchedule as OwnSchedule
 from plangym_ext.learn.schedule import Schedule as Schedule
 from plangym_ext.learn.several.agent import AgentsAgent as AgentsAgent
-from plangym_ext.learn.several.config import AgentsConfig as AgentsConfig
-from plangym_ext.learn.several.network import AgentsNetwork as AgentsNetwork
-from plangym_ext.learn.several.network import make_agents_network as make_agents_network
+from plangym_ext.learn.several.agent import AgentsNetwork as AgentsNetwork
+from plangym_ext.learn.several.agent import make_agents_network as make_agents_network
 from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
 from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
 from plangym_ext.learn.transforms.moments import Moments as Moments

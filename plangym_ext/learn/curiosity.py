@@ -13,7 +13,7 @@ from plangym_ext.core.options import CheckedOptions, Count, Positive, Range
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.rollouts.rollout import TreeReader
 from plangym_ext.learn.distributions.make import distribution_of
-from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.config import AgentConfig
 from plangym_ext.learn.networks.inputs import ActionEncoder, InputBody
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch

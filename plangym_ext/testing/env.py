@@ -1,4 +1,4 @@
-"""The contract of an env: its states restore bit for bit, whatever was played before."""
+"""The contract of a vector env: what `check_vector_env` looks at, as a test."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from plangym_ext.testing.episode import (
     take,
     taken,
 )
+from plangym_ext.vector.check_vector_env import check_vector_env
 from plangym_ext.workers.batch_env import ExternalProcess
 
 
@@ -201,3 +202,25 @@ class EnvContract:
             found.append(trace)
         assert found[0] == found[1], "another instance resets differently"
         assert found[0] == found[2], "the same instance resets differently"
+
+
+class VectorEnvContract:
+    """Tests of any `gymnasium.vector.VectorEnv`; write `make`.
+
+    Attributes:
+        max_steps: random steps after which an episode is held never to end.
+    """
+
+    max_steps = 2000
+
+    def make(self) -> Any:
+        """Return a new vector env."""
+        raise NotImplementedError
+
+    def test_promises_are_kept(self) -> None:
+        venv = self.make()
+        try:
+            report = check_vector_env(venv, max_steps=self.max_steps)
+        finally:
+            venv.close()
+        assert report.ok, str(report)

@@ -23,7 +23,7 @@ from plangym_ext.learn import (
     SupervisedLearning,
     make_agent_network,
 )
-from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.config import AgentConfig
 from plangym_ext.learn.replay.uniform import ReplayBuffer
 from plangym_ext.planners import MCTS
 from plangym_ext.run import Callback

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from plangym_ext.explore.archive import Archive
-from plangym_ext.explore.drawing import drawn_by, random_actions, resampled, seen_weights
 from plangym_ext.explore.entries import NO_KEYS, Arrived, visit
+from plangym_ext.explore.go_explore import drawn_by, random_actions, resampled, seen_weights
 from plangym_ext.explore.paths import ROOT, Paths
 
 

@@ -229,8 +229,7 @@ def test_weights_are_those_before_an_update_that_is_not_finite():
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_advantages_are_those_of_the_definition(plain):
-    from plangym_ext.learn.engines.compiled import advantages
-    from plangym_ext.learn.returns import gae
+    from plangym_ext.learn.returns import gae, kernels
 
     rng = np.random.default_rng(0)
     shape = 40, 7
@@ -239,7 +238,7 @@ def test_advantages_are_those_of_the_definition(plain):
     bootstrap = rng.normal(size=shape[1]).astype(np.float32)
     assert (terminated & truncated).any(), "a termination counts for more"
     found = np.empty(shape, np.float32)
-    run = getattr(advantages.gae, "py_func", advantages.gae) if plain else advantages.gae
+    run = getattr(kernels.gae, "py_func", kernels.gae) if plain else kernels.gae
     run(reward, value, terminated, truncated, final, bootstrap, 0.97, 0.9, found)
     wanted = gae(
         reward,

@@ -16,7 +16,7 @@ from plangym_ext.learn import (  # noqa: E402
     make_agent_network,
     make_network,
 )
-from plangym_ext.learn.networks.agent_config import QAgentConfig  # noqa: E402
+from plangym_ext.learn.networks.config import QAgentConfig  # noqa: E402
 
 VECTOR, ACTIONS = spaces.Box(-1, 1, (4,), np.float32), spaces.Discrete(3)
 FORCES = spaces.Box(-2, 2, (2,), np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.draws import Joints
+from plangym_ext.envs.mujoco_tasks.model_task import Joints
 from plangym_ext.envs.mujoco_tasks.suite import suite_task
 from plangym_ext.envs.mujoco_tasks.suite.suite_task import SuiteTask
 from plangym_ext.envs.mujoco_tasks.walkers import norms

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import mujoco
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.draws import Joints
-from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
+from plangym_ext.envs.mujoco_tasks.model_task import Joints, ModelTask
 
 # No name of a package: it holds none.
 _MODELS = Path(__file__).parent / "dm_control-models"

@@ -1,17 +1,153 @@
-"""ContextAgent: plays trials, and infers their tasks from what it has played."""
+"""ContextAgent and its network: plays trials, and infers their tasks from what it has played."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
+from gymnasium import spaces
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted, RandomAgent
 from plangym_ext.learn.agents.inputs import Inputs, needed_noise
 from plangym_ext.learn.agents.network_agent import ROWS, NetworkAgent, refuse_infinite
-from plangym_ext.learn.meta.network import posterior_of
+from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.config import ContextConfig
+from plangym_ext.learn.networks.inputs import ActionEncoder
 from plangym_ext.learn.networks.quick_forward import shown
-from plangym_ext.learn.torch_extra import torch
+from plangym_ext.learn.repeatable import seeded
+from plangym_ext.learn.torch_extra import functional, nn, torch
+
+#: Least variance of a factor.
+_LEAST = 1e-7
+
+
+@final
+class ContextNetwork(nn.Module):
+    """Infers what a task is, z, from steps that were played in it, and plays by it.
+
+    A step (observation, action, reward) is encoded as a Gaussian factor of each number of z. The
+    posterior is the product of the factors, of which the order does not count; without steps it is
+    the prior, a standard normal distribution.
+
+    Args:
+        observation_space: of one row: a vector.
+        action_space: a Box.
+        config: what it is made of.
+
+    Attributes:
+        policy: an `AgentNetwork` of `[observation, z]`.
+        encoder: dense layers.
+        latent: Z, numbers of z.
+        distribution: what the policy's numbers are of.
+        inputs_used: names of the fields of `Inputs` that its agent looks at.
+
+    Source: Rakelly et al. 2019, "Efficient off-policy meta-reinforcement learning via probabilistic
+    context variables", section 4.1.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space[Any],
+        action_space: spaces.Space[Any],
+        config: ContextConfig,
+    ) -> None:
+        super().__init__()
+        seen = observation_space
+        if not isinstance(seen, spaces.Box) or len(seen.shape) != 1 or seen.dtype.kind != "f":
+            raise InvalidOption(
+                f"make_context_network: observations must be vectors of floats; got {seen}."
+            )
+        if not isinstance(action_space, spaces.Box):
+            raise InvalidOption(
+                f"make_context_network: actions must be of a Box; got {action_space}."
+            )
+        self.observation_space, self.action_space, self.config = seen, action_space, config
+        self.latent = config.latent
+        ends = np.full(self.latent, np.inf)
+        low, high = np.append(seen.low, -ends), np.append(seen.high, ends)
+        joined = spaces.Box(low.astype(np.float32), high.astype(np.float32))
+        self.policy = AgentNetwork(joined, action_space, config)
+        self.distribution = self.policy.distribution
+        self.inputs_used = ("obs", "action", "reward", "first")
+        self._action = ActionEncoder(action_space)
+        widths = [seen.shape[0] + self._action.width + 1, *config.encoder_hidden, 2 * self.latent]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(widths):
+            layers += [nn.Linear(before, after, dtype=torch.float32), nn.ReLU()]
+        self.encoder = nn.Sequential(*layers[:-1])
+
+    def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor]:
+        """Return zeros `[B, ...]`: the last observation, sums of factors, and z."""
+        sizes = {"obs": self.observation_space.shape[0]}
+        sizes |= dict.fromkeys(("precision", "weighted", "z"), self.latent)
+        return {name: torch.zeros(num_rows, size) for name, size in sizes.items()}
+
+    def factors(self, obs: Any, action: Any, reward: Any) -> tuple[Any, Any]:
+        """Return precisions of steps' factors, and these times their means.
+
+        Args:
+            obs: `[N, D]`.
+            action: `[N, *act]`, that were played there.
+            reward: `[N]`, that were paid for them.
+
+        Returns:
+            `[N, Z]` each; sums of both over steps are what a posterior is made of.
+        """
+        rows = torch.cat([obs.float(), self._action(action), reward.float()[:, None]], dim=1)
+        mean, raw = self.encoder(rows).chunk(2, dim=1)
+        precision = 1 / functional.softplus(raw).clamp(min=_LEAST)
+        return precision, precision * mean
+
+    def posterior(self, obs: Any, action: Any, reward: Any) -> tuple[Any, Any]:
+        """Return means and variances of z given C steps of each of M tasks, `[M, Z]` each.
+
+        Args:
+            obs: `[M, C, D]`.
+            action: `[M, C, *act]`.
+            reward: `[M, C]`.
+        """
+        parts = self.factors(*(part.flatten(0, 1) for part in (obs, action, reward)))
+        return posterior_of(*(part.unflatten(0, reward.shape).sum(dim=1) for part in parts))
+
+
+def posterior_of(precision: Any, weighted: Any) -> tuple[Any, Any]:
+    """Return means and variances of products of Gaussians; the prior's where there are none.
+
+    Args:
+        precision: `[..., Z]`, sums of the factors' precisions, tensors; 0 where there are none.
+        weighted: `[..., Z]`, sums of precision times mean.
+    """
+    variance = torch.where(precision > 0, 1 / precision, torch.ones_like(precision))
+    return weighted * variance, variance
+
+
+def divergence(mean: Any, variance: Any) -> Any:
+    """Return `[...]`, KL(N(mean, variance) || N(0, 1)), summed over the last axis."""
+    return 0.5 * (variance + mean**2 - 1 - variance.log()).sum(dim=-1)
+
+
+def make_context_network(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    config: ContextConfig | None = None,
+    *,
+    seed: int,
+) -> ContextNetwork:
+    """Make the networks of `PEARL`.
+
+    Args:
+        observation_space: of one row: a vector of floats, such as that of `Trials`.
+        action_space: a Box.
+        config: what they are made of.
+        seed: of the weights; torch's own generator is left as it was.
+
+    Raises:
+        InvalidOption: the spaces are others.
+    """
+    with seeded(seed):
+        return ContextNetwork(observation_space, action_space, config or ContextConfig())
 
 
 @final

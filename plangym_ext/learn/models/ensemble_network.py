@@ -12,9 +12,8 @@ from gymnasium import spaces
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.models.ensemble_config import EnsembleConfig
-from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.bodies import activation_of
+from plangym_ext.learn.networks.config import EnsembleConfig, NetworkConfig
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import functional, nn, torch

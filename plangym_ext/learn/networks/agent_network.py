@@ -11,7 +11,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
-from plangym_ext.learn.networks.agent_config import AgentConfig, QAgentConfig
+from plangym_ext.learn.networks.config import AgentConfig, QAgentConfig
 from plangym_ext.learn.networks.inputs import InputBody, flattened
 from plangym_ext.learn.networks.network import NetworkOutput, zero_residual_ends
 from plangym_ext.learn.networks.q_head import QHead, Recurrent

@@ -6,8 +6,8 @@ import math
 from typing import Any, NamedTuple, final
 
 from plangym_ext.core.numbers import at_least
-from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.bodies import dense_layers, hidden_of, make_body
+from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.networks.inputs import ObservationEncoder
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch

@@ -11,7 +11,7 @@ import numpy as np
 
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.networks.agent_config import NetworkConfig
+from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.networks.dense_product import dense_layers_product
 from plangym_ext.learn.networks.image_layers import CellAttention
 from plangym_ext.learn.torch_extra import functional, nn, torch

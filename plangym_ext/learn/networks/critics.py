@@ -11,7 +11,7 @@ from gymnasium import spaces
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
-from plangym_ext.learn.networks.agent_config import AgentConfig
+from plangym_ext.learn.networks.config import AgentConfig
 from plangym_ext.learn.networks.dense_product import dense_layers_product
 from plangym_ext.learn.networks.inputs import ActionEncoder, ObservationParts
 from plangym_ext.learn.networks.network import NetworkOutput

@@ -12,7 +12,6 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.box_units import BoxUnits
-from plangym_ext.learn.networks.agent_config import AgentConfig, NetworkConfig
 from plangym_ext.learn.networks.bodies import (
     DenseLayers,
     dense_layers,
@@ -20,6 +19,7 @@ from plangym_ext.learn.networks.bodies import (
     image_layers,
     kind_of,
 )
+from plangym_ext.learn.networks.config import AgentConfig, NetworkConfig
 from plangym_ext.learn.networks.items import ItemsEncoder
 from plangym_ext.learn.torch_extra import nn, torch
 

@@ -7,8 +7,8 @@ from typing import Any, final
 
 from plangym_ext.arrays import JaggedArray
 from plangym_ext.arrays.nested import as_tensor
-from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.bodies import activation_of, dense_layers
+from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.torch_extra import nn, torch
 
 #: Products of a multiple of so many points add alike, however many there are.

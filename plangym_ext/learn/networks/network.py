@@ -9,8 +9,8 @@ from plangym_ext.arrays.items import has_items
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
-from plangym_ext.learn.networks.agent_config import NetworkConfig
 from plangym_ext.learn.networks.bodies import ResidualBlock, hidden_of, make_body
+from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.networks.inputs import JoinedParts, ObservationEncoder
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch

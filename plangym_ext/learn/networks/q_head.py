@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, final
 
-from plangym_ext.learn.networks.agent_config import QAgentConfig
 from plangym_ext.learn.networks.bodies import NoisyLinear, activation_of
+from plangym_ext.learn.networks.config import QAgentConfig
 from plangym_ext.learn.networks.image_layers import ConvGRU
 from plangym_ext.learn.torch_extra import nn, torch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, final
 
 import numpy as np
@@ -11,6 +12,10 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, Mode
 from plangym_ext.learn.agents.network_agent import ActorCriticAgent, NetworkAgent
+from plangym_ext.learn.networks.agent_network import AgentNetwork
+from plangym_ext.learn.networks.config import AgentConfig, AgentsConfig
+from plangym_ext.learn.networks.network import NetworkOutput
+from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.several.axis import (
     NEEDED_INFOS,
     AgentsNoise,
@@ -18,7 +23,144 @@ from plangym_ext.learn.several.axis import (
     apart,
     rows,
     shown,
+    whole_space,
 )
+from plangym_ext.learn.torch_extra import nn, torch
+
+
+def make_agents_network(
+    observation_space: spaces.Space[Any],
+    action_space: spaces.Space[Any],
+    config: AgentsConfig | None = None,
+    *,
+    seed: int,
+) -> Any:
+    """Make the network of several agents, which takes rows of one agent each.
+
+    Args:
+        observation_space: of all agents, see `agent_spaces`.
+        action_space: likewise.
+        config: what it is made of.
+        seed: of the weights; torch's own generator is left as it was.
+
+    Returns:
+        An `AgentNetwork` of one agent's spaces, if all share it and its critic sees their own
+        observations; else an `AgentsNetwork`. Its attribute `num_agents` is A.
+
+    Raises:
+        InvalidOption: spaces and config do not go together.
+    """
+    config = config or AgentsConfig()
+    seen, acts, count = agent_spaces(observation_space, action_space)
+    if config.groups and len(config.groups) != count:
+        raise InvalidOption(
+            f"make_agents_network: groups must name the network of each of {count} agents; got "
+            f"{config.groups}."
+        )
+    network: Any
+    with seeded(seed):
+        if config.is_plain:
+            network = AgentNetwork(seen, acts, config)
+            network.num_agents = count
+        else:
+            network = AgentsNetwork(seen, acts, config, count)
+    return network
+
+
+class AgentsNetwork(nn.Module):
+    """A policy for each group of agents, and values by these or by a central critic.
+
+    Every network is asked about every row, and each row takes the answer of its own: a row's
+    numbers so do not depend on the others.
+
+    Args:
+        seen: space of one agent's observations.
+        acts: space of one agent's actions.
+        config: what it is made of.
+        count: of agents.
+
+    Attributes:
+        num_agents: A.
+        observation_space: of a row, see `whole_space`.
+        action_space: of a row.
+        distribution: what `policy_logits` are numbers of.
+        inputs_used: names of the fields of `Inputs` that it looks at.
+    """
+
+    def __init__(
+        self, seen: spaces.Box, acts: spaces.Space[Any], config: AgentsConfig, count: int
+    ) -> None:
+        super().__init__()
+        self.num_agents, self.config = count, config
+        self.observation_space, self.action_space = whole_space(seen, count), acts
+        self._groups = config.groups or (0,) * count
+        central = config.critic == "central"
+        own = dataclasses.replace(config, critic="own", groups=())
+        one = _with_heads(own, ("policy",)) if central else own
+        networks = [AgentNetwork(seen, acts, one) for _ in range(max(self._groups) + 1)]
+        self.policies = nn.ModuleList(networks)
+        self.critic: AgentNetwork | None = None
+        if central:
+            self.critic = AgentNetwork(self.observation_space, acts, _with_heads(own, ("value",)))
+        self.distribution = networks[0].distribution
+        self.inputs_used = networks[0].inputs_used
+
+    def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor] | None:
+        """Return the carry before the first step, tensors `[N, H]` by name; None for none."""
+        found: dict[str, torch.Tensor] = {}
+        for prefix, network in self._named():
+            part = network.initial_carry(num_rows)
+            found |= {prefix + name: leaf for name, leaf in (part or {}).items()}
+        return found or None
+
+    def forward(self, inputs: Inputs, carry: Any = None) -> tuple[NetworkOutput, Any]:
+        """Evaluate tensors `[N, ...]`, or sequences `[T, N, ...]`; see `AgentNetwork.forward`."""
+        seen = inputs.obs
+        kept: dict[str, torch.Tensor] = {}
+        outs = []
+        for prefix, network in self._named():
+            rows = inputs._replace(obs=seen if network is self.critic else seen["own"])
+            before = None if carry is None else _under(prefix, carry)
+            out, after = network(rows, before)
+            kept |= {prefix + name: leaf for name, leaf in (after or {}).items()}
+            outs.append(out)
+        value = outs.pop().value if self.critic is not None else None
+        chosen = outs[0]
+        if len(outs) > 1:
+            number = seen["agent"].argmax(dim=-1)
+            group = torch.tensor(self._groups, device=number.device)[number]
+            for i, out in enumerate(outs[1:], 1):
+                chosen = _where(group == i, out, chosen)
+        if value is not None:
+            chosen = chosen._replace(value=value)
+        return chosen, kept or None
+
+    def _named(self) -> list[tuple[str, Any]]:
+        """Return the networks, and what the names of their carries begin with; the critic last."""
+        named = [(f"policy{i}_", policy) for i, policy in enumerate(self.policies)]
+        return named if self.critic is None else [*named, ("critic_", self.critic)]
+
+
+def _with_heads(config: Any, heads: tuple[str, ...]) -> Any:
+    """Return the configuration of a network with some heads, which is one agent's."""
+    names = [field.name for field in dataclasses.fields(AgentConfig)]
+    return AgentConfig(**{name: getattr(config, name) for name in names} | {"heads": heads})
+
+
+def _under(prefix: str, carry: Any) -> Any:
+    found = {
+        name.removeprefix(prefix): leaf for name, leaf in carry.items() if name.startswith(prefix)
+    }
+    return found or None
+
+
+def _where(which: Any, one: NetworkOutput, other: NetworkOutput) -> NetworkOutput:
+    def chosen(a: Any, b: Any) -> Any:
+        if a is None:
+            return None
+        return torch.where(which if a.ndim == which.ndim else which[..., None], a, b)
+
+    return NetworkOutput(*map(chosen, one, other))
 
 
 @final

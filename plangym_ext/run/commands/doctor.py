@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         *_, (frame, _) = traceback.walk_tb(error.__traceback__)
         if frame.f_globals["__name__"].startswith("plangym_ext.run."):
             raise  # of the output
-        from plangym_ext.states.trials.sendable import place_of
+        from plangym_ext.states.trials.trial import place_of
 
         print(f"  {'the env':12} has raised {place_of(error)}")
         return 1

@@ -21,17 +21,17 @@ from plangym_ext.learn.algorithms.off_policy.config import (
     RainbowConfig,
 )
 from plangym_ext.learn.algorithms.rollouts import config as rollout_config
-from plangym_ext.learn.meta.config import ContextConfig
-from plangym_ext.learn.models.ensemble_config import EnsembleConfig
-from plangym_ext.learn.models.latent_config import LatentConfig
-from plangym_ext.learn.networks.agent_config import (
+from plangym_ext.learn.networks.config import (
     AgentConfig,
+    AgentsConfig,
+    ContextConfig,
     DeterministicPolicyConfig,
+    EnsembleConfig,
+    LatentConfig,
     NetworkConfig,
     QAgentConfig,
     SoftPolicyConfig,
 )
-from plangym_ext.learn.several.config import AgentsConfig
 from plangym_ext.run.settings.settings import (
     Setting,
     build,

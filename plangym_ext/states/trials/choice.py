@@ -26,8 +26,7 @@ from plangym_ext.states.trials.digests import digest
 from plangym_ext.states.trials.fork import SILENCE, Fork, ForkFailed, Line
 from plangym_ext.states.trials.fresh import class_name, tried
 from plangym_ext.states.trials.round_trip import Plan
-from plangym_ext.states.trials.sendable import sendable
-from plangym_ext.states.trials.trial import Failed, Raised, Trial
+from plangym_ext.states.trials.trial import Failed, Raised, Trial, sendable
 from plangym_ext.states.wrapper_parts import STATELESS, wrapper_part
 
 #: Seconds that the proof of a way may take, but for a step in each process: the default.

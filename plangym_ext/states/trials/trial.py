@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import functools
+import pickle
+import re
 import time
 import traceback
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from typing import Any
 
 import gymnasium as gym
 
+from plangym_ext.errors import IncompleteState, add_note, text_of
 from plangym_ext.states.codec import StateCodec, layers, with_recorder
 from plangym_ext.states.constants import made_by_constructor
 from plangym_ext.states.costs import cost_note
@@ -20,13 +24,93 @@ from plangym_ext.states.fixed_fields import plain_fields
 from plangym_ext.states.in_place.part import remember
 from plangym_ext.states.layer_attributes import Binding, Cost, Exactness
 from plangym_ext.states.trials.disturbed import DisturbedSubject, depends_on_texts
-from plangym_ext.states.trials.fork import Fork, Line
+from plangym_ext.states.trials.fork import SILENCE, Fork, ForkFailed, Line
 from plangym_ext.states.trials.round_trip import Plan, RoundTrip, Trip, check_round_trip
 from plangym_ext.states.trials.sampling import step_info
-from plangym_ext.states.trials.sandbox import LIMITS
-from plangym_ext.states.trials.second import second_differs
-from plangym_ext.states.trials.sendable import reason_of, sendable
+from plangym_ext.states.trials.sandbox import LIMITS, OutsideReached
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
+
+#: What calls on descriptors raise that a fork has closed or replaced; the last is of `epoll`.
+_OF_DESCRIPTORS = (errno.EBADF, errno.ENOTSOCK, errno.EPIPE, errno.EINVAL)
+_FRAME = re.compile(r'File "(.+)", line (\d+)')
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a trial failed with an error; "" if the error is not about states."""
+    if isinstance(error, IncompleteState):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"there is no memory for it{f': {error}' if str(error) else ''}"
+    if isinstance(error, OutsideReached):
+        return f"it reaches another process or machine, which no state holds: {error}"
+    if isinstance(error, OSError) and error.errno in _OF_DESCRIPTORS:
+        return (
+            "it reads a pipe, a socket or an event loop, which no state holds, or talks to another "
+            f"process through it ({error})"
+        )
+    return ""
+
+
+def place_of(error: BaseException) -> str:
+    """Return class and text of an error, and the line of code that raised it, here or in a fork."""
+    frames = "".join([*traceback.format_tb(error.__traceback__), *getattr(error, "__notes__", ())])
+    # Those of the fork are in a note; its last line raised the error.
+    *_, (file, line) = _FRAME.findall(frames) or [("unknown", 0)]
+    return f"{text_of(error)} ({file}:{line})"
+
+
+def sendable(error: BaseException) -> BaseException:
+    """Return an error, or the nearest one that can be sent, with the traceback as a note."""
+    add_note(error, "".join(traceback.format_tb(error.__traceback__)))
+    for kind in type(error).__mro__:
+        found: Any = error
+        if kind is not type(error):
+            found = kind(f"{type(error).__qualname__}: {error}")
+            for note in getattr(error, "__notes__", ()):
+                add_note(found, note)
+        try:
+            pickle.loads(pickle.dumps(found))
+        except Exception:  # whatever its own reduction raises
+            continue
+        sendable: BaseException = found
+        return sendable
+    raise AssertionError("BaseException itself can be sent")
+
+
+#: Seconds for its constructor and the comparison: of an env that takes longer there is none.
+_PATIENCE = SILENCE / 3
+#: Its share of the time of a proof, and steps that are played at most.
+_SHARE, _STEPS = 0.1, 64
+
+
+def second_differs(subject: Subject, construct: Callable[[], Subject], seconds: float) -> str:
+    """Return the first difference in a second instance.
+
+    It is "" if it does not, or if no second instance can be constructed in a fork.
+
+    Args:
+        subject: the first one, which is not moved.
+        construct: returns the second one.
+        seconds: that the proof may take in all.
+    """
+
+    def run(line: Line) -> None:
+        try:
+            second = construct()
+        except IncompleteState as error:  # it is made of other parts
+            line.send(f"a second instance: {error}")
+            return
+        plan = Plan(_SHARE * seconds, _STEPS, seed=2, around=False)
+        line.send(check_round_trip(subject, [("a second instance", second)], plan).difference)
+
+    try:
+        with Fork(run) as fork:
+            found: str = fork.line.receive(_PATIENCE)
+            return found
+    except ForkFailed:
+        # Its constructor raised, hung, or reached outside: there may be one instance alone.
+        return ""
+
 
 #: Seconds and steps of a play in which a row's cost is measured.
 _COSTS_SECONDS, _COSTS_STEPS = 0.06, 200

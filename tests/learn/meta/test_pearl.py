@@ -24,7 +24,7 @@ from plangym_ext.learn import (
     make_context_network,
 )
 from plangym_ext.learn.agents.inputs import Inputs
-from plangym_ext.learn.meta.network import divergence, posterior_of
+from plangym_ext.learn.meta.agent import divergence, posterior_of
 from plangym_ext.learn.sampling.noise import RowNoise
 from plangym_ext.run import Callback
 from plangym_ext.run.settings.compose import compose

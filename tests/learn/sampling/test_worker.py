@@ -31,7 +31,7 @@ from plangym_ext.errors import (
 )
 from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.sampling.local import SerialSampler
-from plangym_ext.learn.sampling.remote.sent_columns import SharedWeights
+from plangym_ext.learn.sampling.remote.exchange import SharedWeights
 from plangym_ext.learn.sampling.worker import WorkerSampler
 
 STEPS, ROWS = 7, 5

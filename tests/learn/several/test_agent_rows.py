@@ -21,7 +21,7 @@ from plangym_ext.learn import (
     make_agent_network,
     make_agents_network,
 )
-from plangym_ext.learn.several.tree import agent_rows
+from plangym_ext.learn.several.axis import agent_rows
 
 COUNT, ENVS, STEPS = 3, 4, 11
 

@@ -13,7 +13,7 @@ from plangym_ext.learn.distributions.gaussian import SquashedGaussian
 from plangym_ext.learn.distributions.torch_noise import TorchNoise
 from plangym_ext.learn.engines.actor_critic import ActorCriticEngine
 from plangym_ext.learn.losses.q_values import critic_loss
-from plangym_ext.learn.meta.network import ContextNetwork, divergence
+from plangym_ext.learn.meta.agent import ContextNetwork, divergence
 from plangym_ext.learn.meta.task_replay import TaskReplay
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.learn.torch_extra import nn, torch

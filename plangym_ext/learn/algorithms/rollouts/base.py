@@ -18,7 +18,7 @@ from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.sampling.collected import Collected, Progress
-from plangym_ext.learn.several.tree import agent_rows
+from plangym_ext.learn.several.axis import agent_rows
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.moments import Moments
 from plangym_ext.learn.transforms.rewards import RewardNormalizer

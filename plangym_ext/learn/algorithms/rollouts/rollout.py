@@ -61,10 +61,10 @@ class Rollout(NamedTuple):
 
     def _compiled_gae(self, value: Any, discount: float, gae_lambda: float) -> Any:
         # Here and not above: numba is loaded where something is learned of such rows.
-        from plangym_ext.learn.engines.compiled import advantages
+        from plangym_ext.learn.returns import kernels
 
         found = torch.empty(self.reward.shape, dtype=torch.float32)
-        advantages.gae(
+        kernels.gae(
             self.reward.numpy(),
             value.numpy(),
             self.terminated.numpy(),

@@ -16,8 +16,8 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
 from plangym_ext.learn.sampling.actors.venv_rows import venv_rows
 from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
+from plangym_ext.learn.sampling.remote.exchange import SentColumns, SharedWeights
 from plangym_ext.learn.sampling.remote.sent_agent import AgentCopy
-from plangym_ext.learn.sampling.remote.sent_columns import SentColumns, SharedWeights
 from plangym_ext.learn.sampling.tree import build_sample_tree
 from plangym_ext.vector.vector_env import PlanVectorEnv
 

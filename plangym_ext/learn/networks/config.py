@@ -1,4 +1,4 @@
-"""Configuration of an agent's network: layers, heads, recurrence."""
+"""Configurations of networks: layers of agents, of models, of several agents. Imports no torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from plangym_ext.core.options import CheckedOptions, Count, OneOf, Positive, Range
+from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Positive, Range, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import LOG_STD
 
@@ -186,3 +186,136 @@ class DeterministicPolicyConfig(AgentConfig):
     hidden: tuple[int, ...] | None = (256, 256)
     heads: tuple[str, ...] = ("policy",)
     deterministic: bool = True
+
+
+CRITICS = ("own", "central")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentsConfig(AgentConfig):
+    """Configuration of the networks of several agents.
+
+    Args:
+        critic: what values are estimated from: the agent's "own" observation, or "central": those
+            of all agents, by a network of its own. Policies see the agent's own alone.
+        groups: number of the network that each agent plays, from 0 on: (0, 1, 2) gives each of
+            three its own, (0, 0, 1) lets two share one; (): all share one.
+    """
+
+    critic: Annotated[str, OneOf(CRITICS)] = "own"
+    groups: tuple[Whole, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without spaces."""
+        super().__post_init__()
+        if self.groups and set(self.groups) != set(range(max(self.groups) + 1)):
+            raise InvalidOption(
+                f"AgentsConfig: groups must be numbered from 0 on without gaps; got {self.groups}."
+            )
+        if self.heads != ("policy", "value"):
+            raise InvalidOption(
+                f"AgentsConfig: several agents have heads ('policy', 'value'); got {self.heads}."
+            )
+        if self.previous_reward:
+            raise InvalidOption(
+                "AgentsConfig: the previous reward that agents are shown is that of all together; "
+                "got previous_reward=True. Leave it out."
+            )
+        if self.normalize_obs and not self.is_plain:
+            raise InvalidOption(
+                "AgentsConfig: normalize_obs is for one network of all agents with their own "
+                "critic; normalise in the env, or leave it out."
+            )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether one network, of one agent's observations, is all that there is."""
+        return self.critic == "own" and not any(self.groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextConfig(SoftPolicyConfig):
+    """Configuration of PEARL's networks: a policy of observation and z, and a context encoder.
+
+    Args:
+        latent: numbers of z, what is inferred of a task.
+        encoder_hidden: widths of the encoder's dense layers.
+    """
+
+    latent: Count = 5
+    encoder_hidden: tuple[Count, ...] = (128, 128)
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without spaces."""
+        super().__post_init__()
+        if self.recurrent != "none" or self.previous_action or self.previous_reward:
+            raise InvalidOption(
+                "ContextConfig: the context is all that is remembered; leave out recurrent, "
+                "previous_action and previous_reward."
+            )
+        if self.normalize_obs:
+            raise InvalidOption(
+                "ContextConfig: normalize_obs would change contexts that are kept; normalise in "
+                "the env."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleConfig(CheckedOptions):
+    """Configuration of an `EnsembleNetwork`, and of the `EnsembleModel` over it.
+
+    Args:
+        members: networks side by side, which differ in their initial weights.
+        hidden: widths of the dense layers of each.
+        activation: "relu", "tanh", "gelu" or "silu".
+        endings: whether members also predict that an episode ends; else none ends in the model.
+        particles: of each member, in a state of the model.
+        sample: whether particles draw what follows; else they go to the mean.
+        disagreement: added to the reward for each unit of disagreement: below 0 a penalty, above
+            0 a bonus.
+    """
+
+    members: Count = 5
+    hidden: tuple[Count, ...] = (200, 200)
+    activation: Annotated[str, OneOf(ACTIVATIONS)] = "silu"
+    endings: bool = False
+    particles: Count = 1
+    sample: bool = True
+    disagreement: Finite = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentConfig(CheckedOptions):
+    """Configuration of a `LatentNetwork`.
+
+    Args:
+        kind: layers that observations go through first; see `NetworkConfig`.
+        representation: widths of the dense layers from there to the latent.
+        channels: of the convolutions; see `NetworkConfig`.
+        blocks: residual blocks per stage.
+        latent: width of the latent, whose numbers are brought to [0, 1].
+        hidden: widths of the dense layers of dynamics and of prediction.
+        activation: "relu", "tanh", "gelu" or "silu".
+        layer_norm: whether dense layers are normalised before their activation.
+        value_support: n, atoms on each side of 0 for values; see `Support`. 0: values are plain
+            numbers.
+        reward_support: the same for rewards.
+        value_scale: values are this times what the support expects.
+        endings: whether dynamics also predict that the episode ends, and searches stop there;
+            else what follows an end is learned to be worth nothing.
+        image_channels: see `NetworkConfig`.
+    """
+
+    kind: Annotated[str, OneOf(KINDS)] = "auto"
+    representation: tuple[Count, ...] = (128,)
+    channels: tuple[Count, ...] | None = None
+    blocks: Count = 2
+    latent: Count = 64
+    hidden: tuple[Count, ...] = (128,)
+    activation: Annotated[str, OneOf(ACTIVATIONS)] = "relu"
+    layer_norm: bool = False
+    value_support: Whole = 20
+    reward_support: Whole = 5
+    value_scale: Positive = 1.0
+    endings: bool = True
+    image_channels: Annotated[str, OneOf(CHANNELS)] = "auto"
