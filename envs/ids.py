@@ -17,12 +17,12 @@ _GOALS = "plangym_ext.envs.mujoco_tasks.goals"
 _GOAL_TASKS = ("AntGoal", "HalfCheetahDirection", "HalfCheetahVelocity")
 #: Class of each task of the Control Suite that there is here, by its name there.
 _SUITE_TASKS = {
-    "acrobot-swingup": f"{_SUITE}.acrobot:AcrobotSwingup",
-    "cheetah-run": f"{_SUITE}.cheetah:CheetahRun",
+    "acrobot-swingup": f"{_SUITE}.tasks:AcrobotSwingup",
+    "cheetah-run": f"{_SUITE}.tasks:CheetahRun",
     "dog-run": f"{_SUITE}.dog:DogRun",
-    "hopper-hop": f"{_SUITE}.hopper:HopperHop",
-    "humanoid-run": f"{_SUITE}.humanoid:HumanoidRun",
-    "walker-run": f"{_SUITE}.walker:WalkerRun",
+    "hopper-hop": f"{_SUITE}.tasks:HopperHop",
+    "humanoid-run": f"{_SUITE}.tasks:HumanoidRun",
+    "walker-run": f"{_SUITE}.tasks:WalkerRun",
 }
 _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "plangym_ext/CartPoleNoVelocity-v0": (

@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.core.options import Count, OneOf, Range, Weight
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.action_spaces import VECTORS
 from plangym_ext.planners.base import Planner
-from plangym_ext.planners.continuous.novelty_bonus import Shown
 from plangym_ext.planners.continuous.spline import SPLINES, ActionPolicy, Floats, Spline, proposed
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import Box, box_actions
@@ -23,6 +23,71 @@ from plangym_ext.planners.rating import Evaluator, check_finite, evaluate
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.playouts import bootstrapped
 from plangym_ext.planners.simulator import Rng, numbers_of
+
+#: Decisions whose observations are remembered, the latest.
+REMEMBERED = 1000
+
+
+class Shown:
+    """Observations at an episode's decisions, and the spread of the sequences' ends."""
+
+    def __init__(self) -> None:
+        self._seen: Floats = np.zeros((0, 0))
+        self._variance: Floats = np.zeros(0)
+        self._spreads = 0
+
+    def add(self, obs: Floats) -> None:
+        """Remember the observation `[F]` of a decision; the oldest goes if there are many."""
+        self._seen = np.concatenate([self._seen.reshape(-1, obs.size), obs[None]])[-REMEMBERED:]
+
+    def measure(self, ends: Floats) -> None:
+        """Take in how widely the last observations `[n, F]` of sequences differ.
+
+        The unit of each number is their standard deviation, its variance averaged over the plans
+        of the episode.
+        """
+        self._spreads += 1
+        before = self._variance if self._variance.size else np.zeros(ends.shape[1])
+        self._variance = before + (ends.var(axis=0) - before) / self._spreads
+
+    def novelty(self, ends: Floats) -> Floats:
+        """Return `[n]` in [0, 1]: how far the last observations `[n, F]` are from all that is seen.
+
+        d / (1 + d), where d is the root mean square difference to the nearest, over the numbers
+        that differ at all; 0 where a number is not finite.
+        """
+        varies = self._variance > 0.0
+        weights = np.zeros(len(varies))
+        weights[varies] = 1.0 / (self._variance[varies] * np.count_nonzero(varies))
+        squares = np.empty(len(ends))
+        nearest(np.ascontiguousarray(ends), self._seen, weights, squares)
+        distance = np.sqrt(np.where(np.isfinite(squares), squares, 0.0))
+        return np.asarray(distance / (1.0 + distance))
+
+
+@kernel
+def nearest(ends: Floats, seen: Floats, weights: Floats, squares: Floats) -> None:
+    """Write the distances of n observations to the nearest of m.
+
+    Args:
+        ends: `[n, F]`.
+        seen: `[m, F]`.
+        weights: `[F]` of the squared differences.
+        squares: `[n]` written: their sum; infinite where no sum is a number.
+    """
+    for i in range(len(ends)):
+        least = np.inf
+        for j in range(len(seen)):
+            total = 0.0
+            for f in range(len(weights)):
+                gap = ends[i, f] - seen[j, f]
+                total += weights[f] * gap * gap
+                # It can only grow.
+                if total >= least:
+                    break
+            least = min(least, total)
+        squares[i] = least
+
 
 #: Longest horizon: how steps hang on knots takes memory that grows with its square.
 _FARTHEST = 10_000

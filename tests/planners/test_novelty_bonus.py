@@ -9,7 +9,7 @@ import pytest
 import plangym_ext
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import CEM, DIAL, ICEM, MPPI, PredictiveSampling, RandomShooting, play
-from plangym_ext.planners.continuous.novelty_bonus import REMEMBERED, Shown
+from plangym_ext.planners.continuous.base import REMEMBERED, Shown
 
 ALL = [RandomShooting, PredictiveSampling, CEM, ICEM, MPPI, DIAL]
 
