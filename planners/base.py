@@ -93,6 +93,11 @@ class Planner(CheckedOptions, ABC):
     def __post_init__(self) -> None:
         """Check the options; derived planners check after this what depends on several."""
         super().__post_init__()
+        if not isinstance(self.callback, SearchCallback | None):
+            called = self._option("callback")
+            raise InvalidOption(
+                f"{called} must be a SearchCallback or None; got {self.callback!r}."
+            )
         self._kept: Kept = NothingKept()
         self._planned_with: tuple[Any, ...] | None = None
         #: What looks at the spaces of those that are asked about observations.

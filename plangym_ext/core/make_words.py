@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.core.drawing import picture, rgb_frame
+from plangym_ext.core.inherited_options import raise_if_unknown
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind
 
 _PICTURES = ("rgb", "grayscale")
@@ -92,7 +93,7 @@ def name_of(called: str, name: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[s
         )
     if isinstance(name, gym.envs.registration.EnvSpec):
         kwargs, wrappers = wrappers_of(called, kwargs, name.entry_point)
-        return with_wrappers(functools.partial(gym.make, name, **kwargs), wrappers), {}
+        return with_wrappers(functools.partial(_make_spec, name, **kwargs), wrappers), {}
     kwargs = dict(kwargs)
     task = [kwargs.pop(key, None) for key in ("domain_name", "task_name")]
     if task == [None, None]:
@@ -103,6 +104,15 @@ def name_of(called: str, name: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[s
             f"name={name!r}, domain_name={task[0]!r}, task_name={task[1]!r}"
         )
     return f"dm_control/{task[0]}-{task[1]}-v0", kwargs
+
+
+def _make_spec(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
+    """Return the env of a spec; raise `UnknownName` for options that it does not take."""
+    try:
+        return gym.make(spec, **kwargs)
+    except TypeError as error:
+        raise_if_unknown(error, gym.make, kwargs, spec)
+        raise
 
 
 def wrappers_of(

@@ -241,7 +241,7 @@ def checked(where: str, value: Any, declared: Declared, unknown: type[Exception]
             if not bounds.advice:
                 raise
             raise InvalidOption(f"{error} {bounds.advice}") from None
-    if typing.get_origin(kind) is tuple:
+    if typing.get_origin(kind) in (tuple, Sequence):
         return _tuple(where, value, declaration(typing.get_args(kind)[0]), unknown)
     if typing.get_origin(kind) is Callable:
         _check_function(where, value, declared)

@@ -304,3 +304,19 @@ def test_areas_are_counted_after_two_passes():
 def test_wrong_maps_are_refused(map, room, message):  # noqa: A002
     with pytest.raises(errors.InvalidOption, match=message):
         GridWorldEnv(map, room)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "named"),
+    [
+        (HexGameEnv, {"rows": 2.5}, "rows must be an integer; got 2.5"),
+        (BitFlipEnv, {"n": "8"}, "n must be an integer; got '8'"),
+        (BitFlipEnv, {"ordered": "no"}, "ordered must be True or False"),
+        (BinPackingEnv, {"item_sizes": (2, 2.5)}, r"item_sizes\[1\] must be an integer"),
+        (GoGameEnv, {"komi": "7.5"}, "komi must be a finite number"),
+        (RubiksCubeEnv, {"n": None}, "n must be an integer; got None"),
+    ],
+)
+def test_arguments_of_other_types_are_refused_by_name(cls, options, named):
+    with pytest.raises(errors.InvalidOption, match=f"{cls.__name__}: {named}"):
+        cls(**options)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import operator
+import typing
+from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import gymnasium as gym
@@ -10,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from plangym_ext.core.options import Declared, checked, declared_by
 from plangym_ext.errors import DamagedState, InvalidAction, InvalidOption, ResetNeeded
 from plangym_ext.native.kernel.known import register_kernel
 from plangym_ext.native.kernel.row_kernel import Kernel, silent
@@ -39,7 +44,7 @@ class RulesEnv(gym.Env[Any, Any]):
         state: the record, or the `[n]` uint8 array, that the rules move: a view.
 
     Raises:
-        InvalidOption: there is no such render mode.
+        InvalidOption: there is no such render mode, or an argument is not of its annotated type.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as in gymnasium.Env
@@ -68,6 +73,8 @@ class RulesEnv(gym.Env[Any, Any]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _checking(cls.__init__)  # type: ignore[method-assign]
         if all(getattr(cls, name) is getattr(RulesEnv, name) for name in _RULES):
             register_kernel(cls, operator.attrgetter("kernel"))
 
@@ -204,6 +211,29 @@ class RulesEnv(gym.Env[Any, Any]):
         if not self._begun:
             name = type(self).__name__
             raise ResetNeeded(f"{name}.{where}: {name} has no state yet; call reset() first.")
+
+
+def _checking(construct: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that checks plain arguments by their annotations before it reads them.
+
+    Numbers, flags, texts, and sequences of one of them are checked; others the class knows itself.
+    """
+    parameters = inspect.signature(construct).parameters
+
+    @functools.cache
+    def declared(name: str) -> Declared | None:
+        found = declared_by(parameters[name].annotation, construct.__module__)
+        elements = {one for kind in found.kinds for one in typing.get_args(kind)} - {...}
+        return found if len(found.kinds) == 1 and len(elements) <= 1 else None
+
+    @functools.wraps(construct)
+    def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
+        for name, value in [*zip(list(parameters)[1:], args, strict=False), *kwargs.items()]:
+            if name in parameters and (known := declared(name)):
+                checked(f"{type(self).__name__}: {name}", value, known, InvalidOption)
+        construct(self, *args, **kwargs)
+
+    return constructor
 
 
 def check_action(where: str, action: SupportsIndex, count: int) -> int:
