@@ -1,4 +1,4 @@
-"""HalfCheetah and Ant with directions, velocities and places to adapt to, on MuJoCo rows.
+"""MuJoCo rows with tasks to adapt to: directions, velocities, places, and parameters of bodies.
 
 Source: Rakelly et al. 2019, "Efficient off-policy meta-reinforcement learning via probabilistic
 context variables"; Finn et al. 2017, "Model-agnostic meta-learning for fast adaptation".
@@ -6,6 +6,8 @@ context variables"; Finn et al. 2017, "Model-agnostic meta-learning for fast ada
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 import re
 from pathlib import Path
@@ -17,6 +19,8 @@ import numpy as np
 
 from plangym_ext.envs.mujoco import quiet_compiler
 from plangym_ext.envs.mujoco_tasks.model_task import ModelTask
+from plangym_ext.envs.mujoco_tasks.walkers import Hopper, Walker2d
+from plangym_ext.errors import InvalidOption
 from plangym_ext.native.mujoco.task import Rows
 
 
@@ -111,3 +115,78 @@ class AntGoal(_GoalTask):
     def reward(self, before: Rows, after: Rows, actions: np.ndarray) -> Any:
         away = np.abs(after.qpos[:, :2] - after.userdata)
         return self._paid(-(away[:, 0] + away[:, 1]), actions)
+
+
+class _Parameters(_GoalTask):
+    """A walker of gymnasium's, whose task multiplies each of the parameters below.
+
+    Source: Rakelly et al. 2019, whose envs draw from 1.5 (damping: 1.3) to the power of -3 to 3.
+    """
+
+    reset_noise = 5e-3
+    frame_skip = 4
+    paid_by: type[Walker2d]
+    #: Fields of the model, and the base of their multipliers.
+    scaled = (
+        *(("body_mass", 1.5), ("body_inertia", 1.5)),
+        *(("dof_damping", 1.3), ("geom_friction", 1.5)),
+    )
+
+    def __init__(self) -> None:
+        env = gymnasium.make(f"{self.paid_by.__name__}-v5", disable_env_checker=True)
+        self._paid_by = self.paid_by(env.unwrapped)
+        env.close()
+
+    @classmethod
+    @functools.cache
+    def _loaded(cls) -> Any:
+        return cls().load_model()
+
+    @classmethod
+    @functools.lru_cache(maxsize=1024)
+    def model_of(cls, task: bytes) -> Any:
+        """Return the model with its parameters multiplied.
+
+        Raises:
+            InvalidOption: a number is not above 0.
+        """
+        left = np.frombuffer(task)
+        if not (left > 0).all():
+            raise InvalidOption(f"{cls.__name__}: a task's numbers must be above 0; got {left}.")
+        model = copy.copy(cls._loaded())
+        for name, _ in cls.scaled:
+            values = getattr(model, name)
+            part, left = left[: values.size], left[values.size :]
+            values *= part.reshape(values.shape)
+        # What MuJoCo has derived of them.
+        mujoco.mj_setConst(model, mujoco.MjData(model))
+        return model
+
+    def sample_tasks(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """Return multipliers, `[n, d]`, field by field."""
+        model = self._loaded()
+        bases = [np.full(getattr(model, name).size, base) for name, base in self.scaled]
+        base = np.concatenate(bases)
+        found: np.ndarray = base ** rng.uniform(-3.0, 3.0, (n, len(base)))
+        return found
+
+    def observation(self, after: Rows) -> np.ndarray:
+        return self._paid_by.observation(after)
+
+    def reward(self, before: Rows, after: Rows, actions: np.ndarray) -> Any:
+        return self._paid_by.reward(before, after, actions)
+
+    def terminated(self, after: Rows) -> np.ndarray | None:
+        return self._paid_by.terminated(after)
+
+
+class HopperParameters(_Parameters):
+    """Hopper whose masses, inertias, dampings and frictions are multiplied by the task."""
+
+    model, paid_by, first_task = "hopper.xml", Hopper, (1.0,) * 41
+
+
+class WalkerParameters(_Parameters):
+    """Walker2d, likewise."""
+
+    model, paid_by, first_task = "walker2d_v5.xml", Walker2d, (1.0,) * 65

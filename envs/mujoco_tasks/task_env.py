@@ -61,7 +61,7 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         task = self.get_task()
         mujoco.mj_resetData(self.model, self.data)
         self.data.userdata[:] = task
-        self.task.begin(self.model, self.data, self.np_random)
+        self.task.begin(self._world, self.data, self.np_random)
         return self._observation(), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
@@ -69,12 +69,13 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         task = self.task
         before = rows_of(self.data, task.reads_before)
         self.data.ctrl[:] = action
-        mujoco.mj_step(self.model, self.data, nstep=self.frame_skip)
+        world = self._world
+        mujoco.mj_step(world, self.data, nstep=self.frame_skip)
         if task.contact_forces:
             # `mj_step` leaves contact forces out.
-            mujoco.mj_rnePostConstraint(self.model, self.data)
+            mujoco.mj_rnePostConstraint(world, self.data)
         if task.derives_after:
-            mujoco.mj_step1(self.model, self.data)
+            mujoco.mj_step1(world, self.data)
         after = rows_of(self.data, task.reads)
         rewards, infos = task.reward(before, after, np.asarray(action, np.float32)[None])
         ended = task.terminated(after)
@@ -89,7 +90,9 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
 
     def set_task(self, task: Any) -> None:
         """Set the task, `[d]`; resets leave it as it is."""
-        self.data.userdata[:] = checked_task(self, task, self.model.nuserdata)
+        found = checked_task(self, task, self.model.nuserdata)
+        self.task.model_of(found.tobytes())  # refuses what makes no model
+        self.data.userdata[:] = found
 
     def get_task(self) -> np.ndarray:
         """Return the task, `[d]` float64, fresh."""
@@ -110,6 +113,12 @@ class TaskEnv(gym.Env[np.ndarray, np.ndarray]):
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
+
+    @property
+    def _world(self) -> Any:
+        """The model of the task, for all that depends on more than its sizes."""
+        found = self.task.model_of(self.data.userdata.tobytes())
+        return self.model if found is None else found
 
     def _observation(self) -> np.ndarray:
         return np.array(self.task.observation(rows_of(self.data, self.task.reads))[0])

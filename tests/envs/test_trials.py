@@ -6,6 +6,7 @@ import os
 import signal
 
 import gymnasium as gym
+import mujoco
 import numpy as np
 import pytest
 
@@ -16,6 +17,8 @@ from plangym_ext.errors import DamagedState, InvalidOption, WrongKind
 POINT, TRIALS = "plangym_ext/PointRobot-v0", "plangym_ext/Trials-v0"
 GOALS = [f"plangym_ext/{name}-v0" for name in ("AntGoal", "HalfCheetahDirection")]
 GOALS.append("plangym_ext/HalfCheetahVelocity-v0")
+PARAMETERS = {"Hopper": 41, "Walker": 65}
+GOALS += [f"plangym_ext/{name}Parameters-v0" for name in PARAMETERS]
 
 
 def _with_tasks(env, count=5):
@@ -62,6 +65,34 @@ def test_the_point_is_paid_by_its_goal(sparse):
 def test_what_is_no_task_is_refused(task):
     with pytest.raises(InvalidOption, match=r"task must be 2 finite numbers"):
         PointRobotEnv().set_task(task)
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_are_those_of_gymnasiums_model_edited_by_hand(name):
+    own = plangym_ext.make(f"plangym_ext/{name}Parameters-v0", backend="serial").gym_env.unwrapped
+    env = gym.make({"Hopper": "Hopper-v5", "Walker": "Walker2d-v5"}[name]).unwrapped
+    model, data = env.model, env.data
+    task = own.sample_tasks(2, np.random.default_rng(4))[1]
+    assert task.shape == (PARAMETERS[name],)
+    assert 1.5**-3 < task.min() < 0.5 < 2 < task.max() < 1.5**3
+    left = task
+    for field in ("body_mass", "body_inertia", "dof_damping", "geom_friction"):
+        values = getattr(model, field)
+        values *= left[: values.size].reshape(values.shape)
+        left = left[values.size :]
+    assert not len(left)
+    mujoco.mj_setConst(model, data)
+    own.reset(seed=0)
+    own.set_task(task)
+    own.reset()
+    mujoco.mj_resetData(model, data)
+    env.set_state(own.data.qpos, own.data.qvel)
+    for action in _actions(own, 1, 20)[0]:
+        mine, theirs = own.step(action), env.step(action)
+        np.testing.assert_array_equal(mine[0], theirs[0])
+        assert mine[1:3] == theirs[1:3]
+    with pytest.raises(InvalidOption, match="above 0"):
+        own.set_task(-task)
 
 
 @pytest.mark.parametrize("name", [POINT, *GOALS])

@@ -147,6 +147,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
         ctypes.c_int,
         [_POINTER, _POINTER, ctypes.c_int, _POINTER, _POINTER, ctypes.c_int],
     ),
+    "mjb_setModels": (None, [_POINTER, _POINTER]),
     "mjb_status": (_POINTER, [_POINTER]),
     "mjb_error": (ctypes.c_char_p, [_POINTER, ctypes.c_int]),
 }

@@ -25,6 +25,8 @@ from plangym_ext.native.mujoco.play import (
 from plangym_ext.native.mujoco.task import MujocoTask, Rows
 
 _INTEGRATION = mujoco.mjtState.mjSTATE_INTEGRATION
+#: What lies before `userdata` in it.
+_EARLIER = int(_INTEGRATION) & (int(mujoco.mjtState.mjSTATE_USERDATA) - 1)
 _ERROR_BYTES = 1000
 # Before the first call: so long that it plays one step.
 _UNKNOWN_SECONDS = 1.0
@@ -125,6 +127,10 @@ class MujocoPlayer:
         self._frame_skip = frame_skip
         self._follows = FORCES * task.contact_forces + DERIVED * task.derives_after
         self._num_controls = model.nu
+        start = 8 * mujoco.mj_stateSize(model, _EARLIER)
+        self._task_bytes = slice(start, start + 8 * model.nuserdata)
+        self._model_of = task.model_of
+        self._models = [self._model_of(data.userdata.tobytes())]
         self.state_size = mujoco.mj_stateSize(model, _INTEGRATION)
         other = mujoco.MjData(model)
         self._pointer = _pointer_of_qpos(data, other)
@@ -207,6 +213,8 @@ class MujocoPlayer:
             job[18], job[19] = _address(fresh.joints), fresh.joints.strides[0]
             for number, row in enumerate(fresh.rows.tolist()):
                 job[begins + row] = number
+        if self._models[0] is not None:
+            self._choose_models(source)
         begin = time.perf_counter()
         try:
             self._apply(chosen, played.job_address)
@@ -216,6 +224,14 @@ class MujocoPlayer:
                 job[begins + row] = -1
         if steps:
             self.step_seconds = (time.perf_counter() - begin) / (played.shape[0] * played.shape[1])
+
+    def _choose_models(self, source: np.ndarray) -> None:
+        """Have each row run on the model of its task."""
+        # Held until the next call: the batch refers to them.
+        self._models = [self._model_of(row.tobytes()) for row in source[:, self._task_bytes]]
+        self._addresses = np.full(self._capacity, self._model._address, np.uintp)
+        self._addresses[: len(source)] = [model._address for model in self._models]
+        self._library.mjb_setModels(self._batch, _address(self._addresses))
 
     def _apply(self, rows: np.ndarray, job: int) -> None:
         failed = self._library.mjb_apply(

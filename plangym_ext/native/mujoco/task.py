@@ -83,6 +83,16 @@ class MujocoTask(ABC):
         """
         return None
 
+    @classmethod
+    def model_of(cls, task: bytes) -> Any:  # noqa: ARG003 - for overrides
+        """Return the `MjModel` that a row runs on, to be read only; None: the env's own.
+
+        Args:
+            task: the row's `userdata`. What is returned depends on it alone, so states hold
+                all that a step reads. Sizes are those of the env's model.
+        """
+        return None
+
     @property
     def can_end(self) -> bool:
         """Whether `terminated` may hold for a row."""
