@@ -41,6 +41,7 @@ class ContextNetwork(nn.Module):
         encoder: dense layers.
         latent: Z, numbers of z.
         distribution: what the policy's numbers are of.
+        context_fields: names of what the encoder is shown of a step, in order.
         inputs_used: names of the fields of `Inputs` that its agent looks at.
 
     Source: Rakelly et al. 2019, "Efficient off-policy meta-reinforcement learning via probabilistic
@@ -65,6 +66,7 @@ class ContextNetwork(nn.Module):
             )
         self.observation_space, self.action_space, self.config = seen, action_space, config
         self.latent = config.latent
+        self.context_fields = ("obs", "action", "reward", "next_obs")[: 3 + config.next_obs]
         ends = np.full(self.latent, np.inf)
         low, high = np.append(seen.low, -ends), np.append(seen.high, ends)
         joined = spaces.Box(low.astype(np.float32), high.astype(np.float32))
@@ -72,7 +74,8 @@ class ContextNetwork(nn.Module):
         self.distribution = self.policy.distribution
         self.inputs_used = ("obs", "action", "reward", "first")
         self._action = ActionEncoder(action_space)
-        widths = [seen.shape[0] + self._action.width + 1, *config.encoder_hidden, 2 * self.latent]
+        width = seen.shape[0] * (1 + config.next_obs) + self._action.width + 1
+        widths = [width, *config.encoder_hidden, 2 * self.latent]
         layers: list[nn.Module] = []
         for before, after in pairwise(widths):
             layers += [nn.Linear(before, after, dtype=torch.float32), nn.ReLU()]
@@ -84,32 +87,33 @@ class ContextNetwork(nn.Module):
         sizes |= dict.fromkeys(("precision", "weighted", "z"), self.latent)
         return {name: torch.zeros(num_rows, size) for name, size in sizes.items()}
 
-    def factors(self, obs: Any, action: Any, reward: Any) -> tuple[Any, Any]:
+    def factors(self, obs: Any, action: Any, reward: Any, *next_obs: Any) -> tuple[Any, Any]:
         """Return precisions of steps' factors, and these times their means.
 
         Args:
             obs: `[N, D]`.
             action: `[N, *act]`, that were played there.
             reward: `[N]`, that were paid for them.
+            next_obs: `[N, D]`, that came of them, where the encoder is shown it.
 
         Returns:
             `[N, Z]` each; sums of both over steps are what a posterior is made of.
         """
-        rows = torch.cat([obs.float(), self._action(action), reward.float()[:, None]], dim=1)
+        parts = [obs.float(), self._action(action), reward.float()[:, None], *next_obs]
+        rows = torch.cat(parts, dim=1)
         mean, raw = self.encoder(rows).chunk(2, dim=1)
         precision = 1 / functional.softplus(raw).clamp(min=_LEAST)
         return precision, precision * mean
 
-    def posterior(self, obs: Any, action: Any, reward: Any) -> tuple[Any, Any]:
+    def posterior(self, *context: Any) -> tuple[Any, Any]:
         """Return means and variances of z given C steps of each of M tasks, `[M, Z]` each.
 
         Args:
-            obs: `[M, C, D]`.
-            action: `[M, C, *act]`.
-            reward: `[M, C]`.
+            context: arguments of `factors`, `[M, C, ...]` each.
         """
-        parts = self.factors(*(part.flatten(0, 1) for part in (obs, action, reward)))
-        return posterior_of(*(part.unflatten(0, reward.shape).sum(dim=1) for part in parts))
+        parts = self.factors(*(part.flatten(0, 1) for part in context))
+        shape = context[0].shape[:2]
+        return posterior_of(*(part.unflatten(0, shape).sum(dim=1) for part in parts))
 
 
 def posterior_of(precision: Any, weighted: Any) -> tuple[Any, Any]:
@@ -164,7 +168,7 @@ class ContextAgent(NetworkAgent):
         device: where it runs.
     """
 
-    _read = (*NetworkAgent._read, "action_space", "factors", "policy", "latent")
+    _read = (*NetworkAgent._read, "action_space", "factors", "policy", "latent", "context_fields")
 
     def __init__(self, network: Any, *, device: str = "cpu") -> None:
         super().__init__(network, device=device)
@@ -197,12 +201,16 @@ class ContextAgent(NetworkAgent):
 
     def _known(self, inputs: Inputs, carry: Any, more: int) -> dict[str, Any]:
         """Return the sums of factors with those of the last step; 0 where a trial begins."""
-        last = (carry["obs"], inputs.action, inputs.reward)
-        found = self.network.factors(*(self._tensor(part, more) for part in last))
-        first = np.asarray(inputs.first)[:, None]
+        last = (carry["obs"], inputs.action, inputs.reward, np.float32(inputs.obs))
+        fields = self.network.context_fields
+        found = self.network.factors(*(self._tensor(part, more) for part in last[: len(fields)]))
+        first, counts = np.asarray(inputs.first)[:, None], np.float32(1)
+        if "next_obs" in fields:  # what is seen where an episode begins did not come of the step
+            counts = np.float32(inputs.obs[:, -1:] <= 0)
+        parts = (part[: len(first)].cpu().numpy() * counts for part in found)
         return {
-            name: np.where(first, np.float32(0), carry[name] + part[: len(first)].cpu().numpy())
-            for name, part in zip(("precision", "weighted"), found, strict=True)
+            name: np.where(first, np.float32(0), carry[name] + part)
+            for name, part in zip(("precision", "weighted"), parts, strict=True)
         }
 
     def _drawn(self, inputs: Inputs, known: dict[str, Any], before: Any) -> Any:

@@ -11,7 +11,6 @@ from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.replay.base import Batch, Replay
 from plangym_ext.learn.replay.uniform import BalancedReplay
 
-_CONTEXT = ("obs", "action", "reward")
 _INFOS = ("task", "episode", "over")
 
 
@@ -29,6 +28,8 @@ class TaskReplay(Replay):
         recent: newest steps of each task, of first episodes, that contexts are drawn of.
         steps: N, drawn of each task.
         context: C, likewise.
+        fields: names of what contexts have of a step; with "next_obs" last steps of episodes are
+            no context.
         discount: gamma.
         seed: of the draws.
 
@@ -43,11 +44,12 @@ class TaskReplay(Replay):
         recent: int,
         steps: int,
         context: int,
+        fields: tuple[str, ...] = ("obs", "action", "reward"),
         discount: float,
         seed: int,
     ) -> None:
         super().__init__(capacity, seed=seed)
-        self._sizes, self._discount = (steps, context), discount
+        self._sizes, self._discount, self._fields = (steps, context), discount, fields
         seeds = self._rng.integers(2**63, size=2).tolist()
         self._steps = BalancedReplay(capacity, seed=seeds[0])
         self._recent = BalancedReplay(recent, seed=seeds[1])
@@ -96,9 +98,11 @@ class TaskReplay(Replay):
             "discount": (self._discount * ~over).astype(np.float32),
         }
         tasks, valid = read(told["task"]), read(tree["valid"])
-        begun = valid & (read(told["episode"]) == 0)
-        _add(self._recent, {name: rows[name] for name in _CONTEXT}, tasks, begun)
-        _add(self._steps, rows, tasks, valid & (over | (following[:, -1] == 0)))
+        begun, within = valid & (read(told["episode"]) == 0), following[:, -1] == 0
+        if "next_obs" in self._fields:
+            begun &= within
+        _add(self._recent, {name: rows[name] for name in self._fields}, tasks, begun)
+        _add(self._steps, rows, tasks, valid & (over | within))
         # In their own order: which one is drawn does not depend on which came first.
         self.tasks = sorted({*self._steps.groups} & {*self._recent.groups})
 

@@ -240,10 +240,14 @@ class ContextConfig(SoftPolicyConfig):
     Args:
         latent: numbers of z, what is inferred of a task.
         encoder_hidden: widths of the encoder's dense layers.
+        next_obs: whether the encoder is shown the observation after each step too, for tasks
+            that differ in their dynamics. Last steps of episodes, after which agents are shown
+            another episode, then are no context.
     """
 
     latent: Count = 5
     encoder_hidden: tuple[Count, ...] = (128, 128)
+    next_obs: bool = False
 
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""

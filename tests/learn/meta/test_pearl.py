@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -37,8 +38,8 @@ CONFIG = PEARLConfig(
 )
 
 
-def network(seed=0):
-    config = ContextConfig(hidden=(16,), encoder_hidden=(16,), latent=4)
+def network(seed=0, **more):
+    config = ContextConfig(hidden=(16,), encoder_hidden=(16,), latent=4, **more)
     made = make_context_network(SEEN, ACTS, config, seed=seed)
     # Heads begin at 0: a policy that does not depend on z.
     with torch.no_grad(), torch.random.fork_rng():
@@ -55,9 +56,9 @@ def trials(rows, **more):
     )
 
 
-def filled(rounds=4, config=CONFIG):
+def filled(rounds=4, config=CONFIG, **more):
     """Return an algorithm that has taken some trials in, and its sampler."""
-    net = network()
+    net = network(**more)
     algorithm, agent = PEARL(net, config, seed=3), ContextAgent(net)
     sampler = SerialSampler(trials(range(4)), agent, 40, env_info=agent.env_info)
     for _ in range(rounds):
@@ -105,6 +106,20 @@ def test_the_divergence_is_that_of_the_posterior_from_the_prior():
     assert not torch.allclose(wanted, reverse, rtol=0.1)
 
 
+def test_the_encoder_is_shown_what_the_papers_code_shows_it():
+    rng, shapes = np.random.default_rng(0), ((2,), (2,), (1,), (3,))
+    parts = [torch.from_numpy(rng.normal(size=(5, *k)).astype(np.float32)) for k in ((3,), *shapes)]
+    obs, action, _, reward, following = parts
+    for next_obs, shown in ((False, ()), (True, (following,))):
+        net = network(next_obs=next_obs)
+        # `context = torch.cat([o, a, r, no])`, then means and softplus of the rest.
+        rows = torch.cat([obs, action * 10, reward, *shown], dim=1)
+        mean, raw = net.encoder(rows).chunk(2, dim=1)
+        precision = 1 / torch.nn.functional.softplus(raw)
+        found = net.factors(obs, action, reward[:, 0], *shown)
+        torch.testing.assert_close(found, (precision, precision * mean))
+
+
 def test_the_order_of_the_context_does_not_count():
     net, rng = network(), np.random.default_rng(0)
     parts = [
@@ -117,8 +132,9 @@ def test_the_order_of_the_context_does_not_count():
 # The agent --------------------------------------------------------------------
 
 
-def test_the_agents_posterior_is_that_of_the_steps_of_its_trial():
-    net, rng = network(), np.random.default_rng(1)
+@pytest.mark.parametrize("next_obs", [False, True])
+def test_the_agents_posterior_is_that_of_the_steps_of_its_trial(next_obs):
+    net, rng = network(next_obs=next_obs), np.random.default_rng(1)
     agent, rows, noise = ContextAgent(net), 3, RowNoise(5, range(3))
     agent.version = 1
     carry, kept = agent.initial_carry(rows), []
@@ -141,8 +157,10 @@ def test_the_agents_posterior_is_that_of_the_steps_of_its_trial():
         noise.advance()
     assert (carry["obs"] == obs).all()
     for row in range(rows):
-        steps = kept[begun if row == 1 else 0 : -1]
-        parts = [torch.from_numpy(np.stack([s[k][row] for s in steps])[None]) for k in range(3)]
+        pairs = [*pairwise(kept)][begun if row == 1 else 0 :]
+        steps = [(*one, after[0]) for one, after in pairs if not (next_obs and after[0][row, -1])]
+        fields = range(3 + next_obs)
+        parts = [torch.from_numpy(np.stack([s[k][row] for s in steps])[None]) for k in fields]
         mean, variance = net.posterior(*parts)
         found = posterior_of(*(torch.from_numpy(carry[n][row]) for n in ("precision", "weighted")))
         torch.testing.assert_close(found[0], mean[0], rtol=1e-4, atol=1e-5)
@@ -170,8 +188,9 @@ def _goals():
     return trials(range(1)).call("tasks")[0]
 
 
-def test_steps_and_context_are_of_their_own_task_alone():
-    algorithm, sampler = filled()
+@pytest.mark.parametrize("next_obs", [False, True])
+def test_steps_and_context_are_of_their_own_task_alone(next_obs):
+    algorithm, sampler = filled(next_obs=next_obs)
     goals = _goals()
     for _ in range(20):
         samples = algorithm.replay.sample(3).samples
@@ -181,6 +200,10 @@ def test_steps_and_context_are_of_their_own_task_alone():
             place = part["obs"].reshape(3, count, 3)[..., :2] + part["action"].reshape(3, count, 2)
             away = np.linalg.norm(place - goals[samples["task"]][:, None], axis=2)
             np.testing.assert_allclose(part["reward"].reshape(3, count), -away, atol=1e-5)
+        if next_obs:
+            assert not samples["context"]["next_obs"][..., -1].any()
+            after = samples["context"]["next_obs"][..., :2].reshape(place.shape)
+            np.testing.assert_allclose(after, place, atol=1e-6)
         steps = samples["steps"]
         # What follows is of the same episode: never of the next one's reset.
         moved = steps["obs"][:, :2] + steps["action"]
@@ -259,6 +282,15 @@ def _updated(monkeypatch, **changes):
     algorithm._owed = algorithm._owed * 0 + 1
     logged = algorithm.train()
     return found, algorithm, logged
+
+
+def test_an_encoder_that_is_shown_next_observations_learns():
+    algorithm, sampler = filled(next_obs=True)
+    sampler.close()
+    before = _Changes(algorithm.network.encoder)
+    algorithm._owed = algorithm._owed * 0 + 1
+    assert np.isfinite(list(algorithm.train().values())).all()
+    assert before.any
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.1])

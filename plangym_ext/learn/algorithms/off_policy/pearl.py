@@ -23,7 +23,7 @@ class _TaskSteps(NamedTuple):
     """Steps of M tasks, and the context of each, as tensors."""
 
     steps: Steps  # [M * N, ...], task by task
-    context: tuple[Any, Any, Any]  # observations, actions and rewards [M, C, ...]
+    context: tuple[Any, ...]  # what the encoder is shown of steps, [M, C, ...]
     indices: Any = None
 
 
@@ -74,6 +74,7 @@ class PEARL(SAC):
             recent=config.recent,
             steps=config.batch_size,
             context=config.context,
+            fields=self.network.context_fields,
             discount=config.discount,
             seed=options["seed"],
         )
@@ -94,10 +95,8 @@ class PEARL(SAC):
     def _steps_of(self, batch: Batch) -> Any:
         array, steps = self._tensors.array, batch.samples["steps"]
         told = {name: array(part) for name, part in steps.items()}
-        obs, action, reward = (
-            array(batch.samples["context"][name]) for name in ("obs", "action", "reward")
-        )
-        return _TaskSteps(Steps(**told, weight=None), (obs, action, reward))
+        context = (array(batch.samples["context"][n]) for n in self.network.context_fields)
+        return _TaskSteps(Steps(**told, weight=None), tuple(context))
 
     @torch.no_grad()
     def _update(self, steps: Any) -> Updated:
