@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import subprocess
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from plangym_ext.core.drawing import picture, rgb_frame
 from plangym_ext.errors import CannotDraw, MissingExtra, PlangymExtError, installing
+from plangym_ext.run.viewer import frame_grid
 
 #: Most frames a second: what ordinary players and screens show.
 _MOST_FPS = 60.0
@@ -237,11 +239,46 @@ def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | N
         yield None
         return
     film = EnvFilm(env)
-    writer = VideoWriter(path, film.fps)
-    try:
+    with _written(path, film.fps) as writer:
         writer.add(first_frame(env, seed))
         with film.taken(writer.add):
             yield writer
+
+
+def film_grid(path: Path, env: Any, seeds: Sequence[int], play: Callable[[int], Any]) -> None:
+    """Film episodes side by side; the last frame of each is shown until all have ended.
+
+    Args:
+        path: the .mp4 to write.
+        env: as of `EnvFilm`.
+        seeds: of the episodes.
+        play: plays that of a seed.
+    """
+    film, shown = EnvFilm(env), []
+    for seed in seeds:
+        first = first_frame(env, seed)
+        # A thousand frames of a large picture would fill the memory.
+        kept = [_packed(first)]
+        with film.taken(lambda frame, kept=kept: kept.append(_packed(frame))):
+            play(seed)
+        shown.append(kept)
+    with _written(path, film.fps) as writer:
+        for t in range(max(map(len, shown))):
+            packed = [zlib.decompress(kept[min(t, len(kept) - 1)]) for kept in shown]
+            writer.add(
+                frame_grid([np.frombuffer(p, np.uint8).reshape(first.shape) for p in packed])
+            )
+
+
+def _packed(frame: Any) -> bytes:
+    return zlib.compress(np.ascontiguousarray(rgb_frame(frame, "video")), level=1)
+
+
+@contextlib.contextmanager
+def _written(path: Path, fps: float) -> Iterator[VideoWriter]:
+    writer = VideoWriter(path, fps)
+    try:
+        yield writer
         writer.close()  # may be interrupted too
     except BaseException:
         writer.discard()

@@ -16,7 +16,7 @@ from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.tree_page.recorder import reduced
-from plangym_ext.run.video import recorded
+from plangym_ext.run.video import film_grid, recorded
 
 RGB = np.arange(8 * 6 * 3, dtype=np.uint8).reshape(8, 6, 3)
 GREY = RGB[:, :, 0]
@@ -108,6 +108,31 @@ def numbers(t):
     return grey(t).astype(np.int64)
 
 
+def frames_of(reader, path, *shape):
+    """Return the frames of a film, `[N, *shape]`."""
+    command = [reader.get_ffmpeg_exe(), "-v", "error", "-i", str(path)]
+    command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    pixels = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+    return np.frombuffer(pixels, np.uint8).reshape(-1, *shape)
+
+
+def test_a_film_of_several_episodes_shows_each_in_its_tile_to_the_end(tmp_path):
+    reader = pytest.importorskip("imageio_ffmpeg")
+    with plangym_ext.make(lambda: Drawn(grey, 30), n_workers=0) as env:
+
+        def play_some(seed):
+            for _ in range(seed):
+                env.step(0)
+
+        film_grid(tmp_path / "grid.mp4", env, [2, 4, 1], play_some)
+    # Two rows of two tiles, of which one is empty; each picture is enlarged twice.
+    shown = frames_of(reader, tmp_path / "grid.mp4", 2, 200, 2, 152, 3)
+    assert len(shown) == 1 + 4
+    for t, frame in enumerate(shown):
+        tiles = frame.mean(axis=(1, 3, 4)).ravel()
+        np.testing.assert_allclose(tiles, [40 * min(t, last) for last in (2, 4, 1, 0)], atol=5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "fps"), [(grey, 30), (with_opacity, None), (fractions, 0), (numbers, "fast")]
@@ -119,10 +144,7 @@ def test_films_have_the_frames_that_were_drawn(tmp_path, draw, fps):
         recorded(tmp_path / "film.mp4", env, 0),
     ):
         play(env, DiscreteShooting(4), seed=0, max_steps=6)
-    command = [reader.get_ffmpeg_exe(), "-v", "error", "-i", str(tmp_path / "film.mp4")]
-    command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-    pixels = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
-    shown = np.frombuffer(pixels, np.uint8).reshape(-1, 400 * 304 * 3)
+    shown = frames_of(reader, tmp_path / "film.mp4", 400 * 304 * 3)
     assert len(shown) == 7
     for t, frame in enumerate(shown):
         assert abs(float(frame.mean()) - 40 * t) < 5

@@ -59,7 +59,7 @@ def uninterrupted(folder, last):
 # What is in the files ---------------------------------------------------------------------
 
 
-def test_columns_that_come_later_are_empty_before(tmp_path):
+def test_columns_that_come_later_have_no_numbers_before(tmp_path):
     with quiet(tmp_path, params={"seed": 3, "planner": {"name": "mcts"}}) as logger:
         logger.log(1, {"loss": 0.1})
         logger.log(5, {"loss": np.float32(0.5), "solved": True, "n": np.int64(7)})
@@ -67,7 +67,7 @@ def test_columns_that_come_later_are_empty_before(tmp_path):
         assert (tmp_path / "progress.csv").read_text().endswith("5,0.5,1,7\n")
         logger.log(6, {"n": np.array([8])})
     text = (tmp_path / "progress.csv").read_text()
-    assert text == "step,loss,solved,n\n1,0.1,,\n5,0.5,1,7\n6,,,8\n"
+    assert text == "step,loss,solved,n\n1,0.1,NaN,NaN\n5,0.5,1,7\n6,NaN,NaN,8\n"
     assert (tmp_path / "progress.jsonl").read_text().splitlines() == [
         '{"step": 1, "loss": 0.1}',
         '{"step": 5, "loss": 0.5, "solved": 1, "n": 7}',
@@ -84,7 +84,7 @@ def test_what_clocks_say_is_kept_apart(tmp_path):
     assert (tmp_path / "progress.csv").read_text() == "step,loss\n1,1\n2,2\n"
     found = read_table_of(tmp_path / "timings.csv")
     assert found[0] == ["step", "seconds", "steps_per_second"]
-    assert [line[2] for line in found[1:]] == ["10.5", ""]
+    assert [line[2] for line in found[1:]] == ["10.5", "NaN"]
     first, second = (float(line[1]) for line in found[1:])
     assert 0 <= first <= second
     # Seconds of a resumed run go on from those it had.
@@ -127,7 +127,8 @@ def test_viskit_reads_it(tmp_path):
                 except ValueError:
                     value = 0.0
                 entries.setdefault(name, []).append(value)
-    assert entries == {"step": [1, 2], "a": [0.5, 1.5], "b, c": [0, 2]}
+    # A point is left out where it has no number.
+    np.testing.assert_equal(entries, {"step": [1, 2], "a": [0.5, 1.5], "b, c": [np.nan, 2]})
     assert isinstance(json.loads((tmp_path / "params.json").read_text()), dict)
 
 

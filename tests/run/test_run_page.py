@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import threading
 import urllib.error
 import urllib.parse
@@ -450,7 +451,7 @@ def test_a_reader_with_a_browser_sees_curves_settings_and_episodes(runs):
 @pytest.mark.slow
 def test_a_run_that_is_filmed_learns_what_one_that_is_not_learns(tmp_path):
     torch = pytest.importorskip("torch")
-    pytest.importorskip("imageio_ffmpeg")
+    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
     from plangym_ext.run.settings.compose import compose
     from plangym_ext.run.training.runner import Runner
@@ -475,7 +476,10 @@ def test_a_run_that_is_filmed_learns_what_one_that_is_not_learns(tmp_path):
     assert found == want
     assert not (tmp_path / "plain" / "episodes").exists()
     # The last as well where it has reached its goal.
-    changed = {"evaluation": {**settings["evaluation"], "record": 3, "stop_at": -1.0}}
+    changed = {"evaluation": {**settings["evaluation"], "record": 3, "stop_at": -1.0, "tiles": 3}}
     with Runner(compose(["cartpole", settings, changed]), tmp_path / "early") as runner:
         runner.run()
-    assert (tmp_path / "early" / "episodes" / "round-00000001.mp4").exists()
+    film = tmp_path / "early" / "episodes" / "round-00000001.mp4"
+    # Two by two, of which one is empty.
+    told = subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-i", film], stderr=subprocess.PIPE)
+    assert b" 1200x800" in told.stderr

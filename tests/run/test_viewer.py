@@ -1,8 +1,7 @@
 """Frames of several envs in one grid, in a window, and in a notebook."""
 
+import base64
 import io
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -48,23 +47,34 @@ def test_a_window_shows_all_envs_until_it_is_closed(monkeypatch):
     venv.close()
 
 
-def test_a_notebook_has_one_picture_that_is_renewed(monkeypatch):
-    pillow = pytest.importorskip("PIL.Image")
+#: The cell of a notebook.
+CELL = """
+import numpy as np
+from plangym_ext.run import Viewer
 
-    class ZMQInteractiveShell:
-        """Stands for the shell of Jupyter's kernel, which is known by this name."""
+with Viewer() as viewer:
+    for value in (1, 2):
+        viewer.show([np.full((4, 4, 3), value, np.uint8)] * 2)
+"""
+
+
+def test_a_notebook_has_one_picture_that_is_renewed():
+    pillow = pytest.importorskip("PIL.Image")
+    pytest.importorskip("ipykernel")
+    from jupyter_client.manager import run_kernel
 
     shown = []
-
-    def display(picture, display_id):
-        assert display_id is True
-        shown.append(picture)
-        return SimpleNamespace(update=shown.append)
-
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=ZMQInteractiveShell))
-    ipython = SimpleNamespace(display=display, Image=lambda data: pillow.open(io.BytesIO(data)))
-    monkeypatch.setitem(sys.modules, "IPython.display", ipython)
-    with Viewer() as viewer:
-        for value in (1, 2):
-            viewer.show([np.full((4, 4, 3), value, np.uint8)] * 2)
-    assert [np.asarray(picture.convert("RGB"))[0, 0, 0] for picture in shown] == [1, 2]
+    with run_kernel(kernel_name="python3") as client:
+        # Jupyter's own messages, as a page in a browser gets them.
+        reply = client.execute_interactive(CELL, timeout=60, output_hook=shown.append)
+        assert reply["content"]["status"] == "ok", reply
+    first, second = [one for one in shown if "data" in one["content"]]
+    kinds = first["msg_type"], second["msg_type"]
+    assert kinds == ("display_data", "update_display_data")
+    places = [one["content"]["transient"]["display_id"] for one in (first, second)]
+    assert places[0] == places[1]
+    for value, one in ((1, first), (2, second)):
+        data = base64.b64decode(one["content"]["data"]["image/png"])
+        picture = np.asarray(pillow.open(io.BytesIO(data)).convert("RGB"))
+        assert picture.shape == (4, 8, 3)
+        assert (picture == value).all()

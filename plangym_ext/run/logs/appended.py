@@ -155,8 +155,14 @@ class JsonlFile(AppendedFile):
         self.replace("".join(kept))
 
 
+#: Stands in a cell without a number: viskit reads an empty one as 0. A number that is not finite is
+#: written as Python does, "nan".
+MISSING = "NaN"
+_EMPTY = "", MISSING  # earlier versions wrote the first
+
+
 class CsvFile(AppendedFile):
-    """Rows of numbers by column name; missing numbers are empty cells.
+    """Rows of numbers by column name; missing numbers are `MISSING`.
 
     The bytes depend on the rows alone: a file that was cut back with `truncate_after` and
     got the same rows again is the same file.
@@ -185,10 +191,10 @@ class CsvFile(AppendedFile):
             rows = self._table()[1]
             self._columns += new
             # A new column is rare: the file is written again, so that its first line names all.
-            self._rewrite([[*cells, *[""] * len(new)] for cells in rows])
+            self._rewrite([[*cells, *[MISSING] * len(new)] for cells in rows])
         # Cells that need no quotes.
         # `repr` of a float reads back as the same float.
-        self.append(",".join([repr(row[n]) if n in row else "" for n in self._columns]) + "\n")
+        self.append(",".join([repr(row[n]) if n in row else MISSING for n in self._columns]) + "\n")
         self.last = dict(row)
 
     def truncate_after(self, step: int) -> None:
@@ -200,7 +206,9 @@ class CsvFile(AppendedFile):
             rows = [row for row in rows if int(row[0]) <= step]
             # A run that is resumed names a column when it first has one, as one that was not
             # interrupted.
-            filled = [any(row[i] for row in rows) or not i for i in range(len(columns))]
+            filled = [
+                any(row[i] not in _EMPTY for row in rows) or not i for i in range(len(columns))
+            ]
         # The first column, the steps, stays even if no row does.
         self._columns = _chosen(columns, filled)
         rows = [_chosen(row, filled) for row in rows]
@@ -223,7 +231,9 @@ def parse_table(text: str) -> tuple[list[str], list[list[str]]]:
 def _numbers(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, Number]:
     """Return the last row by column name."""
     last = rows[-1] if rows else [""] * len(columns)
-    return {name: float(cell) for name, cell in zip(columns, last, strict=True) if cell}
+    return {
+        name: float(cell) for name, cell in zip(columns, last, strict=True) if cell not in _EMPTY
+    }
 
 
 def _text(rows: Iterable[Iterable[str]]) -> str:

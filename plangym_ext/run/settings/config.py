@@ -137,6 +137,7 @@ class EvaluationSettings(CheckedOptions):
         env: arguments of the env that differ from training, such as held-out levels.
         seed: of the first episode; the others follow.
         record: number of evaluations per film of an episode, in RUN/episodes; 0: no films.
+        tiles: first episodes that a film shows, side by side.
         stop_at: mean return at which the run ends early; None: never.
         name: of its columns in the log, such as `eval/return`.
     """
@@ -149,6 +150,7 @@ class EvaluationSettings(CheckedOptions):
     env: Mapping[str, Any] = field(default_factory=dict)
     seed: Whole = 1_000_000
     record: Whole = 0
+    tiles: Count = 1
     stop_at: Finite | None = None
     name: str = "eval"
 

@@ -28,7 +28,7 @@ from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import plain
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
-from plangym_ext.run.video import ffmpeg, first_frame, recorded
+from plangym_ext.run.video import ffmpeg, film_grid, first_frame, recorded
 
 
 class Callback:
@@ -171,11 +171,11 @@ _NODES = 200
 
 
 class Recording(Closing, Callback):
-    """Plays an evaluation's first episode again, alone, and films it.
+    """Plays an evaluation's first episodes again, each alone, and films them, side by side.
 
     It has an env and a player of its own, so a run that is filmed learns what one that is not
-    learns. Films are `episodes/round-00000010.mp4` in the folder of the run; the trees of a planner
-    that grows some are a page of that name, `.html`.
+    learns. Films are `episodes/round-00000010.mp4` in the folder of the run; the trees that a
+    planner grows in the first episode are a page of that name, `.html`.
 
     Args:
         parts: how things are made.
@@ -216,18 +216,25 @@ class Recording(Closing, Callback):
 
     def _film(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
-        seed, env = self._settings.seed, self._env
+        first, env, tiles = self._settings.seed, self._env, self._settings.tiles
         page = self._page(path.stem)
-        with recorded(path, env, seed):
+
+        def episode(seed: int) -> None:
             frame = env.render()
 
             def step(move: Any) -> None:
                 nonlocal frame
-                if page is not None:
+                if page is not None and seed == first:
                     page.add(move, frame)
                     frame = env.render()
 
             play(env, self._player, seed=seed, max_steps=self._max_steps, callback=step)
+
+        if tiles > 1:
+            film_grid(path, env, range(first, first + tiles), episode)
+        else:
+            with recorded(path, env, first):
+                episode(first)
         if page is not None:
             page.write(path.with_suffix(".html"))
 
