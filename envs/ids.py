@@ -14,8 +14,10 @@ from plangym_ext.states.families import registered_spec
 _SUITE = "plangym_ext.envs.mujoco_tasks.suite"
 _GOALS = "plangym_ext.envs.mujoco_tasks.goals"
 #: MuJoCo tasks with tasks to adapt to.
-_GOAL_TASKS = ("AntGoal", "HalfCheetahDirection", "HalfCheetahVelocity")
-_GOAL_TASKS += ("HopperParameters", "WalkerParameters")
+_GOAL_TASKS = (
+    *("AntGoal", "HalfCheetahDirection", "HalfCheetahVelocity"),
+    *("HopperParameters", "WalkerParameters"),
+)
 #: Class of each task of the Control Suite that there is here, by its name there.
 _SUITE_TASKS = {
     "acrobot-swingup": f"{_SUITE}.tasks:AcrobotSwingup",

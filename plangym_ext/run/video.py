@@ -254,14 +254,14 @@ def film_grid(path: Path, env: Any, seeds: Sequence[int], play: Callable[[int], 
         seeds: of the episodes.
         play: plays that of a seed.
     """
-    film, shown = EnvFilm(env), []
+    film = EnvFilm(env)
+    shown: list[list[bytes]] = []
     for seed in seeds:
         first = first_frame(env, seed)
         # A thousand frames of a large picture would fill the memory.
-        kept = [_packed(first)]
-        with film.taken(lambda frame, kept=kept: kept.append(_packed(frame))):
+        shown.append([_packed(first)])
+        with film.taken(lambda frame: shown[-1].append(_packed(frame))):
             play(seed)
-        shown.append(kept)
     with _written(path, film.fps) as writer:
         for t in range(max(map(len, shown))):
             packed = [zlib.decompress(kept[min(t, len(kept) - 1)]) for kept in shown]
@@ -271,7 +271,7 @@ def film_grid(path: Path, env: Any, seeds: Sequence[int], play: Callable[[int], 
 
 
 def _packed(frame: Any) -> bytes:
-    return zlib.compress(np.ascontiguousarray(rgb_frame(frame, "video")), level=1)
+    return zlib.compress(rgb_frame(frame, "video").tobytes(), level=1)
 
 
 @contextlib.contextmanager
