@@ -26,6 +26,7 @@ from plangym_ext.planners.novelty.iw import IW as IW
 from plangym_ext.planners.novelty.iw import RolloutIW as RolloutIW
 from plangym_ext.planners.options import Option as Option
 from plangym_ext.planners.options import options_of as options_of
+from plangym_ext.planners.options import tuned_options as tuned_options
 from plangym_ext.planners.plans import Budget as Budget
 from plangym_ext.planners.plans import Plan as Plan
 from plangym_ext.planners.plans import SearchTree as SearchTree
@@ -44,7 +45,6 @@ from plangym_ext.planners.suspending import Stepped as Stepped
 from plangym_ext.planners.suspending import SuspendingPlanner as SuspendingPlanner
 from plangym_ext.planners.trees.file import read_tree as read_tree
 from plangym_ext.planners.trees.file import write_tree as write_tree
-from plangym_ext.planners.tuned import tuned_options as tuned_options
 from plangym_ext.planners.visited import demonstrated_states as demonstrated_states
 from plangym_ext.planners.visited import visited_states as visited_states
 from plangym_ext.planners.watched import SearchCallback as SearchCallback

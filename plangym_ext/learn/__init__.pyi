@@ -13,10 +13,6 @@ from plangym_ext.learn.agents.planner_agent import PlannerAgent as PlannerAgent
 from plangym_ext.learn.agents.q_agent import QAgent as QAgent
 from plangym_ext.learn.agents.q_agent import log_spaced as log_spaced
 from plangym_ext.learn.algorithms.expert_iteration import ExpertIteration as ExpertIteration
-from plangym_ext.learn.algorithms.learned.config import (
-    EnsembleLearningConfig as EnsembleLearningConfig,
-)
-from plangym_ext.learn.algorithms.learned.config import MuZeroConfig as MuZeroConfig
 from plangym_ext.learn.algorithms.learned.ensemble_learning import (
     EnsembleLearning as EnsembleLearning,
 )
@@ -48,8 +44,12 @@ from plangym_ext.learn.algorithms.off_policy.sac import CrossQ as CrossQ
 from plangym_ext.learn.algorithms.off_policy.td3 import DDPG as DDPG
 from plangym_ext.learn.algorithms.off_policy.td3 import TD3 as TD3
 from plangym_ext.learn.algorithms.plan_config import AlphaZeroConfig as AlphaZeroConfig
+from plangym_ext.learn.algorithms.plan_config import (
+    EnsembleLearningConfig as EnsembleLearningConfig,
+)
 from plangym_ext.learn.algorithms.plan_config import ExpertConfig as ExpertConfig
 from plangym_ext.learn.algorithms.plan_config import HistogramConfig as HistogramConfig
+from plangym_ext.learn.algorithms.plan_config import MuZeroConfig as MuZeroConfig
 from plangym_ext.learn.algorithms.plan_config import PlanLearningConfig as PlanLearningConfig
 from plangym_ext.learn.algorithms.plan_config import QConfig as QConfig
 from plangym_ext.learn.algorithms.plan_config import SupervisedConfig as SupervisedConfig

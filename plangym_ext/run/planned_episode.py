@@ -8,8 +8,7 @@ from typing import Any
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.errors import ForeignCheckpoint, MissingExtra
-from plangym_ext.run.arguments import as_typed
-from plangym_ext.run.env_options import env_arguments
+from plangym_ext.run.arguments import as_typed, env_arguments
 from plangym_ext.run.files import write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import Interrupts
@@ -18,7 +17,7 @@ from plangym_ext.run.video import first_frame
 
 def tell_tuned(env: str, planner: str, chosen: dict[str, Any]) -> None:
     """Print the options that were tuned for the env."""
-    from plangym_ext.planners.tuned import tuned_options
+    from plangym_ext.planners.options import tuned_options
 
     tuned = tuned_options(env, planner)
     # Those that hold: what was typed counts before them.

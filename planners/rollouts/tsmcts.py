@@ -13,8 +13,7 @@ from plangym_ext.core.options import Count
 from plangym_ext.planners.masks import weights_over_legal
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
-from plangym_ext.planners.rollouts.particle_search import ParticleSearch
-from plangym_ext.planners.rollouts.particles import Floats, Particles, tilted
+from plangym_ext.planners.rollouts.particle_search import Floats, Particles, ParticleSearch, tilted
 from plangym_ext.planners.simulator import Rng
 
 

@@ -35,7 +35,7 @@ have no simulator to ask; their figures are means of 3 seeds at a million steps,
 published with TD-MPC2. Each action is held for two env steps, as theirs are; a model step is
 one such decision. Episodes have 1,000 env steps, so the most there is to earn is 1,000; what
 stands with fewer is the return of so many first steps. Options are those that `plangym-ext
-plan` begins with in these envs (`planners/tuned.py`), tried out on the first steps of seed 0, in
+plan` begins with in these envs (`planners/options.py`), tried out on the first steps of seed 0, in
 `hopper-hop` of 1 and 3. The machine did other work meanwhile, so seconds are upper bounds. iCEM's
 horizon in `cheetah-run` is 30 decisions, 0.6 s: with 18 it starts faster and earns 745 and 693, as
 it runs into poor gaits; with 30 and 448 sequences it is at full speed after two seconds and stays

@@ -7,7 +7,7 @@ import pytest
 
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import TSMCTS
-from plangym_ext.planners.rollouts.particles import tilted
+from plangym_ext.planners.rollouts.particle_search import tilted
 from plangym_ext.planners.rollouts.tsmcts import schedule
 
 

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from plangym_ext.planners import load_planner, options_of
-from plangym_ext.planners.tuned import TUNED, TUNED_FAMILIES, tuned_options
+from plangym_ext.planners.options import TUNED, TUNED_FAMILIES, tuned_options
 from plangym_ext.registry import find_spec
 from plangym_ext.run.commands.plan import add_planner_options, chosen_options
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -135,6 +137,52 @@ class Distribution(ABC):
         own mean, with the deviations as they are. What `loss` is above it is never negative,
         and 0 where the policy says what it is taught.
         """
+
+
+class Parts(Distribution):
+    """Abstract: independent parts, whose parameters and targets lie side by side.
+
+    Args:
+        parts: one distribution per part.
+    """
+
+    def __init__(self, parts: Sequence[Distribution]) -> None:
+        self.parts = parts
+        #: `[K + 1]`: where the parameters, and the targets, of each part begin and the last end.
+        self.bounds = _bounds([part.width for part in parts])
+        self.target_bounds = _bounds([part.target_width for part in parts])
+        self.width, self.target_width = self.bounds[-1], self.target_bounds[-1]
+
+    def entropy(self, params: Any) -> Any:
+        """Return `[...]`, summed over the parts."""
+        return sum(part.entropy(p) for part, p in self._split(params))
+
+    def kl(self, params: Any, others: Any) -> Any:
+        """Return `[...]`, summed over the parts."""
+        pairs = zip(self._split(params), self._split(others), strict=True)
+        return sum(part.kl(p, q) for (part, p), (_, q) in pairs)
+
+    def loss(self, params: Any, target: Any) -> Any:
+        """Return `[B]`, summed over the parts."""
+        return sum(part.loss(p, t) for part, p, t in self._with_targets(params, target))
+
+    def least_loss(self, params: Any, target: Any) -> Any:
+        """Return `[B]`, summed over the parts."""
+        return sum(part.least_loss(p, t) for part, p, t in self._with_targets(params, target))
+
+    def _split(self, params: Any) -> list[tuple[Any, Any]]:
+        ends = zip(self.parts, self.bounds[:-1], self.bounds[1:], strict=True)
+        return [(part, params[..., low:high]) for part, low, high in ends]
+
+    def _with_targets(self, params: Any, target: Any) -> list[tuple[Any, Any, Any]]:
+        ends = zip(
+            self._split(params), self.target_bounds[:-1], self.target_bounds[1:], strict=True
+        )
+        return [(part, p, target[..., low:high]) for (part, p), low, high in ends]
+
+
+def _bounds(widths: list[int]) -> list[int]:
+    return list(itertools.accumulate(widths, initial=0))
 
 
 #: Without weight after softmax, and finite: 0 * -inf is no number.

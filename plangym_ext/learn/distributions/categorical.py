@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import allocating_kernel
-from plangym_ext.learn.distributions.base import Distribution, Params
+from plangym_ext.learn.distributions.base import Distribution, Params, Parts
 from plangym_ext.learn.distributions.noise import Noise
 from plangym_ext.learn.torch_extra import functional, torch
 
@@ -144,7 +144,7 @@ def choose(logits: Any, uniform: Any, index: Any) -> None:
 
 
 @final
-class MultiCategorical(Distribution):
+class MultiCategorical(Parts):
     """Logits of all parts side by side. Targets are probabilities, laid out alike."""
 
     def __init__(
@@ -152,10 +152,7 @@ class MultiCategorical(Distribution):
     ) -> None:
         self.shape = counts.shape
         pairs = zip(counts.ravel().tolist(), start.ravel().tolist(), strict=True)
-        self.parts = [Categorical(n, origin) for n, origin in pairs]
-        # `[K + 1]`: where the logits of each part begin, and where the last ones end.
-        self.bounds = np.cumsum([0, *(part.width for part in self.parts)]).tolist()
-        self.width = self.target_width = self.bounds[-1]
+        super().__init__([Categorical(n, origin) for n, origin in pairs])
 
     def greedy(self, params: Params) -> Any:
         """Return `[B, *nvec.shape]` int64."""
@@ -185,15 +182,6 @@ class MultiCategorical(Distribution):
         parts = enumerate(self._split(params))
         return sum(part.log_prob(p, flat[..., i]) for i, (part, p) in parts)
 
-    def entropy(self, params: Any) -> Any:
-        """Return `[...]`, summed over the parts."""
-        return sum(part.entropy(p) for part, p in self._split(params))
-
-    def kl(self, params: Any, others: Any) -> Any:
-        """Return `[...]`, summed over the parts."""
-        pairs = zip(self._split(params), self._split(others), strict=True)
-        return sum(part.kl(p, q) for (part, p), (_, q) in pairs)
-
     def rsample(self, params: Any, noise: Noise) -> Any:
         """Draw `[..., *nvec.shape]` int64, without gradients."""
         uniform = noise.uniform(len(self.parts))
@@ -208,18 +196,9 @@ class MultiCategorical(Distribution):
             [part.encode(flat[:, i]) for i, part in enumerate(self.parts)], axis=1
         )
 
-    def loss(self, params: Any, target: Any) -> Any:
-        """Return `[B]`, summed over the parts."""
-        pairs = zip(self._split(params), self._split(target), strict=True)
-        return sum(part.loss(p, t) for (part, p), (_, t) in pairs)
-
     def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
         """Return `[B]`, the entropy of the targets, of all parts together."""
         return torch.special.entr(target).sum(dim=1)
-
-    def _split(self, params: Any) -> list[tuple[Categorical, Any]]:
-        ends = zip(self.parts, self.bounds[:-1], self.bounds[1:], strict=True)
-        return [(part, params[..., low:high]) for part, low, high in ends]
 
     def _joined(self, columns: list[Any]) -> Any:
         # `[B, K]`, in the shape of the space's array.

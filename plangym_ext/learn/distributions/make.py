@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.distributions.base import Distribution, Params
+from plangym_ext.learn.distributions.base import Distribution, Params, Parts
 from plangym_ext.learn.distributions.categorical import Bernoulli, Categorical, MultiCategorical
 from plangym_ext.learn.distributions.gaussian import (
     DeterministicActions,
@@ -18,7 +18,6 @@ from plangym_ext.learn.distributions.gaussian import (
     SquashedGaussian,
 )
 from plangym_ext.learn.distributions.noise import Noise
-from plangym_ext.learn.torch_extra import torch
 
 
 def distribution_of(
@@ -64,7 +63,7 @@ def distribution_of(
 
 
 @final
-class Joint(Distribution):
+class Joint(Parts):
     """The parameters of all parts side by side, in the order of the space; targets alike.
 
     Args:
@@ -73,23 +72,20 @@ class Joint(Distribution):
     """
 
     def __init__(self, layout: SpaceLayout, parts: list[Distribution]) -> None:
-        self._layout, self.parts = layout, parts
-        self._widths = [part.width for part in parts]
-        self._target_widths = [part.target_width for part in parts]
-        self.width, self.target_width = sum(self._widths), sum(self._target_widths)
+        super().__init__(parts)
+        self._layout = layout
         # Parts say which of their own columns are deviations: here these are moved to where a part
         # lies.
-        starts = np.cumsum([0, *self._widths])[:-1].tolist()
         self.log_std_columns = tuple(
             start + column
-            for start, part in zip(starts, parts, strict=True)
+            for start, part in zip(self.bounds[:-1], parts, strict=True)
             for column in part.log_std_columns
         )
         self.clips = any(part.clips for part in parts)
 
     def greedy(self, params: Params) -> Any:
         """Return `[B, ...]`, nested as the space."""
-        return self._join(part.greedy(p) for part, p in self._arrays(params))
+        return self._join(part.greedy(p) for part, p in self._split(np.asarray(params)))
 
     def draw(
         self,
@@ -99,7 +95,7 @@ class Joint(Distribution):
     ) -> Any:
         """Draw `[B, ...]`, nested as the space, part by part."""
         # In the order of the parts: each takes its own numbers of a row's noise, in turn.
-        parts = self._arrays(params)
+        parts = self._split(np.asarray(params))
         return self._join(part.draw(p, noise, temperature) for part, p in parts)
 
     def clip(self, actions: Any) -> Any:
@@ -111,51 +107,23 @@ class Joint(Distribution):
 
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the parts."""
-        triples = zip(self._tensors(params), self._layout.split(actions), strict=True)
+        triples = zip(self._split(params), self._layout.split(actions), strict=True)
         # Independent parts: the likelihood of the whole is the product.
         return sum(part.log_prob(p, rows) for (part, p), rows in triples)
 
-    def entropy(self, params: Any) -> Any:
-        """Return `[...]`, summed over the parts."""
-        return sum(part.entropy(p) for part, p in self._tensors(params))
-
-    def kl(self, params: Any, others: Any) -> Any:
-        """Return `[...]`, summed over the parts."""
-        pairs = zip(self._tensors(params), self._tensors(others), strict=True)
-        return sum(part.kl(p, q) for (part, p), (_, q) in pairs)
-
     def rsample(self, params: Any, noise: Noise) -> Any:
         """Draw tensors nested as the space, not clipped."""
-        return self._join(part.rsample(p, noise) for part, p in self._tensors(params))
+        return self._join(part.rsample(p, noise) for part, p in self._split(params))
 
     def rsample_with_log_prob(self, params: Any, noise: Noise) -> tuple[Any, Any]:
         """Return draws of all parts, and the sum of their log probabilities."""
-        pairs = [part.rsample_with_log_prob(p, noise) for part, p in self._tensors(params)]
+        pairs = [part.rsample_with_log_prob(p, noise) for part, p in self._split(params)]
         return self._join(action for action, _ in pairs), sum(logs for _, logs in pairs)
 
     def encode(self, actions: Any) -> npt.NDArray[np.float32]:
         """Return the targets of all parts side by side."""
         pairs = zip(self.parts, self._layout.split(actions), strict=True)
         return np.concatenate([part.encode(rows) for part, rows in pairs], axis=1)
-
-    def loss(self, params: Any, target: Any) -> Any:
-        """Return `[B]`, summed over the parts."""
-        return sum(part.loss(p, t) for part, p, t in self._with_targets(params, target))
-
-    def least_loss(self, params: Any, target: Any) -> Any:
-        """Return `[B]`, summed over the parts."""
-        return sum(part.least_loss(p, t) for part, p, t in self._with_targets(params, target))
-
-    def _arrays(self, params: Params) -> Any:
-        ends = np.cumsum(self._widths)[:-1]
-        return zip(self.parts, np.split(np.asarray(params), ends, axis=1), strict=True)
-
-    def _tensors(self, params: Any) -> Any:
-        return zip(self.parts, torch.split(params, self._widths, dim=-1), strict=True)
-
-    def _with_targets(self, params: Any, target: Any) -> Any:
-        targets = torch.split(target, self._target_widths, dim=-1)
-        return ((part, p, t) for (part, p), t in zip(self._tensors(params), targets, strict=True))
 
     def _join(self, rows: Any) -> Any:
         return self._layout.join(tuple(rows))

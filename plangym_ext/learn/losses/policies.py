@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from plangym_ext.learn.returns import multistep, vtrace
 from plangym_ext.learn.returns.checked import Ends
@@ -110,61 +110,6 @@ def explained_variance(value: Any, target: Any, valid: Any = None) -> Any:
     return torch.where(whole > 0, 1 - (target - value).var(correction=0) / whole, 0.0)
 
 
-# V-trace losses of policy and value (IMPALA) ----------------------------------
-
-
-class VTraceLosses(NamedTuple):
-    """Policy loss, value loss and entropy, as scalars."""
-
-    policy: Any
-    value: Any
-
-
-def vtrace_losses(
-    log_prob: Any,
-    old_log_prob: Any,
-    value: Any,
-    reward: Any,
-    terminated: Any,
-    *,
-    discount: float,
-    ratio_clip: float | None = 1.0,
-    trace_clip: float | None = 1.0,
-    **ends: Unpack[Ends],
-) -> VTraceLosses:
-    """Return IMPALA's policy and value losses for rows of an older policy.
-
-    Args:
-        log_prob: `[T, B]`, of the actions that were played, by the policy that learns.
-        old_log_prob: `[T, B]`, when they were played.
-        value: `[T, B]`, of the network that learns.
-        reward: `[T, B]`.
-        terminated: `[T, B]` bool.
-        discount: gamma.
-        ratio_clip: limit of the ratio in errors and in the policy's gradient; None: none.
-        trace_clip: limit of the ratio in the trace; None: none.
-        **ends: see `plangym_ext.learn.returns.returns`.
-
-    Source: Espeholt et al. 2018, "IMPALA", section 4.
-    """
-    # Ratios weight the gradients, and are none of what is differentiated.
-    log_ratio = (log_prob - old_log_prob).detach()
-    advantage, target = vtrace_estimates(
-        log_ratio,
-        value.detach(),
-        reward,
-        terminated,
-        discount=discount,
-        ratio_clip=ratio_clip,
-        trace_clip=trace_clip,
-        **ends,
-    )
-    valid = ends.get("valid")
-    return VTraceLosses(
-        policy_gradient_loss(log_prob, advantage, valid), value_loss(value, target, valid)
-    )
-
-
 def vtrace_estimates(
     log_ratio: Any,
     value: Any,
@@ -176,17 +121,19 @@ def vtrace_estimates(
     trace_clip: float | None = 1.0,
     **ends: Unpack[Ends],
 ) -> tuple[Any, Any]:
-    """Return policy-gradient weights and value targets, `[T, B]` each.
+    """Return policy-gradient weights and value targets of V-trace, `[T, B]` each.
 
     Args:
         log_ratio: `[T, B]`, log-probability by the policy that learns less that of then.
         value: `[T, B]`, of the network that learns, without gradient.
-        reward: see `vtrace_losses`, as all that follows.
-        terminated: flags.
+        reward: `[T, B]`.
+        terminated: `[T, B]` bool.
         discount: gamma.
-        ratio_clip: limit of the ratio in errors and in the policy's gradient.
-        trace_clip: limit of the ratio in the trace.
-        **ends: see `vtrace_losses`.
+        ratio_clip: limit of the ratio in errors and in the policy's gradient; None: none.
+        trace_clip: limit of the ratio in the trace; None: none.
+        **ends: see `plangym_ext.learn.returns.returns`.
+
+    Source: Espeholt et al. 2018, "IMPALA", section 4.
     """
     target = vtrace(
         reward,

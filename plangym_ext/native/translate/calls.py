@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium.envs.toy_text.utils import categorical_sample
 
-from plangym_ext.native.translate.numpy_calls import NUMPY
+from plangym_ext.native.translate.numpy_calls import NUMPY, call_ufunc, cast_to
 from plangym_ext.native.translate.python_calls import (
     BUILTINS,
     call_math,
@@ -20,7 +20,6 @@ from plangym_ext.native.translate.python_calls import (
     to_float,
     to_int,
 )
-from plangym_ext.native.translate.ufuncs import call_ufunc, cast_to
 from plangym_ext.native.translate.values import (
     Arr,
     Const,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.native.translate.collected import Collections
-from plangym_ext.native.translate.ufuncs import resolved
+from plangym_ext.native.translate.numpy_calls import resolved
 from plangym_ext.native.translate.values import (
     VARIES,
     Arr,

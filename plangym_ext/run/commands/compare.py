@@ -18,8 +18,16 @@ from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.masks import MASK, checked_mask, choices_of
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import FolderTaken
-from plangym_ext.run.arguments import INTERRUPTED, Argument, Option, add_options, as_typed
-from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.arguments import (
+    INTERRUPTED,
+    Argument,
+    Option,
+    add_env_options,
+    add_options,
+    as_typed,
+    env_arguments,
+    import_modules,
+)
 from plangym_ext.run.figures import load_pyplot, save, styled
 from plangym_ext.run.files import FolderLock, check_kind, read_json, write_json
 from plangym_ext.run.named_player import NamedPlayer

@@ -12,8 +12,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from plangym_ext.core.options import Count
-from plangym_ext.run.arguments import Argument, add_options
-from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.arguments import (
+    Argument,
+    add_env_options,
+    add_options,
+    env_arguments,
+    import_modules,
+)
 
 
 class Options:

@@ -17,8 +17,14 @@ import numpy as np
 
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import PlangymExtError
-from plangym_ext.run.arguments import Argument, Option, add_options
-from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules
+from plangym_ext.run.arguments import (
+    Argument,
+    Option,
+    add_env_options,
+    add_options,
+    env_arguments,
+    import_modules,
+)
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import closing_when_terminated
 

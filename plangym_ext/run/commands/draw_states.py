@@ -13,9 +13,15 @@ from typing import Annotated
 
 from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
-from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
+from plangym_ext.run.arguments import (
+    Argument,
+    Option,
+    add_import_option,
+    add_options,
+    as_typed,
+    import_modules,
+)
 from plangym_ext.run.commands.evaluate import add_changes, changes
-from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import OutputFiles
 from plangym_ext.run.training.interrupts import closing_when_terminated
 

@@ -23,12 +23,13 @@ from plangym_ext.errors import DamagedCheckpoint, InvalidOption
 from plangym_ext.run.arguments import (
     Argument,
     Option,
+    add_import_option,
     add_options,
     as_typed,
+    import_modules,
     let_pass,
     typed_settings,
 )
-from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import OutputFiles, write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import closing_when_terminated

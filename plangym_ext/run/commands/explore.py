@@ -22,11 +22,14 @@ from plangym_ext.run.arguments import (
     INTERRUPTED,
     Argument,
     Option,
+    add_env_options,
     add_options,
     as_typed,
+    env_arguments,
+    import_modules,
+    made_env,
     typed_settings,
 )
-from plangym_ext.run.env_options import add_env_options, env_arguments, import_modules, made_env
 from plangym_ext.run.files import FolderLock, check_vacant, read_json, remove_stale, write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import Interrupts, closing_when_terminated

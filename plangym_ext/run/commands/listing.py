@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from plangym_ext.core.options import OneOf
-from plangym_ext.run.arguments import Argument, add_options
-from plangym_ext.run.env_options import add_import_option, import_modules
+from plangym_ext.run.arguments import Argument, add_import_option, add_options, import_modules
 
 #: The library's own ids, which are all registered.
 _OWN_IDS = "plangym_ext/*"

@@ -17,8 +17,15 @@ from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.registry import PLANNERS
-from plangym_ext.run.arguments import INTERRUPTED, Argument, Option, add_options
-from plangym_ext.run.env_options import add_env_options, import_modules, made_env
+from plangym_ext.run.arguments import (
+    INTERRUPTED,
+    Argument,
+    Option,
+    add_env_options,
+    add_options,
+    import_modules,
+    made_env,
+)
 from plangym_ext.run.files import FolderLock, OutputFiles, check_vacant, remove_stale
 from plangym_ext.run.named_player import NamedPlayer, is_function, value_parser
 from plangym_ext.run.planned_episode import (
@@ -245,7 +252,7 @@ def add_planner_options(
         if is_function(name):
             return
     from plangym_ext.planners import load_planner, options_of
-    from plangym_ext.planners.tuned import is_tuned, tuned_options
+    from plangym_ext.planners.options import is_tuned, tuned_options
 
     # Nothing is parsed yet: one of these ids among the words is the env.
     env = next((word for word in given if is_tuned(word)), "")

@@ -29,11 +29,12 @@ from plangym_ext.run.arguments import (
     INTERRUPTED,
     Argument,
     Option,
+    add_import_option,
     add_options,
     as_typed,
+    import_modules,
     typed_settings,
 )
-from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import FolderLock, check_kind, read_json, write_json
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.settings.compose import add_setting_options, chosen_settings

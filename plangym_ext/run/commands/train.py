@@ -22,11 +22,12 @@ from plangym_ext.run.arguments import (
     INTERRUPTED,
     Argument,
     Option,
+    add_import_option,
     add_options,
     as_typed,
+    import_modules,
     typed_settings,
 )
-from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.settings.compose import add_setting_options, chosen_settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple, Self, final
 from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.algorithms import plan_config
-from plangym_ext.learn.algorithms.learned import config as learned_config
 from plangym_ext.learn.algorithms.off_policy import config
 from plangym_ext.learn.algorithms.off_policy.config import (
     C51Config,
@@ -98,8 +97,8 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "histogram": ("SupervisedLearning", plan_config.HistogramConfig),
     "supervised": ("SupervisedLearning", plan_config.SupervisedConfig),
     "td": ("TDLearning", plan_config.TDConfig),
-    "muzero": ("MuZero", learned_config.MuZeroConfig),
-    "ensemble": ("EnsembleLearning", learned_config.EnsembleLearningConfig),
+    "muzero": ("MuZero", plan_config.MuZeroConfig),
+    "ensemble": ("EnsembleLearning", plan_config.EnsembleLearningConfig),
 }
 
 

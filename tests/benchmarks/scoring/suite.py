@@ -9,7 +9,7 @@ from typing import Any
 
 import plangym_ext
 from plangym_ext.planners import load_planner, play
-from plangym_ext.planners.tuned import tuned_options
+from plangym_ext.planners.options import tuned_options
 from scoring.cells import Cell, Say
 
 #: Called with rows by seed, and the env steps that they are of.

@@ -19,7 +19,7 @@ from plangym_ext.learn.losses.policies import (  # noqa: E402
     mean_of,
     policy_gradient_loss,
     value_loss,
-    vtrace_losses,
+    vtrace_estimates,
 )
 
 NAN = math.nan
@@ -157,12 +157,16 @@ def test_vtrace_losses_are_those_of_the_papers_definition():
     new, old = -rng.random((2, 8))
     value, reward, final = rng.normal(size=(3, 8))
     done, cut = np.arange(8) == 2, np.arange(8) == 5
-    found = vtrace_losses(
-        *(torch.as_tensor(x)[:, None] for x in (new, old, value, reward, done)),
+    log_ratio, learned, of_value = (torch.as_tensor(x)[:, None] for x in (new - old, new, value))
+    advantage, target = vtrace_estimates(
+        log_ratio,
+        of_value,
+        *(torch.as_tensor(x)[:, None] for x in (reward, done)),
         discount=0.9,
         bootstrap=torch.tensor([0.7], dtype=torch.float64),
         truncated=torch.as_tensor(cut)[:, None],
         final_value=torch.as_tensor(final)[:, None],
     )
     wanted = impala(new, old, value, reward, done, cut, final, 0.7, 0.9)
+    found = policy_gradient_loss(learned, advantage), value_loss(of_value, target)
     assert [float(loss) for loss in found] == pytest.approx(wanted)

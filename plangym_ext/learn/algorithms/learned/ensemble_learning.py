@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import WrongKind
-from plangym_ext.learn.algorithms.learned.config import EnsembleLearningConfig
+from plangym_ext.learn.algorithms.plan_config import EnsembleLearningConfig
 from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
 from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
 from plangym_ext.learn.records import EpisodeRecord

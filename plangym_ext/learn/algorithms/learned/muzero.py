@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.learned.config import MuZeroConfig
 from plangym_ext.learn.algorithms.learned.ensemble_learning import ModelLearning
 from plangym_ext.learn.algorithms.learned.unrolled import (
     SCALARS,
@@ -18,6 +17,7 @@ from plangym_ext.learn.algorithms.learned.unrolled import (
     rows_of_episode,
     value_targets,
 )
+from plangym_ext.learn.algorithms.plan_config import MuZeroConfig
 from plangym_ext.learn.algorithms.plan_learning import Part
 from plangym_ext.learn.models.latent_network import LatentNetwork
 from plangym_ext.learn.records import EpisodeRecord
