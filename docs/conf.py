@@ -1,10 +1,15 @@
 import json as _json
+import sys as _sys
 from importlib.metadata import version as _installed_version
 from pathlib import Path as _Path
 
 from myst_parser.parsers.sphinx_ import MystParser as _MystParser
 from pygments.lexers.special import TextLexer as _TextLexer
+from sphinx.ext.autodoc.mock import mock as _mock
 from sphinx.highlighting import lexers as _lexers
+
+_sys.path.insert(0, str(_Path(__file__).parent))
+import site_pages as _site_pages
 
 project = "plangym-ext"
 author = "The plangym-ext authors"
@@ -61,6 +66,18 @@ def _shown(cell):
     return parts
 
 
+def _write_pages(app):
+    with _mock(autodoc_mock_imports):
+        _site_pages.write(_Path(app.srcdir) / "generated")
+
+
+def _cut_api(_app, docname, source):
+    if docname == "api":
+        source[0] = _site_pages.api_index(source[0])
+
+
 def setup(app):
+    app.connect("builder-inited", _write_pages)
+    app.connect("source-read", _cut_api)
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(_NotebookParser)

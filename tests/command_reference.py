@@ -8,11 +8,10 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from plangym_ext.planners import PLANNERS, load_planner, options_of
 from plangym_ext.run.commands import COMMANDS, load_command
 
 PAGE = Path(__file__).parents[1] / "docs" / "command_line.md"
@@ -28,18 +27,17 @@ Exit status: 0; 1 for a negative result (`doctor`: a state that is not exact, `l
 2 for an invalid command line, or another expected failure, explained in one line; 130
 after Ctrl-C, which keeps all results so far.
 
-Options that are the same in several commands or planners are described once, before their
-sections. A section lists them under "Shared".
+Options that several commands share are described once, before the sections, which list them under
+"Shared".
 """
 
 
-COMMAND_COLUMNS = ("option", "default", "meaning")
-PLANNER_COLUMNS = ("option", "type", "default", "meaning")
 OPTIONS = """\
 ## Options of planners
 
 `plan --planner NAME` takes the options of that planner; `compare` takes them as
-`NAME:option=value,...`, and `train` as `--planner.OPTION`.
+`NAME:option=value,...`, and `train` as `--planner.OPTION`. `plangym-ext plan --planner NAME --help`
+and the page of each planner on the site list them.
 """
 
 Row = tuple[str, ...]
@@ -47,29 +45,20 @@ Row = tuple[str, ...]
 
 def page() -> str:
     """Return the text of the page."""
-    parts = [TOP, _table(("command", "what it does"), _commands())]
+    parts = [TOP, _list(_commands())]
     commands = {name: _command_rows(name) for name in COMMANDS}
     shared = _shared(commands, least=3)
-    parts += _shared_tables(shared, COMMAND_COLUMNS, everything=len(COMMANDS))
+    parts += _shared_tables(shared)
     for name, rows in commands.items():
         parts.append(f"## {name}\n\n{inspect.cleandoc(load_command(name).__doc__)}\n")
-        parts += _own_part(rows, shared, COMMAND_COLUMNS)
+        parts += _own_part(rows, shared)
     parts.append(OPTIONS)
-    planners = {name: _planner_rows(name) for name in PLANNERS}
-    shared = _shared(planners, least=2)
-    parts += _shared_tables(shared, PLANNER_COLUMNS, everything=len(PLANNERS))
-    for name, rows in planners.items():
-        said = PLANNERS[name].help
-        parts.append(f"### {name}\n\n{said[:1].upper()}{said[1:]}.\n")
-        listed = {row: of for row, of in shared.items() if len(of) < len(PLANNERS)}
-        own = [row for row in rows if len(shared.get(row, ())) < len(PLANNERS)]
-        parts += _own_part(own, listed, PLANNER_COLUMNS)
     return "\n".join(parts)
 
 
 def _commands() -> Iterator[Row]:
     for name, (_, summary) in COMMANDS.items():
-        yield f"[{name}](#{name})", summary
+        yield f"[{name}](#{name})", "", summary
 
 
 def _command_rows(name: str) -> list[Row]:
@@ -88,14 +77,6 @@ def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> Row:
     return f"`{typed}`", "needed" if is_needed else _shown(action.default), text
 
 
-def _planner_rows(name: str) -> list[Row]:
-    return [
-        (f"`--{option.name.replace('_', '-')}`", kind.__name__, _shown(option.default), option.help)
-        for option in options_of(load_planner(name))
-        if (kind := option.kind) is not None
-    ]
-
-
 def _shared(tables: dict[str, list[Row]], least: int) -> dict[Row, tuple[str, ...]]:
     """Return the options that are the same in several tables, and the names of these."""
     found: dict[Row, tuple[str, ...]] = {}
@@ -106,20 +87,17 @@ def _shared(tables: dict[str, list[Row]], least: int) -> dict[Row, tuple[str, ..
     return {row: names for row, names in found.items() if len(names) >= least}
 
 
-def _shared_tables(
-    shared: dict[Row, tuple[str, ...]], columns: Row, *, everything: int
-) -> Iterator[str]:
-    """Yield a table for each set of names, that of most names first."""
+def _shared_tables(shared: dict[Row, tuple[str, ...]]) -> Iterator[str]:
+    """Yield a list for each set of names, that of most names first."""
     for names in sorted(dict.fromkeys(shared.values()), key=len, reverse=True):
-        of = "all" if len(names) == everything else ", ".join(f"`{name}`" for name in names)
-        yield f"Of {of}:\n"
-        yield _table(columns, [row for row, having in shared.items() if having == names])
+        yield f"Of {', '.join(f'`{name}`' for name in names)}:\n"
+        yield _list(row for row, having in shared.items() if having == names)
 
 
-def _own_part(rows: list[Row], shared: dict[Row, Any], columns: Row) -> Iterator[str]:
-    """Yield the table of the options that it has alone, and the names of the others."""
+def _own_part(rows: list[Row], shared: dict[Row, Any]) -> Iterator[str]:
+    """Yield the list of the options that it has alone, and the names of the others."""
     if own := [row for row in rows if row not in shared]:
-        yield _table(columns, own)
+        yield _list(own)
     if others := [row[0] for row in rows if row in shared]:
         yield f"Shared: {', '.join(others)}.\n"
 
@@ -128,13 +106,15 @@ def _shown(value: Any) -> str:
     return "" if value is None or value is False else f"`{value}`"
 
 
-def _table(heading: tuple[str, ...], rows: Any) -> str:
-    lines = [heading, ("---",) * len(heading), *rows]
-    return "".join("| " + " | ".join(map(_cell, line)) + " |\n" for line in lines)
+def _list(rows: Iterable[Row]) -> str:
+    return "".join(
+        f"- {option}{f' ({default})' if default else ''}: {_line(meaning)}\n"
+        for option, default, meaning in rows
+    )
 
 
-def _cell(text: str) -> str:
-    return re.sub(r"\s+", " ", text.replace("|", "\\|"))
+def _line(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
 
 
 if __name__ == "__main__":

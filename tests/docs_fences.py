@@ -43,5 +43,6 @@ def read_fences(page: Path) -> list[Fence]:
 def pages() -> list[Path]:
     """Return the pages at the root and every page of the documentation."""
     at_root = [ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md")]
-    found = (page for page in (ROOT / "docs").rglob("*.md") if "_build" not in page.parts)
+    built = {"_build", "generated"}
+    found = (page for page in (ROOT / "docs").rglob("*.md") if not built & set(page.parts))
     return [*at_root, *sorted(found)]

@@ -18,6 +18,8 @@ from plangym_ext.planners.rating import spread_of
 class CEM(Shooting):
     """Cross-entropy method: repeatedly fits a normal distribution to the best sequences.
 
+    For continuous actions, if iCEM's noise does not suit the task.
+
     The mean of the last distribution is played; the last of the simulations tries it. A
     plan that time cuts short plays the best sequence instead. Bounded by seconds alone, the
     rounds begin again with the full width around the mean, as often as there is time, and
@@ -96,6 +98,8 @@ def fit(row: Row, elites: Population, momentum: float) -> None:
 class RandomShooting(Shooting):
     """Samples action sequences uniformly and plays the best.
 
+    The baseline for continuous actions.
+
     With `warm_start` the last plan, shifted, is one of the sequences.
 
     Source: Rao 2009, "A survey of numerical methods for optimal control"; as a
@@ -113,6 +117,8 @@ class RandomShooting(Shooting):
 @dataclass(eq=False, kw_only=True)
 class ICEM(Shooting):
     """Cross-entropy method with coloured noise, kept elites and shrinking rounds.
+
+    The first choice for continuous actions.
 
     Elites of a round stay candidates in the next one at no cost, since the model is
     deterministic; those of the last plan are shifted and tried again. The mean is

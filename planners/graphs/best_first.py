@@ -18,6 +18,8 @@ from plangym_ext.planners.request import PlanRequest
 class BestFirst(FrontierSearch):
     """Best-first search: expands the state with the lowest path cost plus heuristic.
 
+    For deterministic tasks with a goal and a heuristic of the steps to it.
+
     With both weights 1 it is A*: with a heuristic that never says too much, and one node a
     wave, the way is the shortest. `heuristic_weight` above 1 is weighted A*, at most so many
     times longer and often far faster; `path_weight` 0 is greedy, `heuristic_weight` 0 is by
@@ -48,6 +50,8 @@ class BestFirst(FrontierSearch):
 class LevinTS(FrontierSearch):
     """Levin tree search: expands the state with the lowest depth / path probability.
 
+    For deterministic tasks with a goal and a policy.
+
     A goal at depth d that the policy reaches with probability p is found within d / p
     expansions. A state that was reached on a likelier way is not expanded again.
 
@@ -77,6 +81,8 @@ class LevinTS(FrontierSearch):
 @dataclass(eq=False, kw_only=True)
 class PHS(LevinTS):
     """Policy-guided heuristic search (PHS*): LevinTS with a heuristic for distant goals.
+
+    For deterministic tasks with a goal, a policy and a heuristic.
 
     The probability of the way to a goal is estimated from that of the way so far: as likely a
     step, for all steps to go. The state with the lowest (g + h) / p**(1 + h / g) is expanded,

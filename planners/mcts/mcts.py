@@ -50,6 +50,9 @@ from plangym_ext.states.envelope import as_wide, telling
 class MCTS(WidenedSearch):
     """Monte Carlo tree search: each simulation adds one node to the tree.
 
+    For discrete actions, with an evaluator or cheap rollouts; `selection="gumbel"` for few
+    simulations and a good prior.
+
     Each round selects a wave of leaves in every tree, steps into all of them in
     one `step_batch`, rates them in one call, and backs up. With one simulation
     per wave it is sequential.

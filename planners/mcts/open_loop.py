@@ -42,6 +42,9 @@ Resample = Annotated[Callable[[States, Rng], States], Function("a function of st
 class OpenLoopMCTS(WidenedSearch):
     """Open-loop tree search over action sequences, for stochastic envs.
 
+    For envs of chance, whose states are dear to store, or where a plan may not know what chance
+    will bring.
+
     A node stands for the actions that lead to it and stores no state: a simulation
     plays them anew from the root, and backs up the rewards of this very time. What a
     node is worth is thus a mean over chance. An ending ends the simulation, wherever

@@ -130,6 +130,8 @@ class SoftSearch(TreeSearch):
 class MENTS(SoftSearch):
     """Maximum entropy Monte-Carlo planning: values are t log sum exp(q / t), visits a softmax.
 
+    For rare or misleading rewards.
+
     Estimates settle fast, on values that count entropy: with a large temperature the best
     action can be another one than that of the largest return.
 
@@ -142,6 +144,8 @@ class MENTS(SoftSearch):
 @dataclass(eq=False, kw_only=True)
 class BTS(SoftSearch):
     """Boltzmann tree search: visits are a softmax of returns, values the largest return.
+
+    For rare or misleading rewards, at any temperature.
 
     What it plays does not depend on the temperature in the end, as in MENTS it does.
 
@@ -166,6 +170,8 @@ class TENTS(SoftSearch):
 @dataclass(eq=False, kw_only=True)
 class ANTS(MENTS):
     """Adaptive entropy tree search: MENTS with a given mean entropy of the policies.
+
+    For rewards of unknown scale.
 
     Whenever a tree has doubled, its temperature is set anew, so that the mean entropy of the
     policies in its nodes is what is asked for, and all its nodes are valued with that. So
@@ -201,6 +207,8 @@ class ANTS(MENTS):
 @dataclass(eq=False, kw_only=True)
 class DENTS(BTS):
     """Decaying entropy tree search: BTS whose visits also follow a decaying entropy bonus.
+
+    For rare or misleading rewards, if the best move has to win in the end.
 
     The entropy of the policies below an action is added to its return in the policy, with a
     weight that falls with the visits of the node. Values are without it.

@@ -37,6 +37,8 @@ Draw = Callable[[int, int], npt.NDArray[np.bool_] | None]
 class STS(BanditSearch):
     """Shoot Tree Search: a simulation expands H nodes in a row, with all or some children each.
 
+    For goals that lie deep, with an evaluator that ranks states, such as Sokoban.
+
     A simulation goes down to a node without children, steps every legal action from
     it (or `num_children` of them), rates the new nodes, and goes on into the one that
     the rule takes, H times. The value of the last one is backed up along the whole

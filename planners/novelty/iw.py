@@ -35,6 +35,8 @@ _PART = 64
 class IW(NoveltySearch):
     """IW(1): breadth-first search that keeps only nodes with a feature never seen before.
 
+    For small state spaces without an evaluator.
+
     All nodes of a layer are expanded in one `step_batch`, or 64 of a tree at a time under
     a limit of `max_seconds`.
 
@@ -104,6 +106,8 @@ class IW(NoveltySearch):
 @dataclass(eq=False, kw_only=True)
 class RolloutIW(NoveltySearch):
     """Rollout-IW: random walks from the root, cut where no feature is new at its depth.
+
+    For rare rewards without an evaluator, such as Atari games.
 
     A feature is new if it was never seen at that depth or above. Nodes where nothing
     is new are solved, as are those all of whose children are; walks leave them out.

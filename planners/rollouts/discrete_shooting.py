@@ -27,6 +27,8 @@ _ROUND = 64
 class DiscreteShooting(DiscretePlanner):
     """Plays rollouts and takes the first action of the best ones.
 
+    The baseline for discrete actions: cheap, and strong where random play earns something.
+
     A simulation is one rollout. An action that began none has no score. The plan's policy
     is the action that is played: `visits` say what the rollouts began with, which is
     drawn and no choice.
@@ -138,6 +140,8 @@ class _Tally:
 @dataclass(eq=False, kw_only=True)
 class BanditShooting(DiscretePlanner):
     """A bandit over first actions, with rollout returns as its rewards.
+
+    For a few first actions whose returns are noisy.
 
     A simulation plays the arm with the highest Q(a) + c P(a) sqrt(N) / (1 + N(a)),
     where Q is a running mean that begins at 0, and then `num_rollouts` rollouts. The

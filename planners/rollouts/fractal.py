@@ -22,6 +22,8 @@ from plangym_ext.planners.simulator import Rng, States, numbers_of
 class FractalMC(DiscretePlanner):
     """Fractal Monte Carlo: a swarm of random walkers, cloned from poor to rich regions.
 
+    For cheap steps and dense rewards, without an evaluator.
+
     After each step a walker compares itself with another one by its virtual reward,
     R**reward_weight * D**distance_weight: R is its return so far, D the distance of its
     observation to that of a third walker, both brought to the same scale. If the other

@@ -275,6 +275,8 @@ class ParticleSearch(DiscretePlanner):
 class SPO(ParticleSearch):
     """SPO's search: sequential Monte Carlo over trajectories of a policy.
 
+    For a good policy that a search is to improve; all particles step side by side.
+
     Particles start in the state and take actions of the evaluator's policy. The share of the
     weight that began with an action is the policy; the action with most of it is played. A
     simulation is a particle; `num_simulations` of them walk `depth` steps.

@@ -21,6 +21,8 @@ from plangym_ext.planners.simulator import Rng
 class TSMCTS(ParticleSearch):
     """Twice sequential Monte Carlo tree search: particles, with sequential halving at the root.
 
+    For a good policy and few actions to compare.
+
     Actions to consider are drawn without replacement from the evaluator's policy. Particles walk
     from each of them, in groups of their own, so that drawing anew never loses an action. Then the
     half of lower value is dropped, and the others have as many particles again in all; what an

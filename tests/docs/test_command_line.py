@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from command_reference import PAGE, page
 
-from plangym_ext.planners import PLANNERS
 from plangym_ext.run.commands import COMMANDS
 
 
@@ -13,8 +12,7 @@ from plangym_ext.run.commands import COMMANDS
 def test_the_page_is_up_to_date():
     written = PAGE.read_text()
     assert written == page(), "run: python tests/command_reference.py"
-    for name in [*COMMANDS, *PLANNERS]:
+    for name in COMMANDS:
         assert f"# {name}\n" in written
-    # What argparse, a planner's docstring and a default say.
-    assert "| `--max-steps M` | `1000` | maximum number of moves |" in written
-    assert "| `--elite-fraction` | float | `" in written
+    # What argparse and a default say.
+    assert "- `--max-steps M` (`1000`): maximum number of moves\n" in written

@@ -22,6 +22,8 @@ from plangym_ext.learn.torch_extra import nn, torch
 class ExpertIteration(PlanLearning):
     """Learns from what an `ExpertSampler` collects, by supervised learning from a replay.
 
+    For search at training time and a policy alone at play.
+
     The loss of the policy is its cross-entropy to the teacher's, for continuous actions the
     negative log-likelihood of what the teacher would play; that of the values is their squared
     error. Where a state was searched again, its targets are replaced.

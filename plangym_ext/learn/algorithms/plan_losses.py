@@ -34,6 +34,8 @@ from plangym_ext.learn.torch_extra import nn, torch
 class TDLearning(PlanLearning):
     """Trains the value head on r_t + ... + gamma^n V(s_{t+n}).
 
+    For values that a search uses at its leaves.
+
     Windows end with the episode: after a termination nothing follows, after a cut the
     value of the last observation does. V is the present network or, with a
     `target_rate` below 1, one that follows it slowly.
@@ -134,6 +136,8 @@ class TDLearning(PlanLearning):
 
 class SupervisedLearning(PlanLearning):
     """Trains each head on its target; see `SupervisedConfig` and `learn.targets`.
+
+    For AlphaZero and for values or Q values of searches.
 
     Its defaults for AlphaZero, for the values of searches, and so on, are those of the configs
     `AlphaZeroConfig`, `ValueConfig`, `QConfig` and `HistogramConfig`.

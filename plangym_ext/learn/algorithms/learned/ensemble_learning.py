@@ -51,6 +51,8 @@ class ModelLearning(PlanLearning):
 class EnsembleLearning(ModelLearning):
     """Teaches each member the steps of its own bag, by their likelihood (PETS).
 
+    For continuous actions and very few steps of the env.
+
     A row of the replay is a step. It counts for a member as often as it was drawn into its bag,
     by a Poisson distribution of mean 1, once and for all.
 

@@ -111,6 +111,8 @@ PARTS = ("policy", "value", "reward", "ending")
 class MuZero(ModelLearning):
     """Unrolls a latent model along what was played, and teaches it rewards, values and policies.
 
+    For planning where no simulator can be stepped from states, or where its steps are dear.
+
     A row of the replay is a step. An update draws rows, and lets the model take the K actions
     that were played from there: the policies are taught what the searches found, the values n
     rewards and the search's value after them. The gradient is halved where it enters a step of the

@@ -31,6 +31,8 @@ class _TaskSteps(NamedTuple):
 class PEARL(SAC):
     """Probabilistic embeddings for actor-critic meta-learning: SAC on observations and z.
 
+    For tasks that differ by something no observation tells.
+
     An update is of several tasks. Of each, z is drawn from the posterior given recent steps of this
     task alone. The encoder learns by the critics' loss, and by the divergence of the posteriors
     from the prior; policy and targets see z as a constant.

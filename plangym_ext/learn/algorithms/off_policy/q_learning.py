@@ -142,6 +142,10 @@ class QLearning(OffPolicyAlgorithm):
 class DQN(QLearning):
     """Q-learning with a target network; double, n-step and prioritised variants as options.
 
+    For discrete actions and dear steps. A `dueling` or `noisy` network is an option of
+    `QAgentConfig`. Different from the source: Adam, and a loss that is a batch mean. Different from
+    Stable-Baselines3, `target_every` counts updates.
+
     Source: Mnih et al. 2015, "Human-level control through deep reinforcement learning"; van
     Hasselt et al. 2016, "Deep reinforcement learning with double Q-learning".
     """
@@ -213,6 +217,9 @@ class AtomsLearning(QLearning):
 class C51(AtomsLearning):
     """Learns a distribution over atoms by cross-entropy with the projected target.
 
+    For returns within known bounds: -10 to 10 suits clipped rewards of Atari, CartPole needs 0 to
+    100. The network is `QAgentConfig(returns="atoms", atoms=51, return_range=(0.0, 100.0))`.
+
     Source: Bellemare et al. 2017, "A distributional perspective on reinforcement learning",
     algorithm 1.
     """
@@ -222,6 +229,11 @@ class C51(AtomsLearning):
 
 class Rainbow(AtomsLearning):
     """Rainbow: double, n-step, prioritised C51 with a dueling, noisy network.
+
+    For long runs on screens. In runs of some ten thousand updates use random actions instead of
+    noise: `agent.noisy = false`, `exploration = {start = 1.0, end = 0.02, over = 10_000}`. If
+    gradients are small beside `epsilon`, learning is slow. The network is
+    `QAgentConfig(returns="atoms", dueling=True, noisy=True)`.
 
     Source: Hessel et al. 2018, "Rainbow: combining improvements in deep reinforcement learning".
     """
@@ -246,6 +258,8 @@ class Rainbow(AtomsLearning):
 
 class QRDQN(QLearning):
     """Learns quantiles of returns by quantile regression.
+
+    As C51, without bounds: `QAgentConfig(returns="quantiles", atoms=200)`.
 
     Source: Dabney et al. 2018, "Distributional reinforcement learning with quantile regression",
     algorithm 1.

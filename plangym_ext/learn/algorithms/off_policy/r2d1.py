@@ -53,6 +53,10 @@ class _Sequences(NamedTuple):
 class R2D1(QLearning):
     """DQN over sequences, which begin with the agent's stored carry.
 
+    For discrete actions where an observation does not tell all. Sampled sequences begin where
+    fragments begin: `num_steps` of the sampler is the distance between them. Values are learned on
+    the scale of h(x) = sign(x)(sqrt(|x| + 1) - 1) + 0.001 x (`rescale`).
+
     Its first `burn_in` rows bring the carry of both networks up to date. Carries are reset inside
     sequences where episodes begin, so no step is left out.
 

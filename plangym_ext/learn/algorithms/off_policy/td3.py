@@ -22,6 +22,9 @@ from plangym_ext.learn.torch_extra import nn, torch
 class TD3(ReplayActorCritic):
     """Twin delayed deterministic policy gradient.
 
+    For continuous actions where a deterministic policy is wanted: `DeterministicPolicyConfig()`.
+    `exploration` is the deviation of the noise on played actions.
+
     Targets are of the lowest critic at actions smoothed by noise. The policy learns less often
     than the critics.
 
@@ -75,6 +78,8 @@ class TD3(ReplayActorCritic):
 
 class DDPG(TD3):
     """Deep deterministic policy gradient: TD3 with one critic, and neither noise nor delay.
+
+    To compare with; TD3 is stronger.
 
     Source: Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", with
     normal noise on the actions.

@@ -169,6 +169,9 @@ class PolicyGradient(PolicyAlgorithm):
 class A2C(PolicyGradient):
     """Advantage actor-critic, without the asynchrony of A3C.
 
+    For one update on each short fragment, of 5 steps or so. RMSprop is torch's, which adds epsilon
+    after the root.
+
     Recurrent networks learn from the whole sequences of the fragment.
 
     Source: Mnih et al. 2016, "Asynchronous methods for deep reinforcement learning".
@@ -184,6 +187,8 @@ class A2C(PolicyGradient):
 
 class REINFORCE(PolicyGradient):
     """The Monte Carlo policy gradient, with values as a baseline where the network has them.
+
+    For whole episodes and small networks, and to compare with.
 
     Without a value head, only episodes that ended in the fragment teach, and one that was
     truncated counts as if nothing had followed: sample whole episodes, with `on_end="wait"`.
@@ -210,6 +215,8 @@ class REINFORCE(PolicyGradient):
 
 class VTrace(PolicyGradient):
     """The learner of IMPALA: importance ratios correct for the age of the fragment.
+
+    For fragments that an older policy played. Losses are means, not sums as in the source.
 
     Values are those of the network as it is now, for all rows and for what follows the ends.
     What the policy that played thought of them is not looked at.

@@ -31,6 +31,11 @@ _KL_FACTOR = 1.5
 class PPO(PolicyAlgorithm):
     """Proximal policy optimisation with a clipped ratio.
 
+    The first choice from rollouts. If policy and value share a body, large value errors dominate
+    the clipped gradient: set `value_weight` or `AgentConfig(value_scale=...)` to the size of the
+    returns. Different from the source: advantages are normalised, gradients clipped, and the value
+    loss has no factor 1/2. Truncated episodes bootstrap.
+
     Recurrent networks learn from whole columns of the fragment, with the carry that they
     began with: `PPOConfig(minibatch="env")`.
 

@@ -20,6 +20,10 @@ from plangym_ext.learn.torch_extra import nn
 class PQN(RolloutAlgorithm):
     """Parallelised Q-learning: many envs replace the replay, layer norm the target network.
 
+    For discrete actions, many cheap envs, and no memory for a replay. The network needs orthogonal
+    initialisation: with torch's default two of five seeds of `pqn_cartpole` ended below 420.
+    Different from CleanRL's, λ-returns end with the episode.
+
     A state is worth its best Q value, at the end of a fragment and of a truncated episode too.
     Returns are not cut where a random action was played.
 
