@@ -2,7 +2,7 @@
 var Scorer = {
   score: (result) => {
     const [docname, , , , score] = result;
-    const last = /^(api|architecture|benchmarks.*|command_line|contributing)$/.test(docname);
+    const last = /^(api|generated\/api\/.*|architecture|benchmarks.*|generated\/command_line|contributing)$/.test(docname);
     return last ? score - 20 : score;
   },
   objNameMatch: 11,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import shutil
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import command_page
 
 from plangym_ext.core.inherited_options import described
 from plangym_ext.core.options import declarations
@@ -22,11 +23,12 @@ from plangym_ext.planners import PLANNERS, load_planner, options_of
 DOCS = Path(__file__).parent
 #: Planners of sequences of actions, which are shown on a pendulum.
 _OF_SEQUENCES = "plangym_ext.planners.continuous"
-#: Where the settings of an algorithm come from that no preset of its own has.
+#: Where the settings of an algorithm come from that has no small preset of its own.
 _NEAREST = {
     "reinforce": "ppo_cartpole",
     "vtrace": "ppo_cartpole",
     "c51": "dqn_cartpole",
+    "rainbow": "dqn_cartpole",
     "qr_dqn": "dqn_cartpole",
     "value": "narrow_path",
     "q": "narrow_path",
@@ -79,19 +81,28 @@ ENV_FAMILIES = {
 
 
 def write(folder: Path) -> None:
-    """Write all pages anew.
-
-    Args:
-        folder: is emptied first.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
-    groups = {"planners": planner_pages(), "algorithms": algorithm_pages(), "envs": env_pages()}
-    groups["api"] = api_pages()
-    groups[""] = {"planners": _planner_index(), "algorithms": _algorithm_index()}
-    for group, pages in groups.items():
-        (folder / group).mkdir(parents=True, exist_ok=True)
-        for name, text in pages.items():
-            (folder / group / f"{name}.md").write_text(text)
+    """Write all pages, those alone that have changed, and remove what is none of them."""
+    pages = {
+        folder / group / f"{name}.md": text
+        for group, found in {
+            "planners": planner_pages(),
+            "algorithms": algorithm_pages(),
+            "envs": env_pages(),
+            "api": api_pages(),
+            ".": {
+                "planners": _planner_index(),
+                "algorithms": _algorithm_index(),
+                "command_line": command_page.page(),
+            },
+        }.items()
+        for name, text in found.items()
+    }
+    for path in set(folder.rglob("*.md")) - set(pages):
+        path.unlink()
+    for path, text in pages.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
 
 
 def planner_pages() -> dict[str, str]:
@@ -236,10 +247,11 @@ def _algorithm_page(name: str, cls_name: str, config: type[Any], presets: dict[s
 
 def algorithm_example(name: str) -> str:
     """Return a program of one round of a run with an algorithm, which a test runs."""
-    preset = next(iter(_presets().get(name, {})), _NEAREST.get(name, ""))
-    settings = '{"rounds": 1, "evaluation": {"every": 0}}'
+    preset = _NEAREST.get(name) or next(iter(_presets()[name]))
+    settings = '{"rounds": 1, "collector": {"moves": 8}, "evaluation": {"every": 0}}'
     if name in _NEAREST:
         agent = {"c51": ', "agent": {"returns": "atoms", "return_range": [0.0, 100.0]}'}
+        agent["rainbow"] = agent["c51"].replace("}", ', "dueling": True, "noisy": True}')
         agent["qr_dqn"] = ', "agent": {"returns": "quantiles"}'
         settings = f'{settings[:-1]}, "algorithm": {{"name": "{name}"}}{agent.get(name, "")}}}'
     return f"""\
@@ -285,7 +297,7 @@ def env_pages() -> dict[str, str]:
 def api_pages() -> dict[str, str]:
     """Return a page for every section of the API page."""
     _, *sections = re.split(r"^## ", (DOCS / "api.md").read_text(), flags=re.M)
-    return {_slug(one): "# " + re.sub(r"\((?=[a-z_]+\.md)", "(../../", one) for one in sections}
+    return {_slug(one): "# " + re.sub(r"\((?=[a-z_/]+\.md)", "(../../", one) for one in sections}
 
 
 def api_index(text: str) -> str:

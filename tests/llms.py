@@ -27,6 +27,8 @@ def text() -> str:
     parts = [HEAD]
     for title, body in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", before, re.M | re.S):
         items = [" ".join(item.split()) for item in re.split(r"\n(?=- )", body.strip())]
+        # What the build writes is no file of the checkout.
+        items = [item for item in items if "](generated/" not in item]
         links = [re.sub(r"\]\((\w+)\.md\)", r"](docs/\1.md)", item) for item in items]
         parts.append(f"## {title}\n\n" + "\n".join(links) + "\n")
     return "\n".join(parts)

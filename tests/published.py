@@ -65,8 +65,6 @@ def _on_pages() -> Iterator[Command]:
             if fence.tag in _READERS:
                 for line, words in _READERS[fence.tag](fence):
                     yield Command(f"{place}:{line}", words)
-        if page.name == "command_line.md":
-            continue  # its commands are forms: `plangym-ext eval CHECKPOINT`
         for line, text in enumerate(page.read_text().splitlines(), start=1):
             for found in re.findall(rf"`({_PROGRAMS}[^`]+)`", text):
                 yield Command(f"{place}:{line}", shlex.split(found))

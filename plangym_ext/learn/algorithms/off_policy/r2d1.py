@@ -55,7 +55,7 @@ class R2D1(QLearning):
 
     For discrete actions where an observation does not tell all. Sampled sequences begin where
     fragments begin: `num_steps` of the sampler is the distance between them. Values are learned on
-    the scale of h(x) = sign(x)(sqrt(|x| + 1) - 1) + 0.001 x (`rescale`).
+    the scale of `sign(x) (sqrt(abs(x) + 1) - 1) + 0.001 x` (`rescale`).
 
     Its first `burn_in` rows bring the carry of both networks up to date. Carries are reset inside
     sequences where episodes begin, so no step is left out.

@@ -1,7 +1,4 @@
-"""The page docs/command_line.md, made from the program itself.
-
-python tests/command_reference.py
-"""
+"""The page of the command line, made from the program itself."""
 
 from __future__ import annotations
 
@@ -9,19 +6,16 @@ import argparse
 import inspect
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from plangym_ext.run.commands import COMMANDS, load_command
 
-PAGE = Path(__file__).parents[1] / "docs" / "command_line.md"
 TOP = """\
-<!-- written by tests/command_reference.py; a test compares it with the program -->
 # Command line
 
 `plangym-ext COMMAND` or `python -m plangym_ext COMMAND`; `--help` after a command lists its
-options, `--version` prints the version. [Getting started](getting_started.md#the-command-line) has
-examples.
+options, `--version` prints the version. [Getting
+started](../getting_started.md#the-command-line) has examples.
 
 Exit status: 0; 1 for a negative result (`doctor`: a state that is not exact, `list`: no name);
 2 for an invalid command line, or another expected failure, explained in one line; 130
@@ -115,8 +109,3 @@ def _list(rows: Iterable[Row]) -> str:
 
 def _line(text: str) -> str:
     return re.sub(r"\s+", " ", text)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page())
-    print(f"wrote {PAGE}")
