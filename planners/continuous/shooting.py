@@ -248,6 +248,8 @@ class NoisySampling(Shooting):
 class MPPI(NoisySampling):
     """Model predictive path integral control: a weighted mean of noisy sequences.
 
+    For continuous actions and noisy returns, which it averages.
+
     mean <- sum_i w_i u_i with w_i proportional to exp((R_i - max R) / (T s)); the mean
     is played, and the last of the simulations tries it. A plan that time cuts short before
     that plays the best sequence instead. Departures from the source: the cost of control is
@@ -296,6 +298,8 @@ def weighted_mean(tried: Population, temperature: float, *, scaled: bool) -> Flo
 class DIAL(MPPI):
     """Diffusion-inspired annealing: a weighted mean of sequences with decreasing noise.
 
+    For continuous actions in contact, such as legs.
+
     Round i of N, from 0, draws knot k of K, from 0, with the standard deviation
     noise_std * exp(-i / (beta_rounds N) - (K - 1 - k) / (beta_horizon K)): the first rounds
     look for a good region and the last ones refine it, and what is to be played soon, and was
@@ -342,6 +346,8 @@ class DIAL(MPPI):
 @dataclass(eq=False, kw_only=True)
 class PredictiveSampling(NoisySampling):
     """Samples noisy copies of the last plan and plays the best of all.
+
+    For smooth control with few simulations.
 
     The nominal sequence is always among those tried. With a knot per step it is the last
     plan's, shifted, so that in an env that goes as planned no plan is worse than the rest

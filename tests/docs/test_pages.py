@@ -57,7 +57,7 @@ def test_python_on_the_page_runs_and_leaves_no_process(page, fences, scripts, tm
 def trees_of(page):
     """Return caption and pages of every tree that a page has."""
     return [
-        ((re.search(":caption: (.+)", tree) or [""])[-1], re.findall(r"^\w[\w/]*$", tree, re.M))
+        (re.findall(":caption: (.+)", tree), re.findall(r"^\w[\w/]*$", tree, re.M))
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```$", page.read_text(), re.M | re.S)
     ]
 

@@ -29,6 +29,9 @@ _BOUNDS = 0.01
 class MBPO(SAC):
     """Model-based policy optimization: SAC on short rollouts in a learned ensemble.
 
+    For continuous actions and few steps of the env, where an ensemble predicts well some steps
+    ahead.
+
     Every `model_every` steps of the envs an ensemble learns the steps that were played. Rollouts of
     the present policy then begin at their observations; each step of a row is that of a member
     drawn anew. Policy and critics learn from steps of the rollouts and a share of real ones.
