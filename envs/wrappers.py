@@ -29,7 +29,8 @@ class ActionNoise(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorAr
     Args:
         env: has a Discrete, MultiDiscrete, MultiBinary or Box of actions.
         probability: of a uniform action instead of a discrete one, 0 to 1.
-        std: of the noise on each number of a Box, which is then clipped to it.
+        std: of the noise on each number of a Box, which is then rounded, if the Box has
+            integers, and clipped to it.
 
     Raises:
         WrongKind: another space.
@@ -58,6 +59,8 @@ class ActionNoise(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorAr
         rng, space = self.env.unwrapped.np_random, self.env.action_space
         if isinstance(space, spaces.Box):
             noisy = action + rng.normal(0.0, self._std, space.shape)
+            if space.dtype.kind in "iu":
+                noisy = np.rint(noisy)
             action = np.clip(noisy, space.low, space.high).astype(space.dtype)
         elif rng.random() < self._probability:
             if isinstance(space, spaces.Discrete):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -143,3 +144,10 @@ def test_dir_shows_public_names_alone():
         [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60
     )
     assert done.stdout == "True\n"
+
+
+def test_contracts_without_pytest_say_how_it_is_had(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pytest", None)
+    monkeypatch.delitem(sys.modules, "plangym_ext.testing", raising=False)
+    with pytest.raises(ImportError, match=r"testing: pytest must .* with: pip install pytest"):
+        importlib.import_module("plangym_ext.testing")

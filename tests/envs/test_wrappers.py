@@ -46,6 +46,20 @@ def test_noise_has_its_probability():
     assert (abs(counts[[0, 2, 3]] - 250) < 4 * 15).all()
 
 
+def test_noise_on_integers_is_rounded():
+    class Integers(gymnasium.Env):
+        observation_space = gymnasium.spaces.Discrete(1)
+        action_space = gymnasium.spaces.Box(-9, 9, (1000,), np.int64)
+
+        def step(self, action):
+            return action, 0.0, False, False, {}
+
+    # Cut to integers, it would be 4.5 on average.
+    stepped = ActionNoise(Integers(), std=1.0).step(np.full(1000, 5))[0]
+    assert stepped.dtype == np.int64
+    assert abs(stepped.mean() - 5) < 0.15
+
+
 def test_what_does_not_apply_is_refused():
     with pytest.raises(errors.InvalidOption, match=r"got probability=0.1, std=0.0 for Box"):
         noisy("Pendulum-v1", probability=0.1)
