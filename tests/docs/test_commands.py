@@ -276,6 +276,16 @@ def folder(tmp_path_factory):
     return found
 
 
+#: Runs a command, and interrupts it once it has said something.
+_ENDED_WHEN_TOLD = """
+import signal, subprocess, sys
+with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True) as child:
+    print(child.stdout.readline())
+    child.send_signal(signal.SIGINT)
+sys.exit(child.returncode)
+"""
+
+
 def reduced(command: Command) -> list[str]:
     """Return the command at reduced size, with this interpreter."""
     cli, program = cli_words(command), program_of(command)
@@ -287,7 +297,7 @@ def reduced(command: Command) -> list[str]:
         if "--all" in cli:
             less += ["--list", "here.toml"]
         if cli[0] == "watch":  # ends with Ctrl-C alone
-            run = ["timeout", "--preserve-status", "-s", "INT", "20", *run]
+            run = [sys.executable, "-c", _ENDED_WHEN_TOLD, *run]
         return [*run, *filled_in(cli, PLACEHOLDERS), *less]
     start = command.words.index(f"tests/benchmarks/{program}")
     path = PATHS.get(program, sys.executable)

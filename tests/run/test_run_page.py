@@ -13,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
+from unittest.mock import Mock
 
 import leaks
 import pytest
@@ -395,6 +396,11 @@ def test_a_page_for_other_machines_says_so(runs, monkeypatch, capsys):
     for host, told in (("0.0.0.0", True), ("127.0.0.1", False)):
         assert main(["watch", str(runs), "--host", host, "--port", "0"]) == 0
         assert ("can read the runs" in capsys.readouterr().err) is told
+
+
+def test_ctrl_c_ends_it_well_before_it_listens_too(runs, monkeypatch):
+    monkeypatch.setattr(PageServer, "__init__", Mock(side_effect=KeyboardInterrupt))
+    assert main(["watch", str(runs), "--port", "0"]) == 0
 
 
 def test_a_port_that_is_taken_and_a_folder_without_runs_are_refused(runs, tmp_path_factory):

@@ -191,6 +191,7 @@ _HELPERS = (
     "nonzero",
     "place",
     "whole",
+    "within",
     "float_mod",
     "float_floor",
     "power",

@@ -99,6 +99,8 @@ class Operators(Collections):
                 return literal(python(a.const, b.const))
             except (ArithmeticError, TypeError) as error:
                 raise Untranslatable(str(error)) from None
+        if a.kind == b.kind == "bool" and op is not ast.Div and sign not in "&|^":
+            raise Untranslatable(f"{sign} of two truths, as Python's and numpy's give others")
         if {a.kind, b.kind} <= {"int", "float", "bool"}:
             return self._python_arithmetic(op, sign, a, b)
         first, second, result = resolved(ufunc, a, b)

@@ -63,6 +63,14 @@ def whole(value: float) -> Any:
 
 
 @compiled
+def within(value: int, lowest: int, highest: int) -> Any:
+    """Return an int; raise if it is out of range."""
+    if value < lowest or value > highest:
+        raise OverflowError
+    return value
+
+
+@compiled
 def float_mod(a: float, b: float) -> Any:
     """Return `a % b` of floats, as Python and numpy have it."""
     rest = np.fmod(a, nonzero(b))

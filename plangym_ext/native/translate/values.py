@@ -168,7 +168,14 @@ def cast(num: Num, dtype: np.dtype[Any]) -> str:
         return num.text
     if dtype == np.float64 and num.kind in ("float", "f8"):
         return num.text
-    return f"np.{dtype.name}({num.text})"
+    text = num.text
+    if num.dtype.kind == "f" and dtype.kind in "iu":
+        # A compiler may make anything of a float that does not fit.
+        text = f"whole({text})"
+        if dtype.itemsize < 8 or dtype.kind == "u":
+            limits = np.iinfo(dtype)
+            text = f"within({text}, {limits.min}, {min(int(limits.max), 2**62)})"
+    return f"np.{dtype.name}({text})"
 
 
 # Shapes: what two values must share to be one variable ----------------------------

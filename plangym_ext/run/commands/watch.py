@@ -37,20 +37,20 @@ def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -
 
 def run(options: argparse.Namespace) -> int:
     """Serve the page until Ctrl-C."""
-    from plangym_ext.run.run_page.server import PageServer
+    try:
+        from plangym_ext.run.run_page.server import PageServer
 
-    with PageServer(options.folders, options.host, options.port) as server:
-        # Flushed: the address is needed while the server runs, also through a pipe.
-        print(f"watching {', '.join(map(str, options.folders))}: {server.url}", flush=True)
-        if server.is_open:
-            print(
-                f"--host {options.host}: every machine that can reach this one can read the runs, "
-                f"without a password. An ssh tunnel needs no --host.",
-                file=sys.stderr,
-            )
-        try:
+        with PageServer(options.folders, options.host, options.port) as server:
+            # Flushed: the address is needed while the server runs, also through a pipe.
+            print(f"watching {', '.join(map(str, options.folders))}: {server.url}", flush=True)
+            if server.is_open:
+                print(
+                    f"--host {options.host}: every machine that can reach this one can read the "
+                    f"runs, without a password. An ssh tunnel needs no --host.",
+                    file=sys.stderr,
+                )
             server.serve_forever()
-        # The way in which it is meant to end, so the exit status is 0.
-        except KeyboardInterrupt:
-            print()
+    # The way in which it is meant to end, so the exit status is 0.
+    except KeyboardInterrupt:
+        print()
     return 0
