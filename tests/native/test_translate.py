@@ -31,6 +31,7 @@ class Walk(gymnasium.Env):
         self.visits = np.zeros((self.size, self.size), np.int64)
         self.drift = self.np_random.uniform(-1, 1, size=2).astype(np.float32)
         self.last, self.count = None, 0
+        self.small = np.zeros(2, np.uint8)
         return self._seen(), {"visits": 1}
 
     def _seen(self):
@@ -62,8 +63,18 @@ class Walk(gymnasium.Env):
         if self.render_mode == "human":
             self.render()
         if self.count > 9000:  # which no comparison comes to
-            self.visits[0] = self.drift[0] * np.nan
+            self.rare()
         return self._seen(), reward, done, self.count >= 40, {"visits": int(self.visits[row, col])}
+
+    def rare(self):
+        if self.count == 9001:
+            self.visits[0, :2] = self.drift * np.nan
+        elif self.count == 9101:
+            self.drift[0] = self.np_random.uniform(3, self.size - 5)
+        elif self.count == 9201:
+            self.drift[0] = self.np_random.normal(0, self.size - 9)
+        else:
+            self.small[0] = self.count
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +105,16 @@ def test_rows_states_and_rollouts_are_those_of_the_env(compiled_walk):
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
-def test_a_float_that_is_no_int_is_left_to_the_env(compiled_walk):
+@pytest.mark.parametrize("count", [9000, 9100, 9200, 9300])
+def test_what_fits_no_int_or_is_refused_by_numpy_is_left_to_the_env(compiled_walk, count):
     with plangym_ext.make(compiled_walk) as env:
         env.reset(seed=3)
-        env.gym_env.unwrapped.count = 9000
+        env.gym_env.unwrapped.count = count
         row = env.get_state()[None]
+        if count > 9000:
+            with pytest.raises((ValueError, OverflowError), match=r"high - low|scale|uint8"):
+                env.step_batch(np.ones(1, int), row)
+            return
         found = env.step_batch(np.ones(1, int), row).states[0]
         env.step(1)
         assert np.array_equal(env.get_state(), found)
@@ -211,6 +227,10 @@ def _adds_truths(self, action):
     self.count = (self.drift[0] > 0) + (self.drift[1] > 0)
 
 
+def _adds_a_half(self, action):
+    self.visits += 0.5
+
+
 REFUSALS = {
     _grows: "`self.memory.append(action)`",
     _keys: "`self.bonus[action] = 1`",
@@ -224,6 +244,7 @@ REFUSALS = {
     _descriptor: "whose class has code for it",
     _large_sum: "whose order is numpy's own",
     _adds_truths: "of two truths",
+    _adds_a_half: "in place",
 }
 
 

@@ -58,7 +58,7 @@ def _random(walk: Any, size: Any = None) -> Any:
 
 def _uniform(walk: Any, low: Any = None, high: Any = None, size: Any = None) -> Any:
     first, last = low or literal(0.0), high or literal(1.0)
-    return _between(walk, first, last, size, "pcg64.uniform")
+    return _between(walk, first, last, size, "uniform")
 
 
 def _between(walk: Any, first: Any, second: Any, size: Any, function: str) -> Any:

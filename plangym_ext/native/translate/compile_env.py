@@ -196,6 +196,7 @@ _HELPERS = (
     "float_floor",
     "power",
     "categorical",
+    "uniform",
     "normal",
     "standard_normal",
     "call_loop",

@@ -120,8 +120,18 @@ _1, _8, _9, _MANTISSA = (np.uint64(n) for n in (1, 8, 9, 0x000FFFFFFFFFFFFF))
 
 
 @compiled
+def uniform(rng: Any, low: float, high: float) -> Any:
+    """Draw as `Generator.uniform(low, high)`; raise where that raises."""
+    if not 0.0 <= high - low < math.inf:
+        raise ValueError
+    return pcg64.uniform(rng, low, high)
+
+
+@compiled
 def normal(rng: Any, mean: float, deviation: float) -> Any:
-    """Draw as `Generator.normal(mean, deviation)`: float64."""
+    """Draw as `Generator.normal(mean, deviation)`: float64; raise where that raises."""
+    if not deviation >= 0.0:
+        raise ValueError
     return mean + deviation * standard_normal(rng)
 
 

@@ -169,10 +169,12 @@ def cast(num: Num, dtype: np.dtype[Any]) -> str:
     if dtype == np.float64 and num.kind in ("float", "f8"):
         return num.text
     text = num.text
-    if num.dtype.kind == "f" and dtype.kind in "iu":
-        # A compiler may make anything of a float that does not fit.
-        text = f"whole({text})"
-        if dtype.itemsize < 8 or dtype.kind == "u":
+    if dtype.kind in "iu":
+        is_float = num.dtype.kind == "f"
+        if is_float:  # a compiler may make anything of one that does not fit
+            text = f"whole({text})"
+        # numpy refuses Python's ints that do not fit.
+        if dtype != np.int64 and (is_float or num.kind in ("int", "i?")):
             limits = np.iinfo(dtype)
             text = f"within({text}, {limits.min}, {min(int(limits.max), 2**62)})"
     return f"np.{dtype.name}({text})"

@@ -242,6 +242,8 @@ class Walk(Flow):
                 or value.shape != before.shape
             ):
                 raise Untranslatable("an array changed in place that may have other names")
+            if not np.can_cast(Num(value.kind, "").dtype, Num(before.kind, "").dtype, "same_kind"):
+                raise Untranslatable("numbers that numpy writes to no array of this type in place")
             self.own(before)
             self.fill(before, value)
             return
