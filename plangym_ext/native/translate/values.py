@@ -139,6 +139,8 @@ def kind_of(value: Any) -> str:
 def literal(value: Any) -> Num:
     """Return a known number."""
     kind = kind_of(value)
+    if not kind:
+        raise Untranslatable(f"a number of type {type(value).__name__}")
     if kind == "int" and not -(2**62) < value < 2**62:
         raise Untranslatable("an int beyond 62 bits")
     plain = value.item() if isinstance(value, np.generic) else value
@@ -175,8 +177,9 @@ def cast(num: Num, dtype: np.dtype[Any]) -> str:
             text = f"whole({text})"
         # numpy refuses Python's ints that do not fit.
         if dtype != np.int64 and (is_float or num.kind in ("int", "i?")):
-            limits = np.iinfo(dtype)
-            text = f"within({text}, {limits.min}, {min(int(limits.max), 2**62)})"
+            lowest, highest = int(np.iinfo(dtype).min), min(int(np.iinfo(dtype).max), 2**62)
+            if num.const is VARIES or not lowest <= num.const <= highest:
+                text = f"within({text}, {lowest}, {highest})"
     return f"np.{dtype.name}({text})"
 
 

@@ -27,6 +27,7 @@ TARGETS: dict[str, dict[str, Any]] = {
     # Whose replay has arrays that are kept beside the checkpoint.
     "r2d1_cartpole_no_velocity": {"collector": {"num_envs": 2}},
     "narrow_path": {"collector": {"num_envs": 2}, "env": {"kwargs": {"n": 5}}},
+    "muzero_cartpole": {**_SMALL, "planner": {"num_simulations": 4}},
 }
 _NOT_CHANGED = ("format", "config", "versions", "spaces")
 _REAL = (float("nan"), float("inf"), -1e30, 1e30, -1.0, 0.0)
