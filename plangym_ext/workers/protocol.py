@@ -196,6 +196,10 @@ class Service:
         return self.make()
 
 
+#: Imports of workers with networks, in seconds: what compiled code needs, and torch's optimisers.
+NETWORKS = ("torch", "torch._dynamo", "numba", "numba.np.arraymath", "numba.np.npdatetime")
+
+
 # From a worker -----------------------------------------------------------------------
 
 

@@ -21,9 +21,14 @@ from plangym_ext.states.trials.fork import Fork
 pytestmark = pytest.mark.slow
 
 
+#: What audits may take of the time, in users' processes and in these tests.
+SHARE, OFTEN = audits.SHARE, 0.2
+
+
 @pytest.fixture(autouse=True)
 def audits_begin_soon(monkeypatch):
     monkeypatch.setattr(audits, "_estimated", lambda _: 0.005)
+    monkeypatch.setattr(audits, "SHARE", OFTEN)
 
 
 class Walk(gym.Env):
@@ -33,6 +38,9 @@ class Walk(gym.Env):
     action_space = gym.spaces.Discrete(3)
     numbers = itertools.count()
     late = 10**9
+
+    def __init__(self):
+        audits.SHARE = OFTEN  # in workers too
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -159,7 +167,7 @@ def test_audits_warn_or_are_off_where_that_is_asked_for():
         assert "cannot be trusted" in str(found[0].message)
     with plangym_ext.make(LateWalk, backend="serial", audit="off") as env:
         env.reset(seed=0)
-        used(env, 3)
+        used(env, 1)
         assert env.exactness.audits == 0
     with pytest.raises(UnknownName, match="audit must be one of raise, warn, off"):
         plangym_ext.make(LateWalk, audit="loud")
@@ -196,6 +204,7 @@ class Forked:
 @pytest.mark.parametrize("busy", [1.0, 0.2, 3.0], ids=["one thread", "waits", "threads"])
 def test_audits_take_a_hundredth_of_the_time_and_use_it(monkeypatch, busy):
     clocks, started = Clocks(), 0
+    monkeypatch.setattr(audits, "SHARE", SHARE)
     monkeypatch.setattr(audits, "time", clocks)
     monkeypatch.setattr(audits, "Fork", Forked)
     monkeypatch.setattr(audits, "_estimated", lambda _: 0.07)
@@ -205,13 +214,13 @@ def test_audits_take_a_hundredth_of_the_time_and_use_it(monkeypatch, busy):
         clocks.worked += 0.01 * busy
         if audit.is_due():
             # From the first one on the budget has room for what it costs.
-            worth = audits.SHARE * min(clocks.now, clocks.worked)
+            worth = SHARE * min(clocks.now, clocks.worked)
             assert audit._spent + 0.07 <= worth + 1e-9
             audit.open(b"")
             audit.note(1, ())
             audit.start(None, None)
             started += 1
-    budget = audits.SHARE * min(clocks.now, clocks.worked)
+    budget = SHARE * min(clocks.now, clocks.worked)
     assert budget / 2 < 0.07 * started <= budget
 
 

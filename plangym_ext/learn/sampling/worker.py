@@ -30,7 +30,7 @@ from plangym_ext.learn.sampling.remote.remote_actor import MakeVenv, RemoteActor
 from plangym_ext.learn.sampling.remote.sent_agent import SentAgent
 from plangym_ext.learn.sampling.tree import array_bytes, build_sample_tree, copy_tree, tree_memory
 from plangym_ext.workers.limits import SLOW_LOOK, start_limit
-from plangym_ext.workers.protocol import Service
+from plangym_ext.workers.protocol import NETWORKS, Service
 from plangym_ext.workers.workplace import ServiceWorker, Workplace
 
 
@@ -152,7 +152,7 @@ class WorkerSampler(PastSampler):
         for index, rows in enumerate(self._ranges):
             given = make_venv, self._agent, self._sent.tensors, rows, self._options, threads
             maker = RemoteActorMaker(*given)
-            self._workers.append(self._workplace.worker(Service(maker, ("torch",)), index))
+            self._workers.append(self._workplace.worker(Service(maker, NETWORKS), index))
             self._workers[-1].start_timeout = start_limit(self._timeout)
             self._workers[-1].build()
         for index in range(len(self._workers)):

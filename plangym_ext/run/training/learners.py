@@ -22,7 +22,7 @@ from plangym_ext.run.training.own_parts import OWN_STATE, OwnParts
 from plangym_ext.run.training.parts import Parts
 from plangym_ext.run.training.solutions import make_sampler
 from plangym_ext.workers.limits import LEARNER_GRACE, SLOW_LOOK
-from plangym_ext.workers.protocol import Service
+from plangym_ext.workers.protocol import NETWORKS, Service
 from plangym_ext.workers.worker_handle import WorkerHandle
 
 #: Subfolder of a run, with a folder for each learner besides the first.
@@ -69,7 +69,7 @@ class Learners(Closing):
 
         for rank in range(1, self._size):
             maker = LearnerMaker(parts, rank, folder / str(rank), file)
-            self._workers.append(WorkerHandle(Service(maker, ("torch",)), index=rank))
+            self._workers.append(WorkerHandle(Service(maker, NETWORKS), index=rank))
             self._workers[-1].build()
         for worker in self._workers:
             worker.describe()
