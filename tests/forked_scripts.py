@@ -1,6 +1,6 @@
 """Scripts in interpreters that have imported torch, numba and gymnasium already.
 
-Importing these takes a script three seconds, which dozens of pages and programs would pay. A
+Importing these takes a script four seconds, which dozens of pages and programs would pay. A
 server imports them once and forks a child for each script. The child has imported nothing of this
 project; it runs the script as `__main__`, in a session of its own, and ends as interpreters do.
 """
@@ -22,7 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-_IMPORTED = ("numpy", "gymnasium", "numba", "torch")
+#: The last three are what torch's optimisers and compiled code import when they are first used.
+_IMPORTED = ("numpy", "gymnasium.wrappers", "numba", "torch")
+_IMPORTED += ("torch._dynamo", "numba.np.arraymath", "numba.np.npdatetime")
 _STREAMS = ("stdin", "stdout", "stderr")
 
 

@@ -196,8 +196,8 @@ class Service:
         return self.make()
 
 
-#: Imports of workers with networks, in seconds: what compiled code needs, and torch's optimisers.
-NETWORKS = ("torch", "torch._dynamo", "numba", "numba.np.arraymath", "numba.np.npdatetime")
+#: Imports of workers with networks, which take seconds; the last two are those of compiled code.
+NETWORKS = ("torch", "numba", "numba.np.arraymath", "numba.np.npdatetime")
 
 
 # From a worker -----------------------------------------------------------------------

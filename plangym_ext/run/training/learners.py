@@ -69,7 +69,9 @@ class Learners(Closing):
 
         for rank in range(1, self._size):
             maker = LearnerMaker(parts, rank, folder / str(rank), file)
-            self._workers.append(WorkerHandle(Service(maker, NETWORKS), index=rank))
+            # torch's optimisers import `torch._dynamo` when the first one is made.
+            service = Service(maker, (*NETWORKS, "torch._dynamo", __name__))
+            self._workers.append(WorkerHandle(service, index=rank))
             self._workers[-1].build()
         for worker in self._workers:
             worker.describe()

@@ -37,12 +37,12 @@ from plangym_ext.workers.protocol import ExitStatus, Fork
 UNKNOWN_STATUS = 1 << 16
 #: The pid of the answer to a `Fork` that the system has refused.
 NO_PROCESS = -1
-#: Read when Python, numpy, numba, torch or the C library is loaded: a server that was started with
+#: Read when Python, a library or a module of ours is loaded: a server that was started with
 #: other values would not do.
 _READ_AT_START = (
     *("PYTHON", "LD_", "GLIBC_", "MALLOC_"),
     *("BLIS_", "KMP_", "MKL_", "NPY_", "OMP_", "OPENBLAS_"),
-    *("CUDA_", "DNNL_", "NUMBA_", "ONEDNN_", "PYTORCH_", "TORCH"),
+    *("CUDA_", "DNNL_", "NUMBA_", "ONEDNN_", "PLANGYM_EXT_", "PYTORCH_", "TORCH"),
 )
 
 #: Length of a request; number of the request, and two results.

@@ -13,15 +13,19 @@ from plangym_ext.run.commands.new import KINDS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_new_file_passes_its_own_tests(kind, tmp_path):
-    assert main(["new", kind, "OwnThing", "--out", str(tmp_path)]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["own_thing.py", "test_own_thing.py"]
-    # In a process of its own: the module is new to it, and found beside its test.
-    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
+def test_new_files_pass_their_own_tests(tmp_path):
+    names = {kind: f"own_{kind}" for kind in KINDS}
+    for kind, name in names.items():
+        assert main(["new", kind, name, "--out", str(tmp_path)]) == 0
+    written = {f"{name}.py" for name in names.values()}
+    written |= {f"test_{name}" for name in written}
+    assert {path.name for path in tmp_path.iterdir()} == written
+    # In a process of its own: the modules are new to it, and found beside their tests.
+    command = [sys.executable, "-P", "-m", "pytest", "-v", "-p", "no:cacheprovider", "."]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 2
+    for name in names.values():
+        assert len(re.findall(rf"test_{name}\.py::.* PASSED", done.stdout)) >= 2
 
 
 def test_files_are_not_written_over_and_names_are_checked(tmp_path, capsys):
