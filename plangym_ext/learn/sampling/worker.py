@@ -152,7 +152,8 @@ class WorkerSampler(PastSampler):
         for index, rows in enumerate(self._ranges):
             given = make_venv, self._agent, self._sent.tensors, rows, self._options, threads
             maker = RemoteActorMaker(*given)
-            self._workers.append(self._workplace.worker(Service(maker, (*NETWORKS, __name__)), index))
+            service = Service(maker, (*NETWORKS, __name__))
+            self._workers.append(self._workplace.worker(service, index))
             self._workers[-1].start_timeout = start_limit(self._timeout)
             self._workers[-1].build()
         for index in range(len(self._workers)):
