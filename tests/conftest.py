@@ -60,6 +60,16 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("episodes_take_long") is None)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Look for no garbage among modules and tests that are made to stay: a quarter of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish():
     """Look for garbage among what tests make, and not so often: thousands of tests stay."""
     gc.collect()

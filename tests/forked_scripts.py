@@ -85,7 +85,7 @@ class ScriptServer:
                 "streams": paths,
             }
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
-            pid = self._answer(60.0)
+            pid = self._answer(100.0)
             assert pid is not None, "the server of scripts does not answer"
             returncode = self._answer(timeout)
             if returncode is None:

@@ -3,7 +3,8 @@
 An interpreter that imports numpy and gymnasium starts in a quarter of a second, a fork of one in
 about ten milliseconds. The server is an interpreter of its own, so nothing of this process, its
 threads or its libraries is forked. It starts with the first worker and serves all later ones.
-What takes longest, torch with its two seconds, it imports with the first worker that needs it.
+What takes longest, such as torch with its two seconds, it imports with the first worker that needs
+it.
 
     this process                       server                    worker
     Fork, descriptors    ----------->  import, fork  --------->  program.main
