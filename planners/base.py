@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -82,6 +82,9 @@ class Planner(CheckedOptions, ABC):
     _joint = KeptModel()
     #: `_memory_options` of the last plan.
     _made_for = None
+    #: Options that follow a schedule: name -> its value after so many updates of a learner.
+    schedules: ClassVar[Mapping[str, Callable[[int], float]]] = {}
+    _updates = 0
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Return a planner that has met no model yet."""
@@ -105,6 +108,19 @@ class Planner(CheckedOptions, ABC):
         limits = self.num_simulations, self.max_model_steps, self.max_seconds
         if limits == (None, None, None):
             self.num_simulations = self.default_simulations
+
+    @property
+    def updates(self) -> int:
+        """Updates that the learner has made, which sets them: the time of `schedules`."""
+        return self._updates
+
+    @updates.setter
+    def updates(self, count: int) -> None:
+        self._updates = count
+        for name, scheduled in self.schedules.items():
+            # Only what differs: an assigned option has all of them checked again.
+            if (value := scheduled(count)) != getattr(self, name):
+                setattr(self, name, value)
 
     # Checking options -----------------------------------------------------------
 
@@ -273,6 +289,22 @@ class Planner(CheckedOptions, ABC):
             rows: `[n]` indices into the last batch.
         """
         self._kept.forget(rows)
+
+    def cut_wrong(self, env: Any, row: int, state: States, action: Any, came: Any) -> int:  # noqa: ARG002
+        """Drop what is kept of a row where the model was wrong about a step; here: all of it.
+
+        Args:
+            env: the model.
+            row: of the last `plan_batch`.
+            state: `[S]` where the action was played.
+            action: of the env's action space.
+            came: the state `[S]` and the reward that came about; NaN: it is not known.
+
+        Returns:
+            How many nodes of a tree that were.
+        """
+        self._kept.forget(np.array([row]))
+        return 0
 
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
         """Receive the rewards of the last `plan_batch`'s actions; searches ignore them.

@@ -24,6 +24,8 @@ class Budget:
             share of it.
         compile_seconds: wall time in which code was compiled or loaded from disk, which
             happens once in a process; shared alike. `max_seconds` does not count it.
+        dropped: nodes of a kept tree that a learned model has predicted wrongly; see
+            `ModelPlanner`.
     """
 
     model_steps: int = 0
@@ -32,6 +34,7 @@ class Budget:
     restores: int = 0
     seconds: float = 0.0
     compile_seconds: float = 0.0
+    dropped: int = 0
 
     def __add__(self, other: Budget) -> Budget:
         """Return the cost of both."""
@@ -42,6 +45,7 @@ class Budget:
             self.restores + other.restores,
             self.seconds + other.seconds,
             self.compile_seconds + other.compile_seconds,
+            self.dropped + other.dropped,
         )
 
 

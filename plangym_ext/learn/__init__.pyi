@@ -113,6 +113,7 @@ from plangym_ext.learn.networks.config import QAgentConfig as QAgentConfig
 from plangym_ext.learn.networks.config import SoftPolicyConfig as SoftPolicyConfig
 from plangym_ext.learn.networks.network import Network as Network
 from plangym_ext.learn.networks.network import NetworkOutput as NetworkOutput
+from plangym_ext.learn.networks.network import UnionNetwork as UnionNetwork
 from plangym_ext.learn.networks.network import make_network as make_network
 from plangym_ext.learn.networks.state import load_network_state as load_network_state
 from plangym_ext.learn.records import EpisodeRecord as EpisodeRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Union
 
@@ -20,6 +20,7 @@ from plangym_ext.core.options import (
     Share,
     Weight,
     Whole,
+    declarations,
 )
 from plangym_ext.errors import InvalidOption
 
@@ -138,6 +139,34 @@ def at(number: Number, updates: int) -> float:
     return number(updates) if callable(number) else number
 
 
+def schedules_of(
+    cls: Any, options: Mapping[str, Any], where: str
+) -> dict[str, Callable[[int], float]]:
+    """Return the options that follow a schedule, held to what a class takes; ints are rounded.
+
+    Args:
+        cls: a dataclass.
+        options: by name.
+        where: what their names follow in messages.
+
+    Raises:
+        InvalidOption: a schedule begins or ends out of an option's range.
+    """
+    found: dict[str, Callable[[int], float]] = {}
+    for name, number in options.items():
+        if callable(number):
+            takes = declarations(cls)[name]
+            bounds = takes.rule(Range) or Range()
+            found[name] = held = number.held_to(where + name, bounds.low, bounds.high)
+            if int in takes.kinds:
+                found[name] = functools.partial(_whole, held)
+    return found
+
+
+def _whole(number: Number, updates: int) -> int:
+    return round(at(number, updates))
+
+
 # Common configuration of the algorithms that train an agent's network. Imports no torch
 
 
@@ -158,7 +187,7 @@ class LearnerConfig(CheckedOptions):
         epsilon: what adam and rmsprop add to the root of the second moment.
         l2: weight decay; biases are free.
         max_grad_norm: longer gradients are shortened to this; None: they are not.
-        discount: gamma, per step.
+        discount: gamma, per step; statistics of episodes have its first number.
     """
 
     optimizer: Annotated[str, OneOf(OPTIMIZERS)] = "adam"
@@ -168,4 +197,4 @@ class LearnerConfig(CheckedOptions):
     epsilon: Weight = 1e-5
     l2: Weight = 0.0
     max_grad_norm: Limit = 0.5
-    discount: Share = 0.99
+    discount: ScheduledShare = 0.99

@@ -17,6 +17,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, DiscretePlanner
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.kept_search import KeptSearch
+from plangym_ext.planners.lockstep.repair import cut_wrong
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.lockstep.wave_kernels import SearchSettings
 from plangym_ext.planners.plans import Plan, one_hot
@@ -24,6 +25,7 @@ from plangym_ext.planners.rating import Evaluator, Policy, Rater
 from plangym_ext.planners.request import PlanRequest, no_legal_action
 from plangym_ext.planners.rollouts.final_action import highest, sampled
 from plangym_ext.planners.rollouts.rater import RolloutRater, default_depth, leaf_rater
+from plangym_ext.planners.simulator import States
 from plangym_ext.planners.trees.gumbel import gumbel_summary
 from plangym_ext.planners.trees.rules import (
     SCALE_NONE,
@@ -106,6 +108,11 @@ class TreeSearch(DiscretePlanner):
         # Code is compiled for the memory of one search: that of some of its rows has none.
         self._kept: KeptSearch[CompiledSearch] = KeptSearch(_no_code)
 
+    @property
+    def _cuts(self) -> bool:
+        """Whether nodes can be taken out of its trees; see `cut_wrong`."""
+        return False
+
     @abstractmethod
     def _selection(self) -> Selection:
         """Return the checked numbers of the rule."""
@@ -150,6 +157,18 @@ class TreeSearch(DiscretePlanner):
         # Only now: a search that was interrupted is not one to go on with.
         self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
+
+    def cut_wrong(self, env: Any, row: int, state: States, action: Any, came: Any) -> int:
+        """Drop what lies below a wrong expectation, or the tree; see `Planner.cut_wrong`."""
+        search = self._kept.search
+        if search is None or not self.keep_tree:
+            return 0
+        if self._cuts and search.model is env:
+            told = row, state, int(action) - search.first_action
+            return cut_wrong(search.tree, search.states, *told, *came)
+        count = int(search.tree.size[row]) - 1
+        self._kept.forget(np.array([row]))
+        return count
 
     def _new_search(self, request: PlanRequest, num_actions: int) -> Search:
         """Return a search with new trees."""

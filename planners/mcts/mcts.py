@@ -119,6 +119,11 @@ class MCTS(WidenedSearch):
         """True: trees alternate between players, with negated values of the opponent."""
         return True
 
+    @property
+    def _cuts(self) -> bool:
+        """Whether nodes can be taken out: each simulation added one, whose rating it returned."""
+        return not self.keep_rollouts
+
     def _check_chance(self) -> None:
         """Check that no other option contradicts nodes of chance."""
         if not self.chance:

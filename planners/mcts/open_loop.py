@@ -11,16 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, rows_of
-from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.core.options import Count, Function, OneOf
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.base import UNBOUNDED
 from plangym_ext.planners.compiled.search import CompiledSearch
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.masks import action_masks, has_masks
 from plangym_ext.planners.mcts.bandit import WidenedSearch
+from plangym_ext.planners.mcts.open_expansions import Expansions, QFunction
+from plangym_ext.planners.plans import Plan
 from plangym_ext.planners.rating import Leaves, check_finite
+from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.simulator import Rng, States
+from plangym_ext.planners.trees.chance import backup_rewards
 from plangym_ext.planners.trees.selection import select_wave
+from plangym_ext.planners.trees.sts_kernels import new_descent, observed, select_frontier
 from plangym_ext.planners.trees.tree import (
     OPEN,
     PENDING,
@@ -28,7 +33,6 @@ from plangym_ext.planners.trees.tree import (
     TERMINATED,
     TRUNCATED,
     UNSEEN,
-    Array,
     Tree,
     deepest,
     restrict_prior,
@@ -56,7 +60,18 @@ class OpenLoopMCTS(WidenedSearch):
     is that of the first one it is reached in, before which simulations end there, and in the
     tree masks other than the root's are not looked at. Trees are not kept between moves.
 
+    With `num_expansions` a simulation goes on from its leaf as one of `STS` does: it gives a node
+    all its children, goes on into the one that the rule takes, H times, and hands up the last
+    one's return. A child counts as visited once by what it is rated: by a step into it and the
+    rating there, or by a `q_function`, which takes no steps. Nothing is stepped or credited
+    beyond the last expansion, and an ending is worth what it has paid (Alpacka's code goes a step
+    too far, and hands up a stale value there).
+
     Args:
+        num_expansions: H; None: one child a simulation, or 1 with a `q_function`. Not where
+            actions are sampled.
+        q_function: `obs [L, *obs] -> [L, A]`, what actions are worth, rewards included. There are
+            no rollouts then; of an evaluator the prior is used. Masks as with `resample`.
         resample: `states [n, S], rng -> states [n, S]` with the env's random numbers
             drawn anew, such as `env.reseeded`; None leaves them as they are.
         max_depth: most actions of a sequence; a simulation that has played as many ends there.
@@ -66,6 +81,8 @@ class OpenLoopMCTS(WidenedSearch):
     Alpacka's StochasticMCTS.
     """
 
+    num_expansions: Count | None = None
+    q_function: Annotated[QFunction | None, Function()] = None
     resample: Resample | None = None
     max_depth: Count | None = None
     # What a node pays is another time's: there is no branch to play again.
@@ -73,7 +90,17 @@ class OpenLoopMCTS(WidenedSearch):
 
     def __post_init__(self) -> None:
         """Check the options."""
+        if self.q_function is not None:
+            self.rollout_depth, self.num_expansions = (
+                self.rollout_depth or 0,
+                self.num_expansions or 1,
+            )
         super().__post_init__()
+        if self.q_function is not None and self.rollout_depth:
+            raise InvalidOption(
+                f"OpenLoopMCTS: rollout_depth must be 0 with a q_function, which rates in place of "
+                f"rollouts; got {self.rollout_depth}."
+            )
         if self.keep_tree:
             raise InvalidOption(
                 "OpenLoopMCTS: keep_tree must be off: what state a node stands for is not known, "
@@ -84,17 +111,35 @@ class OpenLoopMCTS(WidenedSearch):
         """Return that nodes have no states: only the roots' are kept."""
         return super()._own_settings() | {"stores_states": False}
 
-    def _nodes_per_simulation(self, num_actions: int) -> int:  # noqa: ARG002
-        """Return 1: the leaf."""
-        return 1
+    def _nodes_per_simulation(self, num_actions: int) -> int:
+        """Return 1, the leaf, or the children of every expansion."""
+        return num_actions * self.num_expansions if self.num_expansions else 1
+
+    def _first_nodes(self, num_actions: int) -> int:
+        """Return how many nodes the first expansion adds."""
+        return num_actions if self.num_expansions else 1
+
+    def _nodes_per_step(self) -> int:
+        """Return how many nodes a step adds at most; with a Q function they take none."""
+        return UNBOUNDED if self.q_function else 1
+
+    def _plan_batch(self, request: PlanRequest) -> list[Plan]:
+        """Grow B trees; a Q function is asked about the roots as well."""
+        if self.num_expansions and getattr(request.env, "samples_actions", False):
+            raise InvalidOption(
+                f"OpenLoopMCTS: num_expansions must be None where actions are sampled, as a node "
+                f"has all its children at once; got {self.num_expansions}."
+            )
+        self._root_obs = request.needed_obs("q_function") if self.q_function else request.obs
+        return super()._plan_batch(request)
 
     def _compiled(self, search: Search) -> CompiledSearch | None:  # noqa: ARG002
         """Return None: sequences are not replayed in compiled code."""
         return None
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Return `_wave` of a search."""
-        return functools.partial(self._wave, search)
+        """Return the wave of a search."""
+        return functools.partial(self._expanding if self.num_expansions else self._wave, search)
 
     def _wave(self, search: Search) -> bool:
         """Choose, replay, rate and back up a wave; return False if there was none left."""
@@ -128,6 +173,51 @@ class OpenLoopMCTS(WidenedSearch):
         search.full = tree.size == settings.capacity
         return True
 
+    def _expanding(self, search: Search) -> bool:
+        """Choose, replay, expand and back up a wave; return False if there was none left."""
+        tree, settings, rater = search.tree, search.settings, search.rater
+        num_actions, most = tree.order.shape[1], self.num_expansions or 1
+        least = most if self.q_function else most * num_actions * (1 + rater.most_steps)
+        least += rater.most_steps
+        allowed = search.allowance(least + deepest(tree), least)
+        limits = np.where(search.full, 0, np.minimum(settings.wave_size, allowed))
+        descent = new_descent(max(0, int(limits.sum())), num_actions)
+        how = settings.selection, None, None
+        count = select_frontier(tree, limits, *how, descent.rows, descent.leaves)
+        if count == 0:
+            return False
+        rows, leaves = descent.rows[:count], descent.leaves[:count]
+        played = self._replay(search, rows, leaves)
+        shots = Expansions(
+            search,
+            self.q_function,
+            self.resample is not None,
+            descent,
+            steps=played.steps,
+            rewards=np.pad(played.rewards, ((0, 0), (0, most))),
+            states=played.states,
+            obs=played.obs,
+        )
+        going = np.flatnonzero(~played.terminated)
+        deep = UNBOUNDED if self.max_depth is None else self.max_depth
+        nothing = ~tree.legal[rows, leaves].any(axis=1)
+        stays = (played.truncated | nothing | (played.steps >= deep))[going]
+        shots.arrive(going, played.truncated[going], stays)
+        going = going[~stays]
+        counts = np.ones(count, np.bool_)
+        counts[going] = False
+        for step in range(most):
+            found, children = shots.expand(going)
+            if step == 0:
+                counts[found] = True
+            further = shots.steps[found] + 1 < deep
+            going = shots.move(found[further], children[further]) if step < most - 1 else going[:0]
+        # Those that found no room are no simulations.
+        observed(tree, rows[~counts], leaves[~counts], int(count - counts.sum()))
+        shots.back_up(counts)
+        search.done += np.bincount(rows[counts], minlength=len(search.done))
+        return bool(counts.any())
+
     def _replay(
         self, search: Search, rows: npt.NDArray[np.int32], leaves: npt.NDArray[np.int32]
     ) -> Replay:
@@ -138,6 +228,11 @@ class OpenLoopMCTS(WidenedSearch):
         if self.resample is not None:
             for b in np.unique(rows).tolist():
                 roots[rows == b] = self.resample(roots[rows == b], search.rngs[b])
+        if not depths.any():
+            # The first wave of an expanding search: all are at their roots.
+            seen = None if self._root_obs is None else rows_of(self._root_obs, rows)
+            none, no = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.bool_)
+            return Replay(roots, seen, np.zeros((len(rows), 0)), none, no, no, ~no, None)
         parts = []
         # `rollout_batch` plays as many actions in every row: one batch for each length.
         for depth in np.unique(depths):
@@ -272,49 +367,3 @@ def _rated(
         if rating.prior is not None:
             prior[on] = rating.prior
     return value, prior
-
-
-@kernel
-def backup_rewards(
-    tree: Tree,
-    rows: Array,
-    leaves: Array,
-    rewards: Array,
-    steps: Array,
-    value: Array,
-    discount: float,
-) -> None:
-    """Credit the rewards of L replays to the edges that were played, in place.
-
-    Args:
-        tree: the trees; the paths are counted in `unobserved`.
-        rows: `[L]` tree of each leaf.
-        leaves: `[L]` node that the replay was to reach.
-        rewards: `[L, D]`, of the steps that were taken.
-        steps: `[L]` how many were; nodes below are only taken out of flight.
-        value: `[L]` what is expected after the last one, 0 if it terminated.
-        discount: gamma.
-    """
-    for i in range(len(leaves)):
-        b, node, depth = rows[i], leaves[i], 0
-        # The leaf's depth first: rewards are indexed from the root, the path is walked up.
-        while node != ROOT:
-            depth += 1
-            node = tree.parent[b, node]
-        node, ret = leaves[i], value[i]
-        while node != ROOT:
-            tree.unobserved[b, node] -= 1
-            # `depth` is the edge's, from 1: those below the ending were not played.
-            if depth <= steps[i]:
-                ret = rewards[i, depth - 1] + discount * ret
-                tree.visits[b, node] += 1
-                mean = np.float64(tree.q[b, node])
-                tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
-                tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
-                tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
-            depth -= 1
-            node = tree.parent[b, node]
-        tree.visits[b, ROOT] += 1
-        tree.unobserved[b, ROOT] -= 1
-        mean = np.float64(tree.q[b, ROOT])
-        tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])

@@ -2,7 +2,8 @@
 
 The child of an action is a node of kind CHANCE, whose children are the outcomes that were drawn.
 It has reward 0 and discount 1, so that what is backed up through it is the mean over its
-outcomes, each tried as often as it was drawn.
+outcomes, each tried as often as it was drawn. Trees over sequences of actions have no such nodes:
+`backup_rewards` credits what chance has paid this time.
 """
 
 from __future__ import annotations
@@ -231,3 +232,49 @@ def is_outcome(tree: Tree, b: int, node: int, states: Array, draws: Draws, i: in
     for s in range(len(state)):
         same = same and (states[b, node, s] == state[s] or not draws.telling[s])
     return same
+
+
+@kernel
+def backup_rewards(
+    tree: Tree,
+    rows: Array,
+    leaves: Array,
+    rewards: Array,
+    steps: Array,
+    value: Array,
+    discount: float,
+) -> None:
+    """Credit the rewards of L replays to the edges that were played, in place.
+
+    Args:
+        tree: the trees; the paths are counted in `unobserved`.
+        rows: `[L]` tree of each leaf.
+        leaves: `[L]` node that the replay was to reach.
+        rewards: `[L, D]`, of the steps that were taken.
+        steps: `[L]` how many were; nodes below are only taken out of flight.
+        value: `[L]` what is expected after the last one, 0 if it terminated.
+        discount: gamma.
+    """
+    for i in range(len(leaves)):
+        b, node, depth = rows[i], leaves[i], 0
+        # The leaf's depth first: rewards are indexed from the root, the path is walked up.
+        while node != ROOT:
+            depth += 1
+            node = tree.parent[b, node]
+        node, ret = leaves[i], value[i]
+        while node != ROOT:
+            tree.unobserved[b, node] -= 1
+            # `depth` is the edge's, from 1: those below the ending were not played.
+            if depth <= steps[i]:
+                ret = rewards[i, depth - 1] + discount * ret
+                tree.visits[b, node] += 1
+                mean = np.float64(tree.q[b, node])
+                tree.q[b, node] = np.float32(mean + (ret - mean) / tree.visits[b, node])
+                tree.q_low[b] = min(tree.q_low[b], tree.q[b, node])
+                tree.q_high[b] = max(tree.q_high[b], tree.q[b, node])
+            depth -= 1
+            node = tree.parent[b, node]
+        tree.visits[b, ROOT] += 1
+        tree.unobserved[b, ROOT] -= 1
+        mean = np.float64(tree.q[b, ROOT])
+        tree.q[b, ROOT] = np.float32(mean + (ret - mean) / tree.visits[b, ROOT])

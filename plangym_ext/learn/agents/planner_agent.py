@@ -177,6 +177,7 @@ class PlannerAgent(Agent):
         """
         # One for each state: no search depends on the others of the batch.
         rngs = [np.random.default_rng(seed) for seed in seeds]
+        self.planner.updates = self.version
         plans = self.planner.plan_batch(self._model, states, rngs=rngs, obs=obs, legal=legal)
         return self._layout.stack([plan.action for plan in plans]), self._told(plans)
 

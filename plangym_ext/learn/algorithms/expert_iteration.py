@@ -89,7 +89,7 @@ class ExpertIteration(PlanLearning):
     def _returned(self, tree: Any) -> Any:
         """Return the played returns from each step on, `[T, B]`."""
         rollout = rollout_of(tree, self.network, "value")
-        how = self.config.discount, at(self.config.gae_lambda, self.updates)
+        how = at(self.config.discount, self.updates), at(self.config.gae_lambda, self.updates)
         return rollout.rows_by_gae(rollout.value, *how).target.cpu().numpy()
 
     def _replace(self, again: Again) -> None:

@@ -72,7 +72,7 @@ class TDLearning(PlanLearning):
             record.rewards[:, None],
             terminated,
             n=self.config.n_steps,
-            discount=self.config.discount,
+            discount=at(self.config.discount, self.updates),
         )
         # `last` is the last step of each window; what it led to is one further.
         mine, after = sides[:-1], window.last[:, 0] + 1
@@ -192,7 +192,8 @@ class SupervisedLearning(PlanLearning):
         return found
 
     def _value(self, target: str, record: EpisodeRecord) -> npt.NDArray[np.float64]:
-        return VALUE_TARGETS[target](record, self.config.discount, self.config.n_steps)
+        discount = at(self.config.discount, self.updates)
+        return VALUE_TARGETS[target](record, discount, self.config.n_steps)
 
     def _q(self, target: str, record: EpisodeRecord) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """Return Q targets and where they are known, `[T, A]`."""

@@ -49,7 +49,7 @@ class TaskReplay(Replay):
         seed: int,
     ) -> None:
         super().__init__(capacity, seed=seed)
-        self._sizes, self._discount, self._fields = (steps, context), discount, fields
+        self._sizes, self.discount, self._fields = (steps, context), discount, fields
         seeds = self._rng.integers(2**63, size=2).tolist()
         self._steps = BalancedReplay(capacity, seed=seeds[0])
         self._recent = BalancedReplay(recent, seed=seeds[1])
@@ -95,7 +95,7 @@ class TaskReplay(Replay):
             "action": read(tree["action"]),
             "reward": read(tree["reward"]),
             "next_obs": following,
-            "discount": (self._discount * ~over).astype(np.float32),
+            "discount": (self.discount * ~over).astype(np.float32),
         }
         tasks, valid = read(told["task"]), read(tree["valid"])
         begun, within = valid & (read(told["episode"]) == 0), following[:, -1] == 0

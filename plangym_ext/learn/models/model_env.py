@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -74,6 +75,8 @@ class ModelEnv(LocalStepper, PlanEnv):
         self.layout = RowLayout(obs, action, self.envelope.width, columns)
         self._state: npt.NDArray[np.uint8] | None = None
         self._rng = np.random.default_rng()
+        #: Content and actions of a row -> what came of it in the real env: content, reward.
+        self._known: dict[bytes, tuple[Contents, float]] = {}
 
     # What a model implements ----------------------------------------------------
 
@@ -112,6 +115,39 @@ class ModelEnv(LocalStepper, PlanEnv):
         rows = self.checked_states(states, "obs_of")
         return self.layout.obs.join(self._seen(self._contents(rows)))
 
+    def correct(
+        self, states: Any, actions: Any, following: Any, rewards: npt.NDArray[np.float64]
+    ) -> None:
+        """Answer with what came about, wherever the model is in these states from now on.
+
+        What the env drew counts as if it were always so: of one without chance that is true.
+
+        Args:
+            states: `[B, S]` rows at the observations before the steps.
+            actions: `[B, *act]` that were played.
+            following: `[B, S]` rows at those after them; no episode has ended.
+            rewards: `[B]`; NaN: not known, the model's own.
+        """
+        parts = self.layout.action.split(actions)
+        before, after = self._contents(states), self._contents(following)
+        for row, key in enumerate(_keys(before, parts)):
+            self._known[key] = after[row], float(rewards[row])
+
+    def forget_corrections(self) -> None:
+        """Answer what the model says again."""
+        self._known.clear()
+
+    def _as_known(
+        self, contents: Contents, actions: tuple[npt.NDArray[Any], ...], found: Advanced
+    ) -> Advanced:
+        """Return N rows after a step, some of which the real env has taken."""
+        for row, key in enumerate(_keys(contents, actions)):
+            if key in self._known:
+                content, reward = self._known[key]
+                found.contents[row], found.terminated[row] = content, False
+                found.rewards[row] = found.rewards[row] if math.isnan(reward) else reward
+        return found
+
     def _sealed(self, contents: Contents) -> npt.NDArray[np.uint8]:
         rows = np.zeros((len(contents), self.envelope.width), np.uint8)
         rows[:, HEADER : HEADER + self._payload] = contents
@@ -137,7 +173,10 @@ class ModelEnv(LocalStepper, PlanEnv):
                     break
                 # Views, where they are all: the usual step of a search.
                 now = slice(None) if len(now) == size else now
-                found = self._advanced(contents[now], tuple(a[now, h] for a in request.actions))
+                actions = tuple(a[now, h] for a in request.actions)
+                found = self._advanced(contents[now], actions)
+                if self._known:
+                    found = self._as_known(contents[now], actions, found)
                 contents[now], over[now] = found.contents, found.terminated
                 rewards[now, h] += found.rewards
                 taken[now] += 1
@@ -250,3 +289,9 @@ class ModelEnv(LocalStepper, PlanEnv):
 
     def close(self) -> None:
         """Do nothing: a model holds no processes."""
+
+
+def _keys(contents: Contents, actions: tuple[npt.NDArray[Any], ...]) -> Iterator[bytes]:
+    """Yield the content and the actions of each of N rows, as one key."""
+    for row, content in enumerate(contents):
+        yield content.tobytes() + b"".join(part[row].tobytes() for part in actions)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from plangym_ext.core.infos import InfoColumn
+from plangym_ext.core.options import Range
+from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.network_agent import ROWS
 from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
 from plangym_ext.learn.models.latent_network import LatentNetwork, OfLatents
+from plangym_ext.learn.models.mixed_model import MixedModel
 from plangym_ext.learn.models.model_env import Advanced, Contents, ModelEnv
 from plangym_ext.learn.torch_extra import check_device, torch
 from plangym_ext.planners.base import Planner
-from plangym_ext.planners.plans import Plan
+from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
 
 Words = npt.NDArray[np.uint64]
@@ -219,49 +223,114 @@ def _bytes(latent: Any) -> Contents:
 
 @dataclass(eq=False)
 class ModelPlanner(Planner):
-    """Plans for a real env by its observations: the env is never stepped, the model is.
+    """Plans for a real env by its observations: the model is stepped in its place.
 
     Plans are those of the planner; their model steps are the model's. The limits are the
     planner's own: those of this class mean nothing.
 
+    With `correct` each real step is compared with what was expected of it: the model answers what
+    came about from then on, and what a kept tree has below a wrong expectation is cut off.
+    `Budget.dropped` counts those nodes. A right expectation is one of the same bytes, as a model
+    of numbers hardly ever has. `MCTS` goes on with what remains; other planners drop the row's
+    whole tree. All is forgotten at `reset`.
+
     Args:
         planner: that searches; one that asks an evaluator has one of the model's observations.
         model: that it searches in.
+        true_steps: how many steps of a search are those of the real env, before the model's.
+        correct: for envs without chance. Rewards are those of `take_rewards`, as `play` tells them.
+
+    Raises:
+        InvalidOption: `correct` with `true_steps`.
+
+    Source: `EnvModel.correct` of Alpacka.
     """
 
     num_simulations: int | None = None
     _: KW_ONLY
     planner: Planner
     model: ModelEnv
+    true_steps: Annotated[int, Range(0, 255)] = 0
+    correct: bool = False
 
     def __post_init__(self) -> None:
         """Take over the planner's numbers, which others ask for."""
         super().__post_init__()
         self.num_simulations, self.discount = None, self.planner.discount
+        self._mixed: MixedModel | None = None
+        #: The states and actions of the last plans, and what these have paid.
+        self._last: tuple[Any, list[Any], npt.NDArray[np.float64]] | None = None
+        if self.correct and self.true_steps:
+            raise InvalidOption(
+                f"ModelPlanner: true_steps must be 0 with correct, as true steps are no "
+                f"predictions; got {self.true_steps}."
+            )
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
         """Search from where the model begins at the observations."""
+        self.planner.updates = self.updates
         states = self.model.states_of(request.needed_obs("a learned model"))
         seen = self.model.obs_of(states)
-        return self.planner.plan_batch(
-            self.model, states, rngs=request.rngs, obs=seen, legal=request.legal
+        model: Any = self.model
+        dropped = self._corrected(states) if self.correct else [0] * len(states)
+        begun = states
+        if self.true_steps:
+            if self._mixed is None or self._mixed.env is not request.env:
+                self._mixed = MixedModel(request.env, self.model, self.true_steps)
+            model, begun = self._mixed, self._mixed.states_of(request.states)
+        plans = self.planner.plan_batch(
+            model, begun, rngs=request.rngs, obs=seen, legal=request.legal
         )
+        if not self.correct:
+            return plans
+        self._last = states, [plan.action for plan in plans], np.full(len(plans), np.nan)
+        budgets = (plan.budget + Budget(dropped=n) for plan, n in zip(plans, dropped, strict=True))
+        return list(map(_with_budget, plans, budgets))
+
+    def _corrected(self, following: npt.NDArray[np.uint8]) -> list[int]:
+        """Learn what the last actions have led to; return how many nodes that cost each row."""
+        last, self._last = self._last, None
+        if last is None or len(last[1]) != len(following):
+            return [0] * len(following)
+        states, actions, rewards = last
+        on = [row for row, action in enumerate(actions) if action is not None]
+        played = self.model.layout.action.stack([actions[row] for row in on])
+        self.model.correct(states[on], played, following[on], rewards[on])
+        dropped = [0] * len(following)
+        for row in on:
+            told = self.model, row, states[row], actions[row]
+            dropped[row] = self.planner.cut_wrong(*told, (following[row], rewards[row]))
+        return dropped
 
     def reset(self) -> None:
         """Drop everything kept between moves; see `Planner.reset`."""
+        self._last = None
+        self.model.forget_corrections()
         self.planner.reset()
 
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Keep only these rows; see `Planner.keep_rows`."""
+        if self._last is not None:
+            states, actions, rewards = self._last
+            self._last = states[rows], [actions[row] for row in rows], rewards[rows]
         self.planner.keep_rows(rows)
 
     def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Drop the kept search of some rows; see `Planner.forget_rows`."""
+        if self._last is not None:
+            for row in rows.tolist():
+                self._last[1][row] = None
         self.planner.forget_rows(rows)
 
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
         """Pass rewards on; see `Planner.take_rewards`."""
+        if self._last is not None:
+            self._last = *self._last[:2], np.array(rewards, np.float64)
         self.planner.take_rewards(rewards)
+
+
+def _with_budget(plan: Plan, budget: Budget) -> Plan:
+    return dataclasses.replace(plan, budget=budget)
 
 
 def model_planner(
@@ -269,6 +338,7 @@ def model_planner(
     make: Callable[[Any], Planner],
     *,
     device: str = "cpu",
+    **options: Any,
 ) -> ModelPlanner:
     """Return a planner that searches in a network, and shares its weights.
 
@@ -277,8 +347,11 @@ def model_planner(
         make: returns the planner that searches, given the evaluator of its leaves; None, where
             the network rates none.
         device: of the network.
+        **options: of `ModelPlanner`.
     """
     if isinstance(network, EnsembleNetwork):
-        return ModelPlanner(planner=make(None), model=EnsembleModel(network, device=device))
+        model: ModelEnv = EnsembleModel(network, device=device)
+        return ModelPlanner(planner=make(None), model=model, **options)
     evaluator = NetworkEvaluator(OfLatents(network), device=device)
-    return ModelPlanner(planner=make(evaluator), model=LatentModel(network, device=device))
+    model = LatentModel(network, device=device)
+    return ModelPlanner(planner=make(evaluator), model=model, **options)

@@ -37,6 +37,8 @@ class NetworkConfig(CheckedOptions):
         activation: "relu", "tanh", "gelu" or "silu".
         layer_norm: whether dense layers are normalised before their activation.
         heads: any of "policy", "value" and "q".
+        shared_body: whether the heads have one body; False: a network each (`UnionNetwork`). Of
+            agents: whether policy and value have one body, and one recurrent layer, or one each.
         value_scale: values and Q values are this times what the layers put out: about
             the size of a typical return, so that targets are near 1.
         image_channels: which axis of an image counts channels: "first", "last", or
@@ -52,6 +54,7 @@ class NetworkConfig(CheckedOptions):
     activation: Annotated[str, OneOf(ACTIVATIONS)] = "relu"
     layer_norm: bool = False
     heads: tuple[Annotated[str, OneOf(HEADS)], ...] = ("policy", "value")
+    shared_body: bool = True
     value_scale: Positive = 1.0
     image_channels: Annotated[str, OneOf(CHANNELS)] = "auto"
     items: Annotated[str, OneOf(ITEMS)] = "sets"
@@ -93,8 +96,6 @@ class AgentConfig(NetworkConfig):
         normalize_obs: whether observations are brought to mean 0 and variance 1, by what was
             seen until now; see `ObservationNormalizer`.
         clip_obs: how far from 0 normalised observations may be.
-        shared_body: whether policy and value have one body, and one recurrent layer; False:
-            one each.
         init: "zero_heads" leaves layers as torch makes them and begins heads at 0;
             "orthogonal" has gains sqrt(2) in the body, 0.01 for the policy and 1 for values,
             and biases 0, as is usual for policy gradients.
@@ -112,7 +113,6 @@ class AgentConfig(NetworkConfig):
     previous_reward: bool = False
     normalize_obs: bool = False
     clip_obs: Positive = 10.0
-    shared_body: bool = True
     init: Annotated[str, OneOf(INITS)] = "zero_heads"
     log_std: Annotated[str, OneOf(LOG_STDS)] = "free"
     initial_log_std: Annotated[float, _LOG_STD] = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from plangym_ext.arrays.items import has_items
@@ -10,7 +11,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
 from plangym_ext.learn.networks.bodies import ResidualBlock, hidden_of, make_body
-from plangym_ext.learn.networks.config import NetworkConfig
+from plangym_ext.learn.networks.config import HEADS, NetworkConfig
 from plangym_ext.learn.networks.inputs import JoinedParts, ObservationEncoder
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import nn, torch
@@ -90,13 +91,53 @@ class NestedNetwork(Network):
         return encoder, *make_body((encoder.width,), dense)
 
 
+class UnionNetwork(nn.Module):
+    """Networks that are asked and trained as one, each for a head of its own.
+
+    They see the same observations and may differ in all else, also in whether their parameters
+    are trained (`requires_grad_(False)`). An optimiser of the union makes the steps that one of
+    each would, but that `max_grad_norm` is of all gradients together.
+
+    Args:
+        networks: head, "policy", "value" or "q", -> what answers it: a `Network`, or a module like
+            it. Of its other heads nothing is seen.
+
+    Attributes:
+        networks: as given.
+        distribution: of the policy's network, if there is one.
+        value_scale: of the value's network, if there is one, or else the one of Q values.
+
+    Raises:
+        InvalidOption: there is none, or a head is not known.
+    """
+
+    def __init__(self, networks: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        if not networks or not {*networks} <= {*HEADS}:
+            raise InvalidOption(
+                f"UnionNetwork: networks must be by head, of {', '.join(HEADS)}; got "
+                f"{sorted(networks)}."
+            )
+        self.networks = nn.ModuleDict(networks)
+        known: list[Any] = [networks[h] for h in ("value", "q", "policy") if h in networks]
+        self.value_scale = float(getattr(known[0], "value_scale", 1.0))
+        self.distribution: Distribution = known[-1].distribution
+
+    def forward(self, obs: Any) -> NetworkOutput:
+        """Evaluate `[B, *obs]` by each network."""
+        fields = zip(HEADS, NetworkOutput._fields, strict=False)
+        asked = self.networks
+        parts = [getattr(asked[h](obs), field) if h in asked else None for h, field in fields]
+        return NetworkOutput(*parts)
+
+
 def make_network(
     observation_space: Any,
     action_space: Any,
     config: NetworkConfig | None = None,
     *,
     seed: int,
-) -> Network:
+) -> Network | UnionNetwork:
     """Make a network for an observation and an action space.
 
     Args:
@@ -113,9 +154,14 @@ def make_network(
             f"make_network: observations of a Sequence or a Graph need an agent's network, of "
             f"make_agent_network; got {observation_space}. Flatten it with a wrapper for a planner."
         )
+    config = config or NetworkConfig()
+    kind = NestedNetwork if hasattr(observation_space, "spaces") else Network
     with seeded(seed):
-        kind = NestedNetwork if hasattr(observation_space, "spaces") else Network
-        return kind(observation_space, action_space, config or NetworkConfig())
+        if config.shared_body or len(config.heads) == 1:
+            return kind(observation_space, action_space, config)
+        each = {head: dataclasses.replace(config, heads=(head,)) for head in config.heads}
+        made = {head: kind(observation_space, action_space, own) for head, own in each.items()}
+        return UnionNetwork(made)
 
 
 def _initialize(network: Network) -> None:

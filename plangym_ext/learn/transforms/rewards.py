@@ -38,7 +38,7 @@ class RewardNormalizer:
     """
 
     def __init__(self, discount: float) -> None:
-        self._discount = discount
+        self.discount = discount
         self.group: LearnerGroup = ALONE
         self.seen: Moments = no_moments()
         self._sums: Ndarray = np.zeros(0)
@@ -62,7 +62,7 @@ class RewardNormalizer:
         sums = np.zeros(reward.shape)
         running = self._sums if len(self._sums) == reward.shape[1] else np.zeros(reward.shape[1])
         for t in range(len(reward)):
-            after = reward[t] + self._discount * running
+            after = reward[t] + self.discount * running
             running = after if valid is None else np.where(valid[t], after, running)
             # Before the end is taken into account: the last step's sum counts, too.
             sums[t] = running

@@ -77,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 def run(options: argparse.Namespace) -> int:
     """Play, print the numbers, write `audit.html` and `audit.json`."""
     from plangym_ext.learn.agents.agent_planner import AgentPlanner
+    from plangym_ext.learn.schedule import at
     from plangym_ext.learn.transforms.rewards import in_rewards
     from plangym_ext.planners import visited_states
     from plangym_ext.run.evaluating.value_audit import audit_values
@@ -120,7 +121,7 @@ def run(options: argparse.Namespace) -> int:
             AgentValue(agent, trained.env.action_space, in_rewards(settings, trained.learned)),
             states,
             # That of the critic: returns with another one would be of another size.
-            discount=settings.discount,
+            discount=at(settings.discount, int(trained.learned["updates"])),
             rollouts=options.rollouts,
             max_steps=options.max_steps,
             seed=options.seed,

@@ -31,6 +31,7 @@ from plangym_ext.learn.networks.config import (
     QAgentConfig,
     SoftPolicyConfig,
 )
+from plangym_ext.learn.schedule import Number, OwnSchedule, Schedule, schedules_of
 from plangym_ext.run.settings.settings import (
     Setting,
     build,
@@ -284,7 +285,7 @@ class PlannerSettings:
 
     Args:
         name: as in `plangym_ext.planners.PLANNERS`.
-        options: keywords of its constructor.
+        options: keywords of its constructor; numbers may follow a schedule over the updates.
     """
 
     name: str = "mcts"
@@ -320,20 +321,15 @@ class PlannerSettings:
         return self.from_settings({"name": self.name, **self.options, **options}, where)
 
     @property
-    def discount(self) -> float | None:
+    def discount(self) -> Number | None:
         """The planner's discount per step; None without such an option."""
         from plangym_ext.planners import load_planner, options_of
 
         known = {option.name: option.default for option in options_of(load_planner(self.name))}
-        found: float | None = self.options.get("discount", known.get("discount"))
-        return found
+        return typing.cast("Number | None", (known | dict(self.options)).get("discount"))
 
     def make(self, evaluator: Any = None, policy: Any = None) -> Any:
-        """Make the planner; see `make_planner`.
-
-        Raises:
-            InvalidOption: an option has a value that it cannot have.
-        """
+        """Make the planner, or raise `InvalidOption` for a wrong option; see `make_planner`."""
         from plangym_ext.planners import load_planner
 
         return make_planner(load_planner(self.name), evaluator, self.options, policy)
@@ -352,12 +348,15 @@ def make_planner(
     """
     from plangym_ext.planners import options_of
 
-    given = dict(options or {})
+    schedules = schedules_of(cls, options or {}, "settings: planner.")
+    given = dict(options or {}) | {name: number(0) for name, number in schedules.items()}
     if evaluator and any(option.name == "evaluator" for option in options_of(cls)):
         given["evaluator"] = evaluator
     if policy and cls.plays_policy:
         given["rollout_policy"] = policy
-    return cls(**given)
+    planner = cls(**given)
+    planner.schedules = schedules
+    return planner
 
 
 def is_own(name: str) -> bool:
@@ -369,10 +368,11 @@ def planner_kinds(name: str) -> dict[str, Any]:
     """Return the options of a planner that can be typed in, with their types."""
     from plangym_ext.planners import load_planner, options_of
 
+    more: Any = dict.fromkeys((int, float), (Schedule, OwnSchedule))
     return {
-        option.name: typing.Optional[option.kind] if option.optional else option.kind  # noqa: UP045
-        for option in options_of(load_planner(name))
-        if option.kind is not None
+        one.name: typing.Union[one.kind, *more.get(one.kind, ()), *[None] * one.optional]
+        for one in options_of(load_planner(name))
+        if one.kind is not None
     }
 
 

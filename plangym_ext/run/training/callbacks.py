@@ -190,8 +190,7 @@ class Recording(Closing, Callback):
     def __init__(self, parts: Parts, agent: Any, every: int) -> None:
         ffmpeg("Leave evaluation.record at 0.")
         self._settings, self._every = parts.config.evaluation, every
-        self._max_steps = parts.config.env.max_steps
-        self._name = parts.config.env.id
+        self._name, self._max_steps = parts.config.env.id, parts.config.env.max_steps
         self._env = parts.env({**self._settings.env, "render_mode": "rgb_array"})
         try:
             # Before anything is learned: what is no picture would end the run at its first film.
@@ -212,6 +211,7 @@ class Recording(Closing, Callback):
         is_last = runner.stopped or runner.round >= runner.config.last_round
         if number % self._every and not is_last:
             return
+        self._player.updates = runner.algorithm.updates
         self._film(runner.folder / EPISODES / f"round-{runner.round:08}.mp4")
 
     def _film(self, path: Path) -> None:

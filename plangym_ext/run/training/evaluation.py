@@ -22,13 +22,15 @@ class Evaluation:
         parts: how things are made.
         env: of the training, which is played in if no argument of it is to differ.
         agent: that plays the network.
-        settings: of this evaluation; None: the run's first.
+        algorithm: whose updates are the time of schedules.
+        settings: of this evaluation.
     """
 
     def __init__(
-        self, parts: Parts, env: Any, agent: Any, settings: EvaluationSettings | None = None
+        self, parts: Parts, env: Any, agent: Any, algorithm: Any, settings: EvaluationSettings
     ) -> None:
-        self._settings = settings or parts.config.evaluation
+        self._algorithm = algorithm
+        self._settings = settings
         self._max_steps, self._last = parts.config.env.max_steps, parts.config.last_round
         # First: an env of its own would be left open if this is refused.
         self._player = parts.player(agent, self._settings)
@@ -53,6 +55,7 @@ class Evaluation:
             count: how many; None: as the settings say.
             callback: called after each move; see `play`.
         """
+        self._player.updates = self._algorithm.updates
         return played(
             self._env,
             self._player,

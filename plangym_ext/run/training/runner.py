@@ -146,7 +146,8 @@ class Runner(Closing):
                 load_weights(self.network, self._env, init_from)
             self.agent = self._parts.agent(self.network)
             self.algorithm: Algorithm = self._parts.algorithm(self.network)
-            self._own = OwnParts(self._parts, self._env, self.agent, self.algorithm)
+            made = self._parts, self._env, self.agent, self.algorithm
+            self._own = OwnParts(*made)
             self.sampler: Sampler = self._closed_later(
                 make_sampler(self._parts, self._env, self.network, self.agent, actors)
             )
@@ -155,8 +156,7 @@ class Runner(Closing):
                     Learners(self._parts, self.folder, self.sampler, self.algorithm)
                 )
             self._evaluations: list[Evaluation] = [
-                self._closed_later(Evaluation(self._parts, self._env, self.agent, one))
-                for one in config.all_evaluations
+                self._closed_later(Evaluation(*made, one)) for one in config.all_evaluations
             ]
             self.evaluation = self._evaluations[0]
             own = own_callbacks(self._parts, self.agent)

@@ -17,6 +17,7 @@ from plangym_ext.learn.agents.inputs import first_inputs
 from plangym_ext.learn.records import EpisodeRecord, EpisodeRecorder
 from plangym_ext.learn.sampling.collected import Collected, Progress, Sampler, episode_rows
 from plangym_ext.learn.sampling.starts import BackwardStarts, Starts, StoredStarts, UnsureStarts
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.transforms.rewards import in_rewards
 from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import Game, plan_games, step_games
@@ -53,6 +54,7 @@ class SolutionSampler:
         numbers = range(self._num_problems)
         games = [Game(self._env, problem_seed(self._seed, i, self._round)) for i in numbers]
         self._round += 1
+        self._planner.updates = version
         plans = plan_games(self._planner, self._env, games)
         # The ways are played here: what the planner keeps of them is not needed.
         self._planner.reset()
@@ -173,7 +175,7 @@ def _options(parts: Parts, env: Any, agent: Any) -> dict[str, Any]:
     infos = dict.fromkeys(summed, np.float64) | getattr(agent, "env_info", {})
     return {
         "seed": config.seed,
-        "discount": config.learner.discount,
+        "discount": at(config.learner.discount, 0),
         "episode_fields": config.collector.attributes,
         "env_info": {**infos, **infos_of_players(env)},
         "episode_sums": (*summed, *getattr(agent, "episode_sums", ())),

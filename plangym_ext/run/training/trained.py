@@ -100,7 +100,7 @@ class Trained(Closing):
             # Agents play anything before their first update. Files of weights had no number of
             # updates once, and are of what was trained.
             updates = self.learned["updates"]
-            agent.version = 1 if updates is None else int(updates)
+            agent.version = self.player.updates = 1 if updates is None else int(updates)
         except BaseException:
             # Ctrl-C too: the caller has no object yet with which to close the env.
             self.env.close()

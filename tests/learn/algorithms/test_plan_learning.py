@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import io
 
@@ -20,6 +21,7 @@ from plangym_ext.learn import (
     EpisodeRecord,
     HistogramConfig,
     NetworkConfig,
+    NetworkEvaluator,
     PlanLearningConfig,
     PrioritizedReplay,
     QConfig,
@@ -28,6 +30,7 @@ from plangym_ext.learn import (
     SupervisedLearning,
     TDConfig,
     TDLearning,
+    UnionNetwork,
     ValueConfig,
     make_network,
 )
@@ -105,6 +108,47 @@ def test_alphazero_learns_policy_and_value():
     np.testing.assert_allclose(out.value.detach(), [3, 4, 4], atol=0.05)
     policy = torch.softmax(out.policy_logits, dim=1).detach()
     np.testing.assert_allclose(policy, [[0.5, 0.5], [0, 1], [1, 0]], atol=0.05)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop"])
+def test_a_union_learns_what_its_networks_learn_each_alone(optimizer):
+    how = {"learning_rate": 0.02, "optimizer": optimizer, "max_grad_norm": None}
+    alone = {
+        head: network(seed=seed, heads=(head,), value_scale=2.0, **shape)
+        for seed, (head, shape) in enumerate(
+            {"policy": {"hidden": (16,)}, "value": {"hidden": (8, 8), "activation": "tanh"}}.items()
+        )
+    }
+    union = UnionNetwork(copy.deepcopy(alone))
+    assert union.value_scale == 2.0
+    together = alphazero(union, AlphaZeroConfig(**how))
+    batch = together.samples(record())
+    fitted(together, batch, updates=20)
+    targets = {"policy": {"value_target": None}, "value": {"policy_target": None}}
+    for head, made in alone.items():
+        fitted(alphazero(made, AlphaZeroConfig(**how, **targets[head])), batch, updates=20)
+        one, other = weights_of(made), weights_of(union.networks[head])
+        assert one.keys() == other.keys()
+        for name in one:
+            torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-6)
+    obs = batch["obs"]
+    prior, value = NetworkEvaluator(union)(obs)
+    np.testing.assert_array_equal(prior, NetworkEvaluator(union.networks["policy"])(obs)[0])
+    np.testing.assert_array_equal(value, NetworkEvaluator(union.networks["value"])(obs)[1])
+
+
+def test_a_frozen_part_of_a_union_stays_as_it_is():
+    union = network(heads=("policy", "value"), shared_body=False)
+    assert isinstance(union, UnionNetwork)
+    before = weights_of(union.networks["value"])
+    union.networks["value"].requires_grad_(False)
+    learner = alphazero(union, AlphaZeroConfig(**QUICK))
+    fitted(learner, learner.samples(record()), updates=3)
+    assert same(before, weights_of(union.networks["value"]))
+    assert not same(before, weights_of(union.networks["policy"]))
+    for wrong in ({}, {"worth": union}):
+        with pytest.raises(InvalidOption, match="networks must be by head, of policy, value, q"):
+            UnionNetwork(wrong)
 
 
 def test_value_learning_learns_what_the_search_said():
@@ -528,8 +572,8 @@ def test_an_algorithm_with_schedules_goes_on_from_its_state():
 def test_what_a_schedule_cannot_be_is_an_error():
     with pytest.raises(InvalidOption, match=r"TDConfig: target_rate\.end must be .* got 1\.5"):
         TDConfig(target_rate=Schedule(start=0.5, end=1.5, over=3))
-    with pytest.raises(InvalidOption, match="discount must be a finite number"):
-        PlanLearningConfig(discount=Schedule(start=0.5, end=0.9, over=3))
+    with pytest.raises(InvalidOption, match="adam_beta must be a finite number"):
+        PlanLearningConfig(adam_beta=Schedule(start=0.5, end=0.9, over=3))
 
 
 def doubled(batch, draws):

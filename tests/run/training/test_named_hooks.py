@@ -11,7 +11,10 @@ import pytest
 from training_runs import log, small
 
 from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.learn import Schedule
 from plangym_ext.run import Runner, compose
+from plangym_ext.run.settings.settings import Text, nested
+from plangym_ext.run.training.trained import Trained
 
 pytest.importorskip("torch")
 
@@ -169,13 +172,76 @@ def test_beta_follows_its_schedule(tmp_path):
         assert runner.algorithm.replay.beta == pytest.approx(wanted)
 
 
-def test_gae_lambda_follows_its_schedule(tmp_path):
-    lam = {"start": 1.0, "end": 0.5, "over": 1}
+def test_options_of_planners_and_the_discount_follow_their_schedules(tmp_path):
+    up, down = ({"start": 2 + n, "end": 6 - n, "over": 6} for n in (0, 4))
+    gamma = {"start": 0.9, "end": 0.5, "over": 6}
+    planner = {"num_simulations": up, "c_puct": down, "discount": gamma, "temperature": 1.0}
+    search = {"every": 1, "episodes": 1, "player": "planner", "planner": {"temperature": 0.0}}
+    changed = {"rounds": 4, "planner": planner, "evaluation": search, "env": {"max_steps": 5}}
+    learning = {"algorithm": {"discount": gamma, "learning_starts": 1, "updates_per_round": 2}}
+    with Runner(small(changed, learning), tmp_path / "run", show=False) as runner:
+        asked, played = [], []
+        training = runner.sampler._agent.planner
+        for planner, told in ((training, asked), (runner.evaluation._player, played)):
+            names = "num_simulations", "c_puct", "discount", "temperature"
+            before = planner._plan_batch
+
+            def plan_batch(request, planner=planner, told=told, names=names, before=before):
+                told.append((runner.round, *(getattr(planner, name) for name in names)))
+                return before(request)
+
+            planner._plan_batch = plan_batch
+        runner.run()
+
+    def at(updates):
+        done = min(1.0, updates / 6)
+        return round(2 + 4 * done), 6 - 4 * done, 0.9 - 0.4 * done
+
+    wanted = [(k, *at(2 * k), 1.0) for k in range(4)]
+    assert sorted(set(asked)) == [pytest.approx(row) for row in wanted]
+    # After the updates of a round, before it counts.
+    wanted = [(k + 1, *at(2 * k + 2), 0.0) for k in range(4)]
+    assert sorted(set(played)) == [pytest.approx(row) for row in wanted]
+    with Trained(tmp_path / "run") as trained:
+        trained.play(1)
+        assert trained.player.num_simulations == 6
+
+
+def test_schedules_of_planners_are_checked(tmp_path):
+    wrong = {"start": 0, "end": -1.0, "over": 3}
+    for name in ("c_puct", "root_noise", "dirichlet_alpha"):
+        with pytest.raises(InvalidOption, match=rf"settings: planner\.{name}\.(start|end) must be"):
+            Runner(small({"planner": {name: wrong}}), tmp_path / name, show=False)
+    with pytest.raises(InvalidOption, match="no 'over'"):
+        small({"planner": {"temperature": {"start": 1, "end": 0}}})
+    gamma = {"start": 0.9, "end": 0.5, "over": 6}
+    with pytest.raises(InvalidOption, match=r"discount and algorithm\.discount must be eq"):
+        Runner(small({"planner": {"discount": gamma}}), tmp_path / "one", show=False)
+    typed = small({}, nested({"planner.temperature": Text("{start = 1, end = 0, over = 5}")}))
+    assert typed.planner.options["temperature"] == Schedule(start=1.0, end=0.0, over=5)
+
+
+def test_the_discount_of_a_replay_follows_its_schedule(tmp_path):
+    gamma = {"start": 1.0, "end": 0.5, "over": 4}
+    parts = {"collector": {"num_envs": 2, "moves": 8}, "evaluation": {"every": 0, "stop_at": None}}
+    learning = {"learning_starts": 1, "updates_per_step": 1 / 8, "discount": gamma}
+    changed = {**parts, "rounds": 2, "algorithm": {**learning, "batch_size": 4}}
+    with Runner(compose(["dqn_cartpole", changed]), tmp_path / "run", show=False) as runner:
+        runner.run()
+        # As it was at the last draw, after one update less than were made.
+        wanted = 1.0 - 0.5 * (runner.algorithm.updates - 1) / 4
+        assert runner.algorithm.replay.discount == pytest.approx(wanted)
+        assert 0.5 < wanted < 1.0
+
+
+@pytest.mark.parametrize("name", ["gae_lambda", "discount"])
+def test_gae_lambda_and_the_discount_follow_their_schedules(name, tmp_path):
+    line = {"start": 1.0, "end": 0.5, "over": 1}
     parts = {"collector": {"num_envs": 2, "moves": 8}, "evaluation": {"every": 0, "stop_at": None}}
     parts |= {"rounds": 2, "checkpoint_every": 0}
     found = []
-    for value in (lam, 1.0, 0.5):
-        own = {"algorithm": {"gae_lambda": value, "batch_size": 16, "epochs": 1}}
+    for value in (line, 1.0, 0.5):
+        own = {"algorithm": {name: value, "batch_size": 16, "epochs": 1}}
         folder = tmp_path / str(len(found))
         with Runner(compose(["ppo_cartpole", parts, own]), folder, show=False) as runner:
             runner.run()

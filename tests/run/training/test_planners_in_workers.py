@@ -19,7 +19,7 @@ from plangym_ext.run.training.runner import Runner
 #: Games whose results do not hang on the last bits of what a network says.
 ROLLOUTS = {
     "env": {"max_steps": 10},
-    "planner": {"name": "shooting", "num_simulations": 4},
+    "planner": {"name": "shooting", "num_simulations": {"start": 2, "end": 6, "over": 9}},
     "algorithm": {"name": "histogram", "discount": 0.99, "batch_size": 16, "learning_starts": 16},
     "evaluation": {"every": 0},
 }

@@ -70,16 +70,23 @@ def test_a_run_writes_settings_log_and_two_checkpoints(tmp_path):
     assert runner.algorithm.updates == rows[-1]["updates"] > 0
 
 
+DOWN = {"start": 1.0, "end": 0.5, "over": 9}
+
+
 @pytest.mark.parametrize(
     "changed",
     [
         {},
-        {"algorithm": {"replay": "prioritized"}},
+        {"algorithm": {"replay": "prioritized"}, "agent": {"shared_body": False}},
         {"algorithm": {"name": "td", "target_rate": 0.5, "batch_size": 16, "learning_starts": 16}},
         {"collector": {"n_workers": 2}},
-        {"planner": {"keep_tree": True}},
+        {
+            "planner": {"keep_tree": True, "temperature": DOWN, "discount": DOWN},
+            "algorithm": {"discount": DOWN},
+            "evaluation": {"player": "planner", "every": 5, "episodes": 1},
+        },
     ],
-    ids=["uniform", "prioritized", "td", "workers", "keep_tree"],
+    ids=["uniform", "prioritized", "td", "workers", "scheduled"],
 )
 def test_a_run_that_broke_off_goes_on_bit_for_bit(tmp_path, changed):
     config = small(changed)

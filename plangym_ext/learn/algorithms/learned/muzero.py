@@ -152,7 +152,7 @@ class MuZero(ModelLearning):
             super()._made_replay(seed),
             unroll=config.unroll,
             n_steps=config.n_steps,
-            discount=config.discount,
+            discount=at(self.config.discount, self.updates),
             first_action=network.distribution.start,
             endings=network.config.endings,
         )
@@ -164,7 +164,7 @@ class MuZero(ModelLearning):
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
         """Return a row per step; see `rows_of_episode`."""
         self._new_rows += record.length
-        return rows_of_episode(record, self.config.discount)
+        return rows_of_episode(record, at(self.config.discount, self.updates))
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
         """Search again from stored states, and make the updates of a round.
@@ -177,6 +177,8 @@ class MuZero(ModelLearning):
             LossNotFinite: a loss or gradient is NaN or infinite; that update was not made.
             InvalidOption: states are to be searched again, and no planner was given.
         """
+        # By rounds, as the planner's is.
+        self.replay.discount = at(self.config.discount, self.updates)
         count = self._reanalyze()
         found = super().train(progress)
         return found | {"train/reanalyzed": count} if self.config.reanalyze else found
@@ -200,6 +202,7 @@ class MuZero(ModelLearning):
         )
         places = rng.choice(size, count, replace=False)
         rows = self.replay.steps.rows(places, ("obs", "legal"))
+        self._planner.updates = self.updates
         self._planner.reset()
         plans = self._planner.plan_batch(
             None,  # type: ignore[arg-type] # the model alone is asked

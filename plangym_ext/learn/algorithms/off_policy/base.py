@@ -119,7 +119,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         config = self.config
         return {
             "n_steps": config.n_steps,
-            "discount": config.discount,
+            "discount": at(self.config.discount, self.updates),
             "alpha": config.alpha if config.prioritized else None,
             "seed": seed,
             "frames": config.frames,
@@ -170,6 +170,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
 
     def take(self, collected: Collected) -> None:
         """Add a fragment to the replay; see `Algorithm.take`."""
+        self.replay.discount = at(self.config.discount, self.updates)
         self.replay.add(collected.data)
         normalizer = getattr(self.network, "normalizer", None)
         if normalizer is not None:
@@ -231,7 +232,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self._graphs.begin()
         done = 0
         while done < count:
-            for steps in self._draw(count - done):
+            # What follows counts as much as it does at the update.
+            for steps in self._draw(1 if callable(self.config.discount) else count - done):
                 updated = self._update_made(steps)
                 if self.config.prioritized and updated.errors is not None:
                     self.replay.update_priorities(steps.indices, of_errors(_array(updated.errors)))
@@ -308,6 +310,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         config = self.config
         if config.prioritized:
             self.replay.beta = at(config.beta, self.updates)
+        self.replay.discount = at(self.config.discount, self.updates)
         return self.replay.sample(updates * config.batch_size)
 
     def _steps_of(self, batch: Batch) -> Steps:

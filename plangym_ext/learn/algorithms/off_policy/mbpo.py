@@ -60,9 +60,8 @@ class MBPO(SAC):
 
     def _make_replay(self, options: dict[str, Any]) -> Any:
         config, seed = self.config, options["seed"]
-        steps = StepReplay(
-            config.capacity, discount=config.discount, clip_reward=config.clip_reward, seed=seed
-        )
+        how = {"discount": options["discount"], "clip_reward": config.clip_reward}
+        steps = StepReplay(config.capacity, seed=seed, **how)
         return RolloutReplay(steps, config.rollout_capacity, config.real_share, seed=seed)
 
     def _build(self) -> None:
@@ -145,7 +144,7 @@ class MBPO(SAC):
                 "obs": obs,
                 "action": action,
                 "reward": model.rewards(step[..., -1]).flatten(),
-                "discount": config.discount * (~over).float(),
+                "discount": at(config.discount, self.updates) * (~over).float(),
                 "next_obs": following,
             }
             replay.imagine(
@@ -178,11 +177,12 @@ class RolloutReplay(Replay):
 
     Attributes:
         steps: as given.
+        discount: of steps that are drawn; rollouts have that of when they were made.
     """
 
     def __init__(self, steps: StepReplay, capacity: int, real_share: float, *, seed: int) -> None:
         super().__init__(capacity, seed=seed)
-        self.steps, self._share = steps, real_share
+        self.steps, self._share, self.discount = steps, real_share, steps.discount
         self._imagined = ReplayBuffer(capacity, seed=int(self._rng.integers(2**63)))
 
     def __len__(self) -> int:
@@ -208,6 +208,7 @@ class RolloutReplay(Replay):
 
     def sample(self, batch_size: int) -> Batch:
         """Draw steps; of any N successive rows `real_share * N`, rounded, were played."""
+        self.steps.discount = self.discount
         if not self.is_filled:
             return self.steps.sample(batch_size)
         counted = np.floor(np.arange(batch_size + 1) * self._share)

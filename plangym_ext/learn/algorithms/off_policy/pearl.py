@@ -77,7 +77,7 @@ class PEARL(SAC):
             steps=config.batch_size,
             context=config.context,
             fields=self.network.context_fields,
-            discount=config.discount,
+            discount=options["discount"],
             seed=options["seed"],
         )
 

@@ -18,6 +18,7 @@ from plangym_ext.learn.group import LearnerGroup
 from plangym_ext.learn.losses.policies import explained_variance
 from plangym_ext.learn.networks.quick_forward import forward_of
 from plangym_ext.learn.sampling.collected import Collected, Progress
+from plangym_ext.learn.schedule import at
 from plangym_ext.learn.several.axis import agent_rows
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.moments import Moments
@@ -51,9 +52,9 @@ class RolloutAlgorithm(AgentAlgorithm):
         self.optimizer = flat_optimizer(self.network, self.config)
         self._forward = forward_of(network)
         self._several = hasattr(network, "num_agents")
-        self._rewards = (
-            RewardNormalizer(self.config.discount) if self.config.normalize_reward else None
-        )
+        self._rewards: RewardNormalizer | None = None
+        if self.config.normalize_reward:
+            self._rewards = RewardNormalizer(at(self.config.discount, 0))
         self._rows: Rows | None = None
         #: Whether other learners have other numbers of steps that count.
         self._uneven = False
@@ -97,6 +98,7 @@ class RolloutAlgorithm(AgentAlgorithm):
             valid = None if rollout.valid is None else rollout.valid.cpu().numpy()
             # Before returns are worked out: it is the rewards that are divided, by the deviation of
             # their returns.
+            self._rewards.discount = at(self.config.discount, self.updates)
             scaled = self._rewards.scaled(reward.cpu().numpy(), rollout.ended.cpu().numpy(), valid)
             reward = torch.from_numpy(scaled).to(reward.device)
         return self._clipped(reward)

@@ -135,7 +135,7 @@ class PolicyAlgorithm(RolloutAlgorithm):
 
     def _advantages(self, rollout: Rollout, how: AdvantageConfig, gae_lambda: float) -> Rows:
         """Return the rows with advantages by GAE, or those of branches."""
-        value, discount = self._values(rollout), self.config.discount
+        value, discount = self._values(rollout), at(self.config.discount, self.updates)
         if not how.forked:
             return rollout.rows_by_gae(value, discount, gae_lambda)
         if rollout.forks is None:
@@ -201,9 +201,8 @@ class REINFORCE(PolicyGradient):
     config: ReinforceConfig
 
     def _estimate(self, rollout: Rollout) -> Rows:
-        target = returns(
-            rollout.reward, rollout.terminated, discount=self.config.discount, **rollout.ends
-        )
+        discount = at(self.config.discount, self.updates)
+        target = returns(rollout.reward, rollout.terminated, discount=discount, **rollout.ends)
         if rollout.value is not None:
             return rollout.rows(target - rollout.value, target)
         ended = rollout.ended if rollout.valid is None else rollout.ended & rollout.valid
@@ -240,7 +239,7 @@ class VTrace(PolicyGradient):
             out.value,
             rollout.reward,
             rollout.terminated,
-            discount=self.config.discount,
+            discount=at(self.config.discount, self.updates),
             ratio_clip=self.config.ratio_clip,
             trace_clip=self.config.trace_clip,
             **rollout.ends,

@@ -70,7 +70,7 @@ class PQN(RolloutAlgorithm):
             rollout.reward,
             rollout.value,
             rollout.terminated,
-            discount=config.discount,
+            discount=at(self.config.discount, self.updates),
             lam=config.trace,
             **rollout.ends,
         )

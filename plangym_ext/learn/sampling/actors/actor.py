@@ -149,6 +149,9 @@ class Actor:
         # Before the first step: learners of recurrent networks begin from it.
         _copy(columns.carry, self._carry_leaves())
         columns.version[:] = version
+        if self._visits:
+            # A planner is not told otherwise how much was learned.
+            self._agent.version = version
         steps = np.arange(columns.num_steps, dtype=np.uint64)
         # Counted by row and not by call: noise is the same however rows are shared out among
         # actors.
