@@ -257,7 +257,8 @@ def algorithm_example(name: str) -> str:
     return f"""\
 from plangym_ext.run import Runner, compose
 
-config = compose(["{preset}", {settings}])
+settings = {settings}
+config = compose(["{preset}", settings])
 with Runner(config, "runs/one-{name}", show=False) as runner:
     runner.run()
 print(runner.steps, runner.algorithm.updates)
