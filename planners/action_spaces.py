@@ -1,4 +1,4 @@
-"""How a planner sees the actions of an env: by number, as vectors, or drawn, and its memory."""
+"""Actions of an env as planners see them: by number, as vectors, or drawn; and their memory."""
 
 from __future__ import annotations
 
