@@ -35,17 +35,12 @@ def held_numbers(value: Any) -> dict[str, Any]:
     Args:
         value: of any kind.
     """
-    return {where: one for where, one in _walk(value) if _is_number(one)}
+    return {where: one for where, one in objects_of(value) if _is_number(one)}
 
 
 def generators_of(value: Any) -> dict[str, Any]:
     """Return the random generators that a value holds, by their path."""
-    return {where: one for where, one in _walk(value) if isinstance(one, _GENERATORS)}
-
-
-def objects_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all objects that a value holds, itself first, with their paths."""
-    return _walk(value)
+    return {where: one for where, one in objects_of(value) if isinstance(one, _GENERATORS)}
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
@@ -127,7 +122,8 @@ def _is_own_module(name: str) -> bool:
     return package not in _OTHERS and package not in sys.stdlib_module_names
 
 
-def _walk(value: Any) -> Iterator[tuple[str, Any]]:
+def objects_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield all objects that a value holds, itself first, with their paths."""
     # With a stack, as chains of objects may be longer than Python's calls may nest. What was met
     # is held, so that no other object comes to have its id.
     met: dict[int, Any] = {}
