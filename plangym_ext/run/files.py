@@ -273,3 +273,17 @@ class FolderLock(Closing):
             remove_empty(self._made)
         self._made = []
         self._lock.close()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of packages that affect results."""
+    import importlib.metadata
+    import platform
+
+    found = {"python": platform.python_version()}
+    for name in ("plangym-ext", "torch", "numpy", "gymnasium", "numba", "ale-py", "mujoco"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +19,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.episode_statistics import PLACE, Window
 from plangym_ext.planners.episode import Episode, play
+from plangym_ext.run.files import versions
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.logs.table import STEP_RATE
 from plangym_ext.run.run_page.content import EPISODES
@@ -386,17 +385,6 @@ def search_row(data: Any) -> dict[str, float]:
     digits = {"search/value": ".4g"}
     means = {key: rows.mean() for key, rows in known.items() if rows.size}
     return {key: float(format(mean, digits.get(key, ".17g"))) for key, mean in means.items()}
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of packages that affect results."""
-    found = {"python": platform.python_version()}
-    for name in ("plangym-ext", "torch", "numpy", "gymnasium", "numba", "ale-py", "mujoco"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 @contextmanager

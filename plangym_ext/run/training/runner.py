@@ -12,7 +12,7 @@ from typing import Any
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten, PlangymExtError
 from plangym_ext.learn.sampling.collected import Algorithm, Sampler
-from plangym_ext.run.files import CONFIG, FolderLock, write_json
+from plangym_ext.run.files import CONFIG, FolderLock, versions, write_json
 from plangym_ext.run.logs.logger import FILES
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import plain
@@ -26,7 +26,6 @@ from plangym_ext.run.training.callbacks import (
     run_log,
     saved_callbacks,
     timed,
-    versions,
 )
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,

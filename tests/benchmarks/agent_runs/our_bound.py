@@ -12,10 +12,10 @@ from typing import Any
 import torch  # noqa: F401
 
 from agent_runs.stop_clock import StopClock
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import versions, write_json
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build
-from plangym_ext.run.training.callbacks import Callback, versions
+from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.runner import Runner
 
 

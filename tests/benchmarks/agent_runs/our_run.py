@@ -14,11 +14,10 @@ from pathlib import Path
 from agent_runs.curve import Curve
 from agent_runs.gpu import gpu_of
 from plangym_ext.learn.repeatable import fix_threads
-from plangym_ext.run.files import write_json
+from plangym_ext.run.files import versions, write_json
 from plangym_ext.run.logs.runs import read_columns
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build
-from plangym_ext.run.training.callbacks import versions
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
