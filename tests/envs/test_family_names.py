@@ -75,3 +75,16 @@ def test_the_family_of_the_nearest_module_counts_and_of_two_the_later(monkeypatc
         register_family(Family(name, module, None))
     found = [families.family_of_entry_point(f"{module}:x").name for module in ("a.b.c", "a.c")]
     assert found == ["late", "wide"]
+
+
+def test_states_of_nes_py_are_exact():
+    # By replay; for Python 3.13 alone, and so in no environment of tox.
+    pytest.importorskip("gym_super_mario_bros")
+    with plangym_ext.make("SuperMarioBros-v0", n_workers=0) as env:
+        state, *_ = env.reset(seed=0)
+        went_on = [(env.get_state(), *env.step(3, dt=4)[:3]) for _ in range(20)]
+        assert env.exact
+        for state, obs, *results in reversed(went_on):
+            found = env.step(3, state, dt=4)
+            assert found[1].tobytes() == obs.tobytes()
+            assert [*found[2:4]] == results

@@ -7,6 +7,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from gpus import NO_GPU
 from items_envs import Mixed
 
 from plangym_ext import make_vec
@@ -133,11 +134,23 @@ def test_joined_fragments_are_those_of_one_sampler(recurrent):
             assert any(not torch.equal(a, b) for a, b in pairs)
 
 
-def test_pinned_changes_nothing_on_the_cpu():
-    with cartpole(2) as sampler:
-        tree = sampler.collect().data
-        moved = tree.to("cpu", pinned=True)
-        assert torch.equal(moved["obs"], tree["obs"].to_torch())
+@pytest.mark.parametrize("device", ["cpu", "meta", pytest.param("cuda", marks=NO_GPU)])
+def test_pinned_copies_of_several_fragments(device, monkeypatch):
+    pinned = []
+    if device == "meta":
+        # No memory is page-locked without a GPU: which tensors would be is all that this shows.
+        told = lambda tensor: pinned.append(tensor.data_ptr()) or tensor  # noqa: E731
+        monkeypatch.setattr(torch.Tensor, "pin_memory", told)
+    with cartpole(2) as one, cartpole(3, first_row=2) as other:
+        tree = joined([one.collect(), other.collect()]).data
+        moved = tree.to(device, pinned=True, non_blocking=True)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        for name in ("obs", "action", "reward"):
+            leaf = tree[name].to_torch()
+            assert (moved[name].device.type, moved[name].shape) == (device, leaf.shape)
+            assert device == "meta" or torch.equal(moved[name].cpu(), leaf)
+            assert (leaf.data_ptr() in pinned) == (device == "meta")
 
 
 # Whole episodes ------------------------------------------------------------------------

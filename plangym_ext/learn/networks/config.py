@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Positive, Range, Whole
 from plangym_ext.errors import InvalidOption
@@ -200,10 +201,15 @@ class AgentsConfig(AgentConfig):
             of all agents, by a network of its own. Policies see the agent's own alone.
         groups: number of the network that each agent plays, from 0 on: (0, 1, 2) gives each of
             three its own, (0, 0, 1) lets two share one; (): all share one.
+        networks: options of the network of each group that differ from these, such as
+            ({}, {"hidden": (16,), "recurrent": "gru"}); (): none.
+        fixed: groups that learn nothing: they play the weights that they have.
     """
 
     critic: Annotated[str, OneOf(CRITICS)] = "own"
     groups: tuple[Whole, ...] = ()
+    networks: tuple[Mapping[str, Any], ...] = ()
+    fixed: tuple[Whole, ...] = ()
 
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""
@@ -211,6 +217,14 @@ class AgentsConfig(AgentConfig):
         if self.groups and set(self.groups) != set(range(max(self.groups) + 1)):
             raise InvalidOption(
                 f"AgentsConfig: groups must be numbered from 0 on without gaps; got {self.groups}."
+            )
+        known = sorted(set(self.groups))
+        if (self.networks and len(self.networks) != len(known)) or not set(self.fixed) <= set(
+            known
+        ):
+            raise InvalidOption(
+                f"AgentsConfig: networks must be one for each of the groups {known}, and fixed of "
+                f"these; got {len(self.networks)} networks, fixed={self.fixed}."
             )
         if self.heads != ("policy", "value"):
             raise InvalidOption(

@@ -95,15 +95,19 @@ class AgentsNetwork(nn.Module):
         self.observation_space, self.action_space = whole_space(seen, count), acts
         self._groups = config.groups or (0,) * count
         central = config.critic == "central"
-        own = dataclasses.replace(config, critic="own", groups=())
+        own = dataclasses.replace(config, critic="own", groups=(), networks=(), fixed=())
         one = _with_heads(own, ("policy",)) if central else own
-        networks = [AgentNetwork(seen, acts, one) for _ in range(max(self._groups) + 1)]
+        differing = config.networks or ({},) * (max(self._groups) + 1)
+        networks = [AgentNetwork(seen, acts, dataclasses.replace(one, **o)) for o in differing]
+        #: Of each agent, whether it learns.
+        self.learned = tuple(group not in config.fixed for group in self._groups)
         self.policies = nn.ModuleList(networks)
         self.critic: AgentNetwork | None = None
         if central:
             self.critic = AgentNetwork(self.observation_space, acts, _with_heads(own, ("value",)))
         self.distribution = networks[0].distribution
-        self.inputs_used = networks[0].inputs_used
+        used = [name for network in networks for name in network.inputs_used]
+        self.inputs_used = tuple(dict.fromkeys(used))
 
     def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor] | None:
         """Return the carry before the first step, tensors `[N, H]` by name; None for none."""

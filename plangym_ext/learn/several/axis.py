@@ -157,8 +157,9 @@ class AgentsNoise:
 def agent_rows(tree: ArrayDict, network: Any) -> ArrayDict:
     """Return a fragment of B envs of A agents as one of `B * A` rows, fresh.
 
-    Rewards and endings are each agent's own. An agent that has left, or is still to come, has rows
-    that do not count (`valid`). What cuts an env's episode cuts those of the agents in it.
+    Rewards and endings are each agent's own. An agent that has left, is still to come, or learns
+    nothing, has rows that do not count (`valid`). What cuts an env's episode cuts those of the
+    agents in it.
 
     Args:
         tree: of a sampler that an `AgentsAgent` played in, with its `env_info`.
@@ -177,6 +178,7 @@ def agent_rows(tree: ArrayDict, network: Any) -> ArrayDict:
     count, steps = int(network.num_agents), tree["reward"].shape[0]
     whole = isinstance(network.observation_space, spaces.Dict)
     reward, terminated, truncated, acted = (_read(told[name], steps) for name in NEEDED_INFOS)
+    learned = np.array(getattr(network, "learned", True))
     ended = _read(tree["truncated"], steps)[..., None]
     obs = _read(tree["obs"], steps + 1)
     over = ended | _read(tree["terminated"], steps)[..., None]
@@ -192,7 +194,7 @@ def agent_rows(tree: ArrayDict, network: Any) -> ArrayDict:
         "reward": _kept(rows(reward.astype(np.float32), 2)),
         "terminated": _kept(rows(terminated & acted, 2)),
         "truncated": _kept(rows((truncated | ended) & ~terminated & acted, 2)),
-        "valid": _kept(rows(acted, 2)),
+        "valid": _kept(rows(acted & learned, 2)),
         "first": _kept(first, 1),
         "agent_info": {
             name: _kept(rows(_read(tree["agent_info"][name], steps), 2))

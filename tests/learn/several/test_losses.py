@@ -1,5 +1,7 @@
 """MAPPO's losses by a second implementation; policies of groups of agents."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -115,6 +117,24 @@ def test_agents_of_a_group_share_a_policy_and_others_do_not():
     assert any(p.grad.any() for p in network.policies[1].parameters())
 
 
+@pytest.mark.parametrize("critic", ["own", "central"])
+def test_networks_of_several_kinds_learn_and_a_fixed_one_stays(critic):
+    kinds = ({}, {"hidden": (4, 4)}, {"recurrent": "gru", "recurrent_size": 5})
+    network, collected = _sampled(groups=(0, 1, 2), networks=kinds, fixed=(1,), critic=critic)
+    assert [sum(p.numel() for p in one.body.dense.parameters()) for one in network.policies] == [
+        *(3 * 8 + 8, 3 * 4 + 4 + 4 * 4 + 4, 3 * 8 + 8)
+    ]
+    before = copy.deepcopy(network)
+    algorithm = PPO(network, PPOConfig(batch_size=ENVS * COUNT, epochs=2, minibatch="env"))
+    algorithm.take(collected)
+    algorithm.train()
+    same = [
+        all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+        for one, two in zip(before.policies, network.policies, strict=True)
+    ]
+    assert same == [False, True, False]
+
+
 def _inputs(obs):
     from plangym_ext.learn import Inputs
 
@@ -128,6 +148,8 @@ def _inputs(obs):
         ({"groups": (0, 2, 2)}, "gaps"),
         ({"critic": "central", "normalize_obs": True}, "normalize_obs"),
         ({"heads": ("policy",)}, "heads"),
+        ({"groups": (0, 1, 1), "fixed": (2,)}, "networks must be one for each"),
+        ({"groups": (0, 1, 1), "networks": ({},)}, "networks must be one for each"),
         ({"previous_reward": True}, "previous_reward"),
     ],
 )
