@@ -12,7 +12,14 @@ import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 
 import plangym_ext
-from plangym_ext.errors import InvalidOption, MissingExtra, PlangymExtError, UnknownName, WrongKind
+from plangym_ext.errors import (
+    CannotDraw,
+    InvalidOption,
+    MissingExtra,
+    PlangymExtError,
+    UnknownName,
+    WrongKind,
+)
 
 
 @pytest.mark.parametrize("backend", ["serial", "kernel"])
@@ -104,6 +111,22 @@ def test_pictures_limits_and_wrappers_by_keyword_are_exact():
 
 
 RGB = {"render_mode": "rgb_array"}
+
+
+@pytest.mark.filterwarnings("ignore:.*render method without")
+@pytest.mark.parametrize("copies", [True, False])
+def test_the_shape_of_pictures_is_learned_of_a_copy(monkeypatch, copies):
+    if not copies:
+        # As where this process has a GPU open.
+        monkeypatch.setattr("plangym_ext.states.trials.fork._DEVICES", "/")
+    words = {"obs_type": "grayscale", "check": False, "backend": "serial"}
+    with plangym_ext.make(lambda: gym.make("CartPole-v1", **RGB), **words) as env:
+        assert env.observation_space.shape == (400, 600)
+        inner = env.gym_env.unwrapped
+        assert (inner.state, inner.screen, inner._np_random) == (None, None, None)
+    if copies:
+        with pytest.raises(CannotDraw, match="got NoneType"):
+            plangym_ext.make(lambda: gym.make("CartPole-v1"), **words)
 
 
 def test_an_env_travels_before_it_is_built():

@@ -13,6 +13,8 @@ import numpy as np
 from plangym_ext.core.drawing import picture, rgb_frame
 from plangym_ext.core.inherited_options import raise_if_unknown
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind
+from plangym_ext.states.trials.fresh import tried
+from plangym_ext.states.trials.sendable import sendable
 
 _PICTURES = ("rgb", "grayscale")
 #: Values of the keyword that was `state` before `capture` was its name.
@@ -26,15 +28,24 @@ class Pictures(gym.Wrapper[Any, Any, Any, Any]):
         env: draws with `render_mode="rgb_array"`.
         obs_type: "rgb", `[H, W, 3]` uint8, or "grayscale", `[H, W]` uint8; None for the env's own.
         in_infos: whether infos have the coloured picture.
+        make: constructor of the env, for a new process that draws where no copy of this one can.
+
+    Raises:
+        ForkFailed: no copy of the env has drawn a picture, whose shape is the space's.
     """
 
-    def __init__(self, env: Any, obs_type: str | None, in_infos: bool) -> None:
+    def __init__(
+        self, env: Any, obs_type: str | None, in_infos: bool, make: Callable[[], Any] | None = None
+    ) -> None:
         super().__init__(env)
         self._obs_type, self._in_infos = obs_type, in_infos
         if obs_type is not None:
-            env.reset()
-            shape = self._told(None, {})[0].shape
-            self.observation_space = gym.spaces.Box(0, 255, shape, np.uint8)
+            # Of a copy: some envs draw after a reset alone, and this one stays as it was made.
+            drawn = functools.partial(_shape, obs_type=obs_type)
+            shape, _ = tried(env, lambda _: drawn(env), make, drawn)
+            if isinstance(shape, BaseException):
+                raise shape
+            self.observation_space = gym.spaces.Box(0, 255, tuple(shape), np.uint8)
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; see `gymnasium.Env.reset`."""
@@ -52,6 +63,17 @@ class Pictures(gym.Wrapper[Any, Any, Any, Any]):
         if self._obs_type is not None:
             obs = frame if self._obs_type == "rgb" else luma(frame)
         return obs, {**info, "rgb": frame} if self._in_infos else info
+
+
+def _shape(env: Any, obs_type: str) -> list[int] | BaseException:
+    """Return the shape of an env's pictures, or the error that came instead; it is reset."""
+    try:
+        env.reset()
+        name = type(env.unwrapped).__name__
+        shape = rgb_frame(picture(env, name), name).shape
+    except Exception as error:  # of the env, for the process that asks
+        return sendable(error)
+    return [*shape] if obs_type == "rgb" else [*shape[:2]]
 
 
 def luma(frame: np.ndarray) -> np.ndarray:
@@ -174,7 +196,10 @@ def _takes(constructor: Any, name: str) -> bool:
 
 def with_wrappers(build: Callable[[], Any], wrappers: Iterable[Any]) -> Callable[[], Any]:
     """Return a constructor of wrapped envs, the first wrapper innermost; `build` if none."""
-    found = tuple(wrappers)
+    found = tuple(
+        functools.partial(one, make=build) if getattr(one, "func", None) is Pictures else one
+        for one in wrappers
+    )
     return functools.partial(_made, build, found) if found else build
 
 
