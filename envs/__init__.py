@@ -111,7 +111,8 @@ for _family in (
         codec=f"{_HERE}.pettingzoo:agents_part",
         names=("pettingzoo/*",),
         resolve=f"{_HERE}.pettingzoo:resolve",
-        hosts=True,
+        # Of `AgentsEnv`, and of PettingZoo's wrappers and converters.
+        hosts=("env", "aec_env", "par_env"),
         extra="pettingzoo",
         headless=_PYGAME,
     ),

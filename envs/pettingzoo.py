@@ -8,6 +8,7 @@ converter.
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import warnings
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from gymnasium import spaces
 
 from plangym_ext.core.masks import MASK
 from plangym_ext.errors import InvalidAction, InvalidOption, UnknownName, WrongKind
-from plangym_ext.states.families import simulator
+from plangym_ext.states.families import hosted, simulator
 from plangym_ext.states.snapshot import SnapshotPart
 
 _PREFIX = "pettingzoo/"
@@ -272,39 +273,24 @@ def _nothing(space: Any) -> Any:
     """Return what an agent sees that is not there."""
     if isinstance(space, spaces.Box):
         return np.clip(np.zeros(space.shape), space.low, space.high).astype(space.dtype)
-    # The first value of other spaces, always the same.
+    # The first value of other spaces, always the same; the env may draw from its own space.
+    space = copy.deepcopy(space)
     space.seed(0)
     return space.sample()
 
 
-#: What the env holds beside its state: spaces, and what pictures are drawn with.
-_NO_STATE = (
-    "_spaces",
-    "action_space",
-    "action_spaces",
-    "clock",
-    "font",
-    "game_font",
-    "metadata",
-    "observation_space",
-    "observation_spaces",
-    "renderOn",
-    "render_mode",
-    "screen",
-    "state_space",
-    "viewer",
-)
-#: Where wrappers and converters keep what they are around.
-_WITHIN = ("env", "aec_env", "par_env")
+#: Where an env keeps its agents' spaces, by agent.
+_SPACES = ("_spaces", "action_spaces", "observation_spaces")
 
 
 def agents_part(env: AgentsEnv) -> SnapshotPart:
     """Return the codec: a snapshot of the parallel env, and of wrappers and converters on it."""
-    layers: list[Any] = [env]
-    while (inner := _inner(layers[-1])) is not None:
-        layers.append(inner)
-    return SnapshotPart(layers, layers, ignored=_NO_STATE)
+    layers = [env, *hosted(env)]
+    # By what they hold: an env may have other things under these names, and change them.
+    held = [(name, vars(layer).get(name, {})) for layer in layers for name in _SPACES]
+    changing = {name for name, value in held if not _are_spaces(value)}
+    return SnapshotPart(layers, layers, ignored=[n for n in _SPACES if n not in changing])
 
 
-def _inner(layer: Any) -> Any:
-    return next((vars(layer)[name] for name in _WITHIN if name in vars(layer)), None)
+def _are_spaces(found: Any) -> bool:
+    return isinstance(found, dict) and all(isinstance(one, gym.Space) for one in found.values())

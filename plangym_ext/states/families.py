@@ -58,7 +58,8 @@ class Family:
             the callable is given None for it; it returns how many frames make a second, and
             whether it calls: else each env step is a frame.
         extra: of this library that installs what the envs need, and what they draw with.
-        hosts: whether its envs run code of other people's, so that the codec proves itself in each.
+        hosts: attributes of its envs, and of what these hold in turn, that may hold an env of other
+            people's; the codec then proves itself in each env.
         deterministic: whether seed and actions decide an episode, whatever its spec says.
         headless: environment variables, with their values, that let the envs draw where
             there is no display.
@@ -81,7 +82,7 @@ class Family:
     native: tuple[str, str | Callable[[Any], Any]] | None = None
     frames: str | Callable[[Any, Callable[[], None] | None], tuple[float, bool]] | None = None
     extra: str | None = None
-    hosts: bool = False
+    hosts: tuple[str, ...] = ()
     deterministic: bool = False
     headless: tuple[tuple[str, str], ...] = ()
 
@@ -245,6 +246,17 @@ def family_of(base: Any) -> Family | None:
         if found is not None:
             return found
     return None
+
+
+def hosted(base: Any) -> list[Any]:
+    """Return the env of other people's that an unwrapped env holds, from its wrappers inwards."""
+    family, found = family_of(base), [base]
+    names = family.hosts if family is not None else ()
+    while inner := [vars(found[-1])[name] for name in names if name in vars(found[-1])]:
+        if not hasattr(inner[0], "__dict__"):
+            break
+        found.append(inner[0])
+    return found[1:]
 
 
 def family_of_name(name: str) -> Family | None:

@@ -175,7 +175,7 @@ def widen(infos: dict[str, Any], info: dict[str, Any]) -> None:
     for key, value in info.items():
         array = infos.get(key)
         # Not what tells which envs have said another key.
-        if key[:1] == "_" and (key[1:] in infos or key[1:] in info):
+        if isinstance(key, str) and key[:1] == "_" and (key[1:] in infos or key[1:] in info):
             continue
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
             continue

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import gymnasium as gym
 import numpy as np
 import pytest
 from contract.env_contract import EnvContract
+from parallel_envs import NumberedAgents
 
 import plangym_ext
-from plangym_ext.errors import UnknownName
+from plangym_ext.envs import AgentsEnv
+from plangym_ext.errors import IncompleteState, UnknownName
 
 pytest.importorskip("pettingzoo", reason="PettingZoo is not installed: pip install '.[pettingzoo]'")
 
@@ -73,3 +76,44 @@ def test_masks_of_an_env_of_turns_are_joined():
 def test_unknown_modules_are_named():
     with pytest.raises(UnknownName, match=r"no module pettingzoo\.classic.simple_spred"):
         plangym_ext.make("pettingzoo/classic.simple_spred_v3")
+
+
+class Held:
+    """What an env may draw with, or keep a number in."""
+
+    def __init__(self):
+        self.numbers = [0]
+
+
+@pytest.mark.parametrize("name", ["clock", "_spaces", "viewer", "action_spaces"])
+def test_what_steps_change_is_state_whatever_its_name(name):
+    class Keeps(NumberedAgents):
+        """Never shows it within the steps of a proof."""
+
+        def __init__(self):
+            super().__init__()
+            held = {"viewer": Held(), "action_spaces": {"a": gym.spaces.Discrete(9, seed=0)}}
+            setattr(self, name, held.get(name, [0]))
+
+        def numbers(self):
+            held = getattr(self, name)
+            return held.numbers if name == "viewer" else held
+
+        def step(self, actions):
+            if name == "action_spaces":
+                self.action_spaces["a"].sample()
+            else:
+                self.numbers()[0] += 1
+            return super().step(actions)
+
+    if name in ("viewer", "action_spaces"):
+        # Of no state by their names and kinds; what steps change in them is watched.
+        with pytest.raises(IncompleteState, match=rf"Keeps\.{name}"):
+            plangym_ext.make(lambda: AgentsEnv(Keeps()), backend="serial")
+        return
+    with plangym_ext.make(lambda: AgentsEnv(Keeps()), backend="serial") as env:
+        before, *_ = env.reset(seed=0)
+        env.step([0, 0, 0])
+        env.set_state(before)
+        assert env.gym_env.unwrapped.env.numbers() == [0]
+        assert env.exactness.method == "codec"

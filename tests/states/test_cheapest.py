@@ -8,6 +8,7 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
+from growing_env import Growing
 
 import plangym_ext
 from plangym_ext.states.trials import choice
@@ -96,10 +97,13 @@ def test_a_way_that_is_named_is_taken_whatever_it_costs():
         assert env.exactness.method == "own"
 
 
-def test_nothing_more_is_tried_where_the_first_way_is_cheap(monkeypatch):
+@pytest.mark.parametrize(("make", "way"), [("CartPole-v1", "codec"), (Growing, "snapshot")])
+def test_nothing_more_is_tried_where_the_first_way_is_cheap(monkeypatch, make, way):
     monkeypatch.setattr(choice, "_measuring", None)
-    with plangym_ext.make("CartPole-v1", backend="serial") as env:
-        assert env.exactness.method == "codec"
+    with plangym_ext.make(make, backend="serial") as env:
+        assert env.exactness.method == way
+        # Of a state that each proof comes to, however long it plays: these states grow.
+        assert env.binding.cost.seconds < choice._CHEAP * choice._WORTH_IT
 
 
 def test_a_dear_way_that_is_the_only_exact_one_stays(monkeypatch):

@@ -616,7 +616,7 @@ def test_listed_infos_are_the_callers(options):
 def test_a_key_that_is_called_like_the_mask_of_another():
     class Both(Echo):
         def step(self, action):
-            return *super().step(action)[:-1], {"t": 1, "_t": 5}
+            return *super().step(action)[:-1], {"t": 1, "_t": 5, 1: 2}
 
     with plangym_ext.make_vec(Both, 2) as venv:
         plain = gym.vector.SyncVectorEnv([Both] * 2)

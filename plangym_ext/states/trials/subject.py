@@ -21,6 +21,7 @@ from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_byte
 from plangym_ext.states.trials.digests import Marks
 from plangym_ext.states.trials.fork import Line
 from plangym_ext.states.trials.surroundings import (
+    all_layers,
     generators,
     is_by_address,
     named_as_drawing_marks,
@@ -54,6 +55,7 @@ class Subject:
 
     def __init__(self, env: gym.Env[Any, Any], codec: StateCodec) -> None:
         self.env, self.codec = env, codec
+        self._layers = all_layers(env)
         #: Seconds of every step that was played, by the clock; and of captures and restores, of the
         #: processor: ways are compared by these, whatever else the machine does.
         self.step_seconds: list[float] = []
@@ -153,7 +155,7 @@ class Subject:
 
     def outside(self) -> Fields:
         """Return marks of what this process has outside of every state."""
-        return {**generators(), **named_as_drawing_marks(self.env)}
+        return {**generators(), **named_as_drawing_marks(self._layers)}
 
     def around(self, names: Sequence[str]) -> Marks:
         """Return the marks of what lies around the env, by these names."""

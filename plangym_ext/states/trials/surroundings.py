@@ -25,6 +25,7 @@ import numpy as np
 
 from plangym_ext.states import plain
 from plangym_ext.states.codec import layers
+from plangym_ext.states.families import hosted
 from plangym_ext.states.layer_attributes import CLOCKS, LayerAttributes, named_as_drawing
 from plangym_ext.states.outside import is_outside, module_of
 from plangym_ext.states.trials.digests import (
@@ -74,10 +75,16 @@ def _compiled_generators() -> dict[str, Any]:
     return found
 
 
-def named_as_drawing_marks(env: gym.Env[Any, Any]) -> dict[str, bytes]:
+def all_layers(env: gym.Env[Any, Any]) -> list[Any]:
+    """Return the layers of an env, and those of what its simulator hosts."""
+    found = layers(env)
+    return [*found, *hosted(found[-1])]
+
+
+def named_as_drawing_marks(env_layers: Iterable[Any]) -> dict[str, bytes]:
     """Return marks of what is left out of states for its name alone, such as a `screen`."""
     found = {}
-    for layer in layers(env):
+    for layer in env_layers:
         for attribute, value in named_as_drawing(layer).items():
             # Plain data only: what a picture is drawn with has none that counts.
             data = b"".join(_plain_attributes(value))
@@ -115,12 +122,18 @@ def surroundings(env: gym.Env[Any, Any], *, deep: bool = False) -> Marks:
         _mark_all(found, vars(module), f"{name}.", functions)
     for function in functions:
         _mark_function(found, function)
-    for layer in layers(env):
+    for layer in all_layers(env):
         _mark_left_out(found, layer)
         # A layer of this package, such as the recorder of a replay, is never what is left out.
         theirs = deep and not module_of(type(layer)).startswith("plangym_ext.")
         for name, value in LayerAttributes(layer, ()).state().items() if theirs else ():
             found.add(f"{type(layer).__qualname__}.{name}", value)
+    for layer in hosted(layers(env)[-1]):
+        # By agent: see the codec of such envs.
+        for name, value in vars(layer).items():
+            for space in value.values() if type(value) is dict else ():
+                if isinstance(space, gym.Space):
+                    _mark_space(found, layer, name, space)
     for variable, value in contextvars.copy_context().items():
         found.add(f"the context variable {variable.name}", value)
     for name, value in _compiled_generators().items():
@@ -355,8 +368,12 @@ def _mark_left_out(found: Marking, layer: Any) -> None:
         if name in state or name in _NAMED_ELSEWHERE or name in CLOCKS.get(type(layer), ()):
             continue
         if isinstance(value, gym.Space):
-            # How this space draws; a reset may put another one in its place.
-            of_space = f"{type(layer).__qualname__}.{name} at {id(value):x}"
-            found.add(of_space, vars(value).get("_np_random"))
+            _mark_space(found, layer, name, value)
         elif not isinstance(value, (*NO_DATA, *CODE)):
             found.add(f"{type(layer).__qualname__}.{name}", value)
+
+
+def _mark_space(found: Marking, layer: Any, name: str, space: gym.Space[Any]) -> None:
+    """Mark how a space draws; a reset may put another one in its place."""
+    of_space = f"{type(layer).__qualname__}.{name} at {id(space):x}"
+    found.add(of_space, vars(space).get("_np_random"))

@@ -207,9 +207,9 @@ class Trial:
         plan = self.plan if self.method != "approximate" else None
         trip: RoundTrip | None = None
         notes: tuple[str, ...] = ()
-        of_texts = False
+        of_texts, row_seconds = False, 0.0
         if plan is not None:
-            trip, notes, of_texts = _proof(env, codec, plan, line)
+            trip, notes, of_texts, row_seconds = _proof(env, codec, plan, line)
             difference = trip.difference
             if not difference and plan.seconds and line is not None and self.make is not None:
                 learned = codec.learned(before)
@@ -223,7 +223,7 @@ class Trial:
         cost = Cost()
         # The proof of a codec of the library restores twice or so: the first time takes longest.
         if trip is not None and plan is not None and plan.seconds:
-            cost = Cost(trip.row_seconds, width, trip.steps / max(trip.episodes, 1), trip.episodes)
+            cost = Cost(row_seconds, width, trip.steps / max(trip.episodes, 1), trip.episodes)
         exactness = Exactness(
             self.method,
             "" if trip is None or plan is None else "fork" if plan.seconds else "library",
@@ -250,10 +250,11 @@ class Trial:
             env, codec, _ = self._bound(env, seed=0)
             width = codec.width
             plan = Plan(_COSTS_SECONDS, _COSTS_STEPS, around=False, busy=lambda *_: line.busy())
-            trip = check_round_trip(Subject(env, codec), [], plan)
+            played = Trip(Subject(env, codec), plan)
+            difference = played.outcome([]).difference
+            return Failed(difference) if difference else Cost(played.row_seconds(), width)
         except Exception as error:
             return raised_by(error)
-        return Failed(trip.difference) if trip.difference else Cost(trip.row_seconds, width)
 
     def _bound(
         self, env: gym.Env[Any, Any], *, seed: int
@@ -282,14 +283,16 @@ class Trial:
 
 def _proof(
     env: gym.Env[Any, Any], codec: StateCodec, plan: Plan, line: Line | None
-) -> tuple[RoundTrip, tuple[str, ...], bool]:
+) -> tuple[RoundTrip, tuple[str, ...], bool, float]:
     """Return the outcome of a round trip in two processes, and what else was seen.
 
-    The last is whether futures depend on the hashes of texts.
+    The last are whether futures depend on the hashes of texts, and the seconds of a row.
     """
     subject = Subject(env, codec)
     if line is None:
-        return check_round_trip(subject, [], plan), (), False
+        played = Trip(subject, plan)
+        trip = played.outcome([])
+        return trip, (), False, 0.0 if trip.difference else played.row_seconds()
     # What comes with the library is tested with it, and is not disturbed.
     there = DisturbedSubject(env, codec) if plan.seconds else subject
     # Forked before anything is played: whatever steps leave behind here is missing there.
@@ -309,4 +312,4 @@ def _proof(
     of_texts = trip.exact and plan.seconds > 0 and depends_on_texts(env, codec, played)
     if of_texts:
         notes.insert(0, _OF_TEXTS)
-    return trip, tuple(notes), of_texts
+    return trip, tuple(notes), of_texts, played.row_seconds() if trip.exact else 0.0
