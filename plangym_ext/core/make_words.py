@@ -14,7 +14,7 @@ from plangym_ext.core.drawing import picture, rgb_frame
 from plangym_ext.core.inherited_options import raise_if_unknown
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind
 from plangym_ext.states.trials.fresh import tried
-from plangym_ext.states.trials.sendable import sendable
+from plangym_ext.states.trials.trial import sendable
 
 _PICTURES = ("rgb", "grayscale")
 #: Values of the keyword that was `state` before `capture` was its name.

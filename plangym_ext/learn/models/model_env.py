@@ -28,6 +28,14 @@ from plangym_ext.states.layer_attributes import Exactness
 Contents = npt.NDArray[np.uint8]
 
 
+#: Of the models of this library.
+TESTED = Exactness(
+    method="codec",
+    proved="library",
+    notes=("the last bits of a row depend on the number of rows that are stepped in one call",),
+)
+
+
 class Advanced(NamedTuple):
     """N rows after one step of a model; fresh arrays."""
 
@@ -43,7 +51,7 @@ class ModelEnv(LocalStepper, PlanEnv):
     States hold all that the next step reads but for the weights: rows from before an update may be
     stepped after it, and go on by the new weights. Nothing is truncated. A model has no episodes
     of its own: `states_of` returns the rows at which given observations begin, and `reset` begins
-    at one of `starts`.
+    at one of `starts`. `exact` is None unless a subclass says how its states were tested.
 
     Args:
         name: of the model.
@@ -57,7 +65,8 @@ class ModelEnv(LocalStepper, PlanEnv):
     backend = "model"
     frameskip = 1
     autoreset = False
-    exactness = Exactness(method="codec", proved="library")
+    #: What a model of one's own draws or remembers beside its states is seen by nobody.
+    exactness = Exactness(method="codec", proved="")
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
 from plangym_ext.learn.models.latent_network import LatentNetwork, OfLatents
 from plangym_ext.learn.models.mixed_model import MixedModel
-from plangym_ext.learn.models.model_env import Advanced, Contents, ModelEnv
+from plangym_ext.learn.models.model_env import TESTED, Advanced, Contents, ModelEnv
 from plangym_ext.learn.torch_extra import check_device, torch
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.plans import Budget, Plan
@@ -76,6 +76,8 @@ class EnsembleModel(ModelEnv):
         device: where it runs; it is moved there.
         starts: `[N, *obs]` observations of the real env to reset to; None: it cannot be reset.
     """
+
+    exactness = TESTED
 
     def __init__(
         self, network: EnsembleNetwork, *, device: str = "cpu", starts: Any = None
@@ -177,6 +179,8 @@ class LatentModel(ModelEnv):
         device: where it runs; it is moved there.
         starts: `[N, *obs]` observations of the real env to reset to; None: it cannot be reset.
     """
+
+    exactness = TESTED
 
     def __init__(self, network: LatentNetwork, *, device: str = "cpu", starts: Any = None) -> None:
         check_device(device, "LatentModel")

@@ -7,7 +7,14 @@ import pytest
 
 import plangym_ext
 from plangym_ext.errors import ForeignState, InvalidOption, ResetNeeded
-from plangym_ext.learn import LatentModel, ModelPlanner, NetworkEvaluator, OfLatents, model_planner
+from plangym_ext.learn import (
+    LatentModel,
+    ModelEnv,
+    ModelPlanner,
+    NetworkEvaluator,
+    OfLatents,
+    model_planner,
+)
 from plangym_ext.planners import MCTS, PLANNERS, load_planner, options_of
 from tests.tabular_models import exact_network, table_of
 
@@ -93,7 +100,11 @@ def test_rows_of_a_model_are_those_of_the_table():
     np.testing.assert_array_equal(found.rewards, rewards)
     np.testing.assert_array_equal(found.terminateds, over)
     assert not found.truncateds.any()
-    # By itself a row is what it is among others.
+    assert model.exact
+    # Of a model of one's own nobody knows what it remembers beside its states.
+    assert ModelEnv.exactness.exact is None
+    # By itself a row is what it is among others: these numbers have no last bits to differ in.
+    assert "last bits" in model.exactness.notes[0]
     for i in (0, 7, 63):
         state = model.states_of(at[i : i + 1])
         before = state.copy()
