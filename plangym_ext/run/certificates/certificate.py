@@ -170,7 +170,7 @@ _MEANINGS = """
 to capture and restore a state 20 steps after a reset, in steps of the env; by replay, these 20
 steps are played again. The proof is how far an env was played with states saved on the way, whose
 futures came out the same. An env that does not run fails in the same way without this library.
-Rows of exact envs without a cost are of an older version of it. `plangym-ext doctor ENV_ID` prints
+Rows of exact envs without figures are of an older version of it. `plangym-ext doctor ENV_ID` prints
 the times.
 """
 #: Folders of a path, which are those of one machine.
@@ -220,8 +220,11 @@ def text(results: dict[str, Any]) -> str:
     for (package, env), one in sorted(envs.items(), key=lambda item: item[0][0].lower()):
         version = results["groups"][one["group"]]["versions"].get(package, "")
         name = f"{package} {version}".strip()
-        if one["outcome"] == "exact":
+        if one["outcome"] == "exact" and "microseconds" in one:
             cells = [one["way"], f"{one['width']:,}", _cost(one), _proof(one)]
+        elif one["outcome"] == "exact":
+            # A folder of results from before costs were measured: other figures are as old.
+            cells = [one["way"], "", "", "by an older version"]
         else:
             cells = [f"**{one['outcome']}**", "", "", _reason(one["reason"])]
         lines.append(f"| {' | '.join((name, f'`{_escaped(env)}`', *cells))} |")
@@ -247,9 +250,6 @@ def _proof_times(envs: dict[tuple[str, ...], dict[str, Any]]) -> str:
 
 
 def _cost(one: dict[str, Any]) -> str:
-    # A folder of results from before costs were measured has none.
-    if "microseconds" not in one:
-        return ""
     step, *others = one["microseconds"].values()
     return f"{sum(others) / step:.2g}"
 
