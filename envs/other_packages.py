@@ -1,9 +1,11 @@
 """Env ids of MiniGrid, BabyAI, Super Mario Bros. and highway-env, from the packages themselves.
 
 States are snapshots of the grid's objects, or of roads, lanes and cars. nes-py's own snapshots
-are objects of one process, so states of Mario are replays: the emulator is decided by the
-buttons alone, although the specs of its games say otherwise. Missions of MiniGrid are text: in
-batches they are unicode arrays, see `SpaceLayout`.
+(9.0.1) are objects of one process: pickle, copies and the buffer protocol refuse them, no header
+tells their layout, and they lack the env's counters, so that 298 of 300 steps differ after
+`load_state`. So states of Mario are replays: the emulator is decided by the buttons alone, although
+the specs of its games say otherwise. Missions of MiniGrid are text: in batches they are unicode
+arrays, see `SpaceLayout`.
 """
 
 from __future__ import annotations
