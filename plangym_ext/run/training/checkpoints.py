@@ -22,6 +22,8 @@ from plangym_ext.run.training.block_files import BlockFiles, files_of
 FORMAT = 2
 #: How many are kept.
 KEPT = 2
+#: In a run's folder: the weights of its best evaluation.
+BEST = "best.pt"
 #: Settings that may differ when a run goes on: they change how long it is, how fast, or where
 #: episodes begin from now on, which is a curriculum.
 FREE = (
@@ -177,15 +179,9 @@ class Checkpoints:
         self._blocks.drop_all_but(set().union(*self._needed.values()))
         return path
 
-    def save_weights(self, round_number: int, content: Mapping[str, Any]) -> Path:
-        """Write the playing weights without training state; all such files are kept."""
-        from plangym_ext.learn import tensor_file
-
-        folder = self.folder.with_name("weights")
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"weights-{round_number:08}.pt"
-        tensor_file.save(path, {"format": FORMAT, **content})
-        return path
+    def weights_path(self, round_number: int) -> Path:
+        """Return the path of a round's playing weights; all such files are kept."""
+        return self.folder.with_name("weights") / f"weights-{round_number:08}.pt"
 
     def _begun(self) -> dict[str, set[int]]:
         """Return the block files of another process's checkpoints, and continue from the last."""
@@ -200,6 +196,14 @@ class Checkpoints:
             # The newest comes last, and each call forgets the one before.
             self._blocks.go_on_from(replay)
         return found
+
+
+def save_weights(path: Path, content: Mapping[str, Any]) -> None:
+    """Write playing weights without training state."""
+    from plangym_ext.learn import tensor_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tensor_file.save(path, {"format": FORMAT, **content})
 
 
 def _is_run(config: Path) -> bool:

@@ -28,11 +28,13 @@ from plangym_ext.run.training.callbacks import (
     timed,
 )
 from plangym_ext.run.training.checkpoints import (
+    BEST,
     Checkpoints,
     asks_for_more,
     check_counts,
     check_same_spaces,
     checked_count,
+    save_weights,
     spaces_of,
 )
 from plangym_ext.run.training.evaluation import Evaluation
@@ -82,6 +84,7 @@ class Runner(Closing):
         round: rounds that are done.
         steps: moves that were played in them.
         stopped: why the run ended before its last round; empty if it did not.
+        best: "round" and "return" of the best evaluation, whose weights `best.pt` has; or empty.
         note: what is to be known of the run, in a line; empty if there is nothing.
 
     Raises:
@@ -115,6 +118,7 @@ class Runner(Closing):
         self.config, self.folder = config, Path(folder).absolute()
         self.round = self.steps = 0
         self.stopped = ""
+        self.best: dict[str, float] = {}
         self._parts = Parts(config, make_env, make_network, trust=trust)
         self._checkpoints = Checkpoints(self.folder)
         self._recent = RecentEpisodes(config.recent_episodes)
@@ -161,8 +165,7 @@ class Runner(Closing):
             own = own_callbacks(self._parts, self.agent)
             self._closers += [callback for callback in own if isinstance(callback, Recording)]
             self._callbacks: list[Callback] = [*own, *callbacks]
-            # When all parts are there, so that a checkpoint that does not fit is refused before the
-            # folder is written to.
+            # With all parts there: what does not fit is refused before the folder is written to.
             if saved is not None:
                 self._load(path, saved)
             with self._writing():
@@ -204,21 +207,16 @@ class Runner(Closing):
             NotWritten: the disk is full, or gone; the same.
             LearnerLost: one of several learners has ended, failed or hung; the same.
         """
-        ends, last = (
-            time.monotonic() + (self.config.max_seconds or math.inf),
-            self.config.last_round,
-        )
+        last, ends = self.config.last_round, time.monotonic() + (self.config.max_seconds or math.inf)
         with Interrupts() as interrupts, ExitStack() as at_end:
             at_end.callback(self._log.leave)  # whatever is said next begins a line
             self._call("on_start")
-            # Before the first round: a run that is killed in it goes on with these weights and
-            # seeds.
+            # A run that is killed in its first round goes on with these weights and seeds.
             if self.round == 0 and not self._goes_on:
                 self.checkpoint()
             while self.round < last and not self.stopped:
                 self._run_round()
-                # Between rounds, where everything is between two steps: a checkpoint in the middle
-                # of one would have to hold half-made batches.
+                # Between rounds: a checkpoint within one would have to hold half-made batches.
                 if interrupts.seen and not self.stopped:
                     self.stop(_INTERRUPTED)
                 if time.monotonic() >= ends and not self.stopped:
@@ -228,7 +226,7 @@ class Runner(Closing):
                 if is_last or (every and self.round % every == 0):
                     self.checkpoint()
                 if self.config.weights_every and self.round % self.config.weights_every == 0:
-                    self._keep_weights()
+                    self.save_weights(self._checkpoints.weights_path(self.round))
             self._call("on_end")
         if interrupts.seen:
             raise KeyboardInterrupt
@@ -237,8 +235,7 @@ class Runner(Closing):
         """End the run after this round, with a checkpoint.
 
         Args:
-            reason: in a few words; a run that is resumed with the same settings stays
-                ended.
+            reason: in a few words; a run that is resumed with the same settings stays ended.
         """
         self.stopped = reason
 
@@ -267,8 +264,7 @@ class Runner(Closing):
         with timed(seconds, "train"):
             metrics = self.algorithm.train(lambda _: self._show("training", collected.steps))
             self._call("on_update", metrics)
-        # After the updates and before anything that reads it: a callback, the log and a checkpoint
-        # speak of rounds that are done.
+        # Before callbacks, log and checkpoint, which speak of rounds that are done.
         self.round, self.steps = self.round + 1, self.steps + collected.steps
         self._recent.take(collected.episodes)
         played = {**played_row(collected, self.algorithm), **self._recent.statistics}
@@ -286,11 +282,14 @@ class Runner(Closing):
         """Evaluate, and return what is logged of it."""
         with timed(seconds, "evaluate"):
             played = [one.episodes(callback=lambda _: self._show("evaluating")) for one in due]
+        found = [one.summary(own) for one, own in zip(due, played, strict=True)]
         if due[0] is self.evaluation:
+            mean = next(iter(found[0].values()))
+            if mean > self.best.get("return", -math.inf):
+                self.best = {"round": self.round, "return": mean}
+                self.save_weights(self.folder / BEST)
             self._call("on_evaluation", played[0])
-        return {
-            k: v for one, own in zip(due, played, strict=True) for k, v in one.summary(own).items()
-        }
+        return {name: value for one in found for name, value in one.items()}
 
     def _show(self, doing: str, moves: int = 0) -> None:
         """Move the progress bar within a round: rounds can take minutes."""
@@ -307,11 +306,11 @@ class Runner(Closing):
         learned = self.algorithm.state_dict()
         content = {
             **self._about(),
-            # An interrupted run is to go on when it is resumed; one that has reached its goal is
-            # not.
+            # When resumed, an interrupted run goes on; one that has reached its goal does not.
             "stopped": "" if self.stopped in (_INTERRUPTED, _TIME) else self.stopped,
             "collector": self.sampler.state_dict(),
             "recent": self._recent.state_dict(),
+            "best": self.best,
             **learned,
             OWN_STATE: self._own.state_dict(learned),
             "callbacks": saved_callbacks(self._callbacks),
@@ -335,12 +334,12 @@ class Runner(Closing):
             "steps": self.steps,
         }
 
-    def _keep_weights(self) -> None:
+    def save_weights(self, path: Path) -> None:
         """Write what plays now, for `eval`, `audit` and planners."""
         with self._writing():
             trainer = to_play(self.algorithm.trainer_dict())
             content = {**self._about(), "trainer": trainer, OWN_STATE: self._own.agent_state()}
-            self._checkpoints.save_weights(self.round, content)
+            save_weights(path, content)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -368,6 +367,7 @@ class Runner(Closing):
             self._own.load_state_dict(saved.get(OWN_STATE, {}))
             self.sampler.load_state_dict(saved["collector"])
             self._recent.load_state_dict(saved.get("recent", {}))  # there is none in older ones
+            self.best = saved.get("best", {})
             load_callbacks(self._callbacks, saved.get("callbacks", {}))
             self.round, self.steps = (checked_count(saved, name) for name in ("round", "steps"))
             # A run that was over stays so, unless the settings ask for more now.
