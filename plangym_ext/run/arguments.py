@@ -239,3 +239,15 @@ def import_modules(options: argparse.Namespace, ids: Iterable[str] = ()) -> None
         search_current_folder()
     for module in modules:
         import_own(module, f"--import: expected a module; got {module!r}")
+
+
+def render_modes(env_id: str) -> Sequence[str]:
+    """Return how an env can be drawn, as its class says."""
+    import gymnasium as gym
+
+    from plangym_ext.registry import find_spec
+
+    # Asked of the class: no env is made yet, and whether it draws decides how it is made.
+    entry = find_spec(env_id).entry_point
+    env: Any = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
+    return getattr(env, "metadata", {}).get("render_modes", ())

@@ -33,9 +33,10 @@ def tell_trained(options: argparse.Namespace) -> None:
         ForeignCheckpoint: its env was made by a function, and the command names the env id that
             the settings have in its place.
     """
-    from plangym_ext.run.training.trained import trained_in
+    from plangym_ext.run.training.trained import settings_of
 
-    own, made_by = trained_in(options.network)
+    config, made_by = settings_of(options.network)
+    own = config.env
     if made_by and options.env == own.id:
         raise ForeignCheckpoint(
             f"{options.network}: it was trained in an env made by {made_by}, not in {own.id}, as "

@@ -227,21 +227,32 @@ class EnvFilm:
 
 
 @contextlib.contextmanager
-def recorded(path: Path | None, env: Any, seed: int) -> Iterator[VideoWriter | None]:
+def recorded(
+    path: Path | None, env: Any, seed: int, show: Callable[[Any, float], None] | None = None
+) -> Iterator[VideoWriter | None]:
     """Film an episode: its first frame, and all steps of `env.step` in a block.
 
     Args:
         path: the .mp4 to write; None: nothing is, and there is no writer.
         env: its first frame is the one after a reset.
         seed: of the episode.
+        show: also called with each frame, and how many there are a second.
     """
-    if path is None:
+    if path is None and show is None:
         yield None
         return
     film = EnvFilm(env)
-    with _written(path, film.fps) as writer:
-        writer.add(first_frame(env, seed))
-        with film.taken(writer.add):
+    with contextlib.ExitStack() as stack:
+        writer = None if path is None else stack.enter_context(_written(path, film.fps))
+
+        def add(frame: Any) -> None:
+            if writer is not None:
+                writer.add(frame)
+            if show is not None:
+                show(frame, film.fps)
+
+        add(first_frame(env, seed))
+        with film.taken(add):
             yield writer
 
 

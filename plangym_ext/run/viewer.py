@@ -1,9 +1,11 @@
-"""Viewer: frames of several envs in one grid, live in a window or in a notebook."""
+"""Viewer: frames of several envs in one grid, live in a window, a notebook or a terminal."""
 
 from __future__ import annotations
 
 import importlib
 import math
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.drawing import rgb_frame
 from plangym_ext.errors import InvalidOption, MissingExtra
-from plangym_ext.run.tree_page.recorder import png
+from plangym_ext.run.tree_page.recorder import png, reduced
 
 
 def frame_grid(frames: Sequence[Any], columns: int | None = None) -> np.ndarray:
@@ -37,7 +39,7 @@ def frame_grid(frames: Sequence[Any], columns: int | None = None) -> np.ndarray:
             f"{[frame.shape for frame in shown]}, columns={columns}."
         )
     height, width, _ = shown[0].shape
-    columns = columns or math.ceil(math.sqrt(len(shown) * height / width))
+    columns = columns or min(len(shown), math.ceil(math.sqrt(len(shown) * height / width)))
     rows = -(-len(shown) // columns)
     grid = np.zeros((rows * columns, height, width, 3), np.uint8)
     grid[: len(shown)] = shown
@@ -48,6 +50,8 @@ def frame_grid(frames: Sequence[Any], columns: int | None = None) -> np.ndarray:
 class Viewer(Closing):
     """Shows frames of several envs: in a notebook in the cell's output, else in a pygame window.
 
+    A terminal without a display shows them as coloured blocks.
+
     Args:
         columns: of the grid; see `frame_grid`.
         title: of the window.
@@ -55,6 +59,11 @@ class Viewer(Closing):
     Attributes:
         is_open: False once the user has closed the window.
     """
+
+    @staticmethod
+    def can_show() -> bool:
+        """Return whether there is a notebook, a display or a terminal to show frames in."""
+        return _in_notebook() or _has_display() or sys.stdout.isatty()
 
     def __init__(self, columns: int | None = None, title: str = "plangym_ext") -> None:
         self._columns, self._title = columns, title
@@ -71,6 +80,9 @@ class Viewer(Closing):
         grid = frame_grid(frames, self._columns)
         if _in_notebook():
             self._display(grid)
+        elif not _has_display() and sys.stdout.isatty():
+            sys.stdout.write("\x1b[H" + blocks(grid, *shutil.get_terminal_size()))
+            sys.stdout.flush()
         elif self.is_open:
             self._draw(grid)
 
@@ -108,6 +120,32 @@ class Viewer(Closing):
 
             self._screen = None
             pygame.display.quit()
+
+
+def blocks(picture: np.ndarray, columns: int, lines: int) -> str:
+    """Return a picture as text of a terminal, two pixels in each character.
+
+    Args:
+        picture: `[H, W, 3]` uint8.
+        columns: of the terminal.
+        lines: of it; the last one stays free.
+    """
+    height, width, _ = picture.shape
+    factor = max(-(-width // columns), -(-height // (2 * (lines - 1))), 1)
+    small = reduced(picture, max(height, width) // factor)
+    even = small[: len(small) // 2 * 2].reshape(-1, 2, *small.shape[1:]).swapaxes(1, 2)
+    text = ""
+    for row in even.tolist():
+        for (r, g, b), (below_r, below_g, below_b) in row:
+            # The upper half of the cell is drawn, the lower one is its background.
+            text += f"\x1b[38;2;{r};{g};{b};48;2;{below_r};{below_g};{below_b}m▀"
+        text += "\x1b[0m\x1b[K\n"
+    return text + "\x1b[J"
+
+
+def _has_display() -> bool:
+    named = ("DISPLAY", "WAYLAND_DISPLAY")
+    return sys.platform == "darwin" or any(map(os.environ.get, named))
 
 
 def _in_notebook() -> bool:

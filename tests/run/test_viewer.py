@@ -9,6 +9,7 @@ import pytest
 from plangym_ext import make_vec
 from plangym_ext.errors import InvalidOption
 from plangym_ext.run import Viewer, frame_grid
+from plangym_ext.run.viewer import blocks
 
 
 @pytest.mark.parametrize(
@@ -78,3 +79,23 @@ def test_a_notebook_has_one_picture_that_is_renewed():
         picture = np.asarray(pillow.open(io.BytesIO(data)).convert("RGB"))
         assert picture.shape == (4, 8, 3)
         assert (picture == value).all()
+
+
+def test_a_terminal_without_a_display_has_coloured_blocks(monkeypatch, capsys):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    frame = np.zeros((4, 2, 3), np.uint8)
+    frame[0, 0], frame[3, 1] = (255, 0, 0), (0, 0, 255)
+    assert Viewer.can_show()
+    with Viewer() as viewer:
+        viewer.show([frame])
+    cell = "\x1b[38;2;{};48;2;{}m▀".format
+    black, end = "0;0;0", "\x1b[0m\x1b[K\n"
+    rows = [
+        cell("255;0;0", black) + cell(black, black),
+        cell(black, black) + cell(black, "0;0;255"),
+    ]
+    assert capsys.readouterr().out == "\x1b[H" + end.join([*rows, "\x1b[J"])
+    # What is larger than the terminal is reduced by a whole factor.
+    assert blocks(np.zeros((40, 40, 3), np.uint8), 10, 24).count("▀") == 10 * 5

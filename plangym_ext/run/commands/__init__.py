@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("train", "train a network from a planner's plans or an agent's play"),
     "sweep": ("sweep", "run many training runs over settings and seeds"),
     "eval": ("evaluate", "play evaluation episodes, or compare several players"),
+    "play": ("play", "watch a trained agent play an episode"),
     "audit": ("audit", "compare a critic's values with measured returns"),
     "states": ("draw_states", "sample states from a player's episodes"),
     "explore": ("explore", "fill an archive of cells from restored states (Go-Explore)"),

@@ -28,10 +28,14 @@ _VALUES = {
     "env": "envs",
     "env.id": "envs",
     "envs": "envs",
+    "init_from": "pretrained",
+    "network": "pretrained",
     "planner": "planners",
     "planner.name": "planners",
     "planners": "planners",
+    "players": "pretrained",
     "preset": "presets",
+    "who": "pretrained",
 }
 
 # All ask the program that is being typed; where it has no answer, file names are meant.

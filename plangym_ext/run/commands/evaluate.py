@@ -1,8 +1,8 @@
 """`plangym-ext eval PLAYER...`: play evaluation episodes, or compare several players.
 
-PLAYER is a checkpoint, or the folder of a run with its newest checkpoint. Arguments of
-the env and options of the planner can be changed: `--env.num_boxes 3`,
-`--planner.num_simulations 64`.
+PLAYER is a checkpoint, the folder of a run with its newest checkpoint, or a pretrained agent
+(`plangym-ext list pretrained`). Arguments of the env and options of the planner can be changed:
+`--env.num_boxes 3`, `--planner.num_simulations 64`.
 
 Two or more players, some of them planners (`NAME:option=value,...`) or your own
 (`module:Class:option=value,...`, `module:function`), play the same episodes: of equal seeds, or
@@ -31,9 +31,9 @@ from plangym_ext.run.arguments import (
     typed_settings,
 )
 from plangym_ext.run.files import OutputFiles, write_json
+from plangym_ext.run.pretrained import FOLDER, checkpoint_path
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import closing_when_terminated
-from plangym_ext.run.video import recorded
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
     from plangym_ext.core.state_set import StateSet
@@ -48,7 +48,7 @@ class Options:
     """Options of the command.
 
     Args:
-        players: a file or a run; of several, also planners
+        players: a file, a run or a pretrained agent; of several, also planners
         episodes: played side by side (default: 20, or one from every state of --starts)
         starts: states to begin from, written by `states`
         player: "network" alone, or the search of the "planner", or module:Class of a planner of
@@ -59,7 +59,6 @@ class Options:
         out: where to write (default: the folder of the run, or that of the file; of several
             players, runs/eval)
         overwrite: overwrite the results in DIR
-        video: also write DIR/episode.mp4
         max_steps: moves per episode (default: the first run's, or 1000)
         width: of several players: tell how many episodes make an interval of a difference W wide
         env_id: env, if all players are planners
@@ -73,7 +72,6 @@ class Options:
     seed: Whole | None = None
     out: Annotated[Path | None, Option("DIR")] = None
     overwrite: bool = False
-    video: bool = False
     max_steps: Annotated[Count | None, Option("M")] = None
     width: Annotated[float | None, Option("W")] = None
     env_id: Annotated[str | None, Option("ID")] = None
@@ -97,7 +95,7 @@ def _is_change(key: str) -> bool:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play, print the means, write `eval.json` or `paired.json`, and perhaps `episode.mp4`."""
+    """Play, print the means, write `eval.json` or `paired.json`."""
     from plangym_ext.run.evaluating.contest import Contest
 
     search_current_folder()  # the checkpoint may name an env of a module there
@@ -106,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
     alone = len(options.players) == 1
     if alone:
         # Also where a folder is named: a planner has no run whose env it could play in.
-        options.players = [str(_existing(options.players[0]))]
+        options.players = [str(existing(options.players[0]))]
         out = options.out or _folder(Path(options.players[0]))
         if options.width is not None:
             raise InvalidOption("--width is of differences between players; name two or more.")
@@ -115,41 +113,33 @@ def run(options: argparse.Namespace) -> int:
         out = options.out or Path("runs/eval")
     # Those of one player are of its run, and renewed with it.
     replace = options.overwrite or (alone and options.out is None)
-    with closing_when_terminated(), OutputFiles(_files(out, alone, options), replace=replace):
-        with Contest(
+    path = out / ("eval.json" if alone else "paired.json")
+    with (
+        closing_when_terminated(),
+        OutputFiles([path], replace=replace),
+        Contest(
             options.players, env_id=options.env_id, changed=changed, max_steps=options.max_steps
-        ) as contest:
-            starts = None if options.starts is None else contest.starts(options.starts)
-            episodes = _played(contest, options, starts)
-            (_write_one if alone else _write_paired)(out, contest, options, episodes)
-        # Last: a film that fails leaves the results, and the envs of the contest are closed by
-        # now.
-        if options.video:
-            _write_video(options, changed, starts, out / "episode.mp4")
-            print(f"wrote {as_typed(out / 'episode.mp4')}")
+        ) as contest,
+    ):
+        starts = None if options.starts is None else contest.starts(options.starts)
+        episodes = _played(contest, options, starts)
+        (_write_one if alone else _write_paired)(path, contest, options, episodes)
     return 0
 
 
-def _files(out: Path, alone: bool, options: argparse.Namespace) -> list[Path]:
-    """Return the paths of what will be written."""
-    names = ["eval.json" if alone else "paired.json", *["episode.mp4"] * options.video]
-    return [out / name for name in names]
-
-
-def _existing(name: str) -> Path:
-    """Return the path of a checkpoint or run that is evaluated alone."""
-    if not Path(name).exists():
+def existing(name: str) -> Path:
+    """Return the path of a checkpoint, run or pretrained agent that plays alone."""
+    path = checkpoint_path(name)
+    if not path.exists():
         raise DamagedCheckpoint(
-            f"{name}: there is no such checkpoint. Name a file, or the folder of a run. A planner "
-            f"alone plays by `plangym-ext plan`, or beside others here."
+            f"{name}: there is no such checkpoint. Name a file, the folder of a run, or an agent "
+            f"of `plangym-ext list pretrained`. A planner alone plays by `plangym-ext plan`."
         )
-    return Path(name).absolute()
+    return path
 
 
 def _check_several(options: argparse.Namespace) -> None:
     """Refuse what means nothing for several players, before anything is played."""
-    if options.video:
-        raise InvalidOption("--video films one player. Leave it out, or name one player alone.")
     if options.width is not None and not options.width > 0:
         raise InvalidOption(f"--width must be a number > 0; got {options.width:g}.")
     if len(set(options.players)) < len(options.players):
@@ -219,7 +209,7 @@ def _of_each(episodes: Sequence[Episode]) -> dict[str, list[Any]]:
 
 
 def _write_one(
-    out: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
+    path: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
 ) -> None:
     """Write `eval.json` of one player, and print its mean."""
     from plangym_ext.run.training.evaluation import summary
@@ -228,19 +218,18 @@ def _write_one(
     trained, values = contest.trained[name], summary(episodes)
     how = _how(trained)
     about = {**how, **_about(contest, options)}
-    write_json(out / "eval.json", {**about, **_of_each(episodes), **values})
+    write_json(path, {**about, **_of_each(episodes), **values})
     drawn = ", actions drawn" if how["sample"] else ""
     print(
         f"{trained.config.env.id}, {how['player']}{drawn}: mean return "
         f"{values['eval/return']:g} (lowest {values['eval/return_min']:g}) and "
         f"{values['eval/length']:g} moves, over {len(episodes)} episodes"
     )
-    # Filming may follow and take minutes: a pipe shall not hold the line back so long.
-    print(f"wrote {as_typed(out / 'eval.json')}", flush=True)
+    print(f"wrote {as_typed(path)}")
 
 
 def _write_paired(
-    out: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
+    path: Path, contest: Any, options: argparse.Namespace, played: dict[str, list[Episode]]
 ) -> None:
     """Write `paired.json` of several players, and print their differences."""
     from plangym_ext.run.evaluating.contest import paired_summary, table
@@ -250,14 +239,16 @@ def _write_paired(
     trained = {name: _how(one) for name, one in contest.trained.items()}
     episodes = {name: _of_each(one) for name, one in played.items()}
     about = {**_about(contest, options), "trained": trained}
-    write_json(out / "paired.json", {**about, **found, "episodes": episodes})
+    write_json(path, {**about, **found, "episodes": episodes})
     count = len(next(iter(played.values())))
     print(f"{contest.env.name}: {count} episodes of each player\n{table(found)}")
-    print(f"wrote {as_typed(out / 'paired.json')}", flush=True)
+    print(f"wrote {as_typed(path)}")
 
 
 def _folder(checkpoint: Path) -> Path:
     """Return the folder for results, unless one is given."""
+    if checkpoint.parent == FOLDER:
+        return Path("runs/eval")
     return checkpoint if checkpoint.is_dir() else checkpoint.parent
 
 
@@ -275,29 +266,3 @@ def changes(options: argparse.Namespace) -> dict[str, Any]:
     # `states` and `audit` come here too, and have neither --player nor --sample.
     given = {name: getattr(options, name, None) for name in ("player", "sample", "seed")}
     return {**found, **{key: value for key, value in given.items() if value is not None}}
-
-
-def _write_video(
-    options: argparse.Namespace, changed: dict[str, Any], starts: StateSet | None, path: Path
-) -> None:
-    """Play the first episode again, alone, and film it."""
-    from plangym_ext.planners.episode import play
-    from plangym_ext.run.training.trained import Trained
-
-    filmed = {**changed, "env": {**changed["env"], "render_mode": "rgb_array"}}
-    # Opened anew, as an env draws only if it was made to.
-    with Trained(options.players[0], **filmed) as trained:
-        # As it was evaluated: what is typed counts before the run's.
-        seed = trained.config.evaluation.seed if options.seed is None else options.seed
-        env = trained.env
-        most = options.max_steps or trained.max_steps
-        line = ProgressLine()
-        # The exception of SIGTERM passes through the writer, which drops a film that is half
-        # there.
-        with recorded(path, env, seed):
-
-            def told(move: Any) -> None:
-                line.update(f"filming: step {move.step + 1}, return {move.total:g}")
-
-            play(env, trained.player, seed=seed, max_steps=most, callback=told, starts=starts)
-        line.end("filmed")

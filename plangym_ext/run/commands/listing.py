@@ -107,6 +107,13 @@ def presets() -> dict[str, str]:
     return {name: preset.about for name, preset in PRESETS.items()}
 
 
+def pretrained() -> dict[str, str]:
+    """Return the pretrained agents with their envs and mean returns."""
+    from plangym_ext.run.pretrained import cards
+
+    return {name: f"{card['env']}: return {card['return']:g}" for name, card in cards().items()}
+
+
 #: What can be listed -> a function that returns names, with a note on each.
 KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     # Functions, as each of them imports what it names: only the kind that is asked for.
@@ -115,4 +122,5 @@ KINDS: Mapping[str, Callable[[], dict[str, str]]] = {
     "algorithms": algorithms,
     "agents": agents,
     "presets": presets,
+    "pretrained": pretrained,
 }

@@ -25,6 +25,7 @@ from plangym_ext.run.arguments import (
     add_options,
     import_modules,
     made_env,
+    render_modes,
 )
 from plangym_ext.run.files import FolderLock, OutputFiles, check_vacant, remove_stale
 from plangym_ext.run.named_player import NamedPlayer, is_function, value_parser
@@ -36,6 +37,7 @@ from plangym_ext.run.planned_episode import (
     tell_tuned,
     write_episode,
 )
+from plangym_ext.run.pretrained import checkpoint_path
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import Interrupts, closing_when_terminated
 from plangym_ext.run.tree_page.recorder import recorder_of, tree_options
@@ -56,7 +58,8 @@ class Options:
 
     Args:
         env: a gymnasium id, such as ALE/MsPacman-v5
-        network: network of the planner: a checkpoint of `train`, or the folder of a run
+        network: network of the planner: a checkpoint of `train`, the folder of a run, or a
+            pretrained agent
         opponent: who makes the moves of player 1 of two, such as mcts:num_simulations=50,
             module:Class:option=value or module:function (default: the planner makes those of both)
         max_steps: maximum number of moves
@@ -73,7 +76,7 @@ class Options:
 
     env: Annotated[str, Argument("ENV_ID")]
     planner: Annotated[str, Option("NAME", _NAMED)] = "mcts"
-    network: Annotated[Path | None, Option("RUN")] = None
+    network: Annotated[str | None, Option("RUN")] = None
     opponent: Annotated[str | None, Option("SPEC")] = None
     max_steps: Annotated[Count, Option("M")] = 1000
     n_workers: Annotated[Whole | None, Option("W")] = None
@@ -102,13 +105,15 @@ def run(options: argparse.Namespace) -> int:
 
     search_current_folder()  # players, and functions that are their options, may lie there
     import_modules(options)
+    # Before the env is made, which may change the current folder.
+    options.network = options.network and checkpoint_path(options.network)
     chosen, planner = _named_planner(options)
     opponent = NamedPlayer(options.opponent, "--opponent") if options.opponent else None
     # Before the env is made: that and compiling are a part of what the user waits for.
     started = time.monotonic()
     target = options.out / "episode.mp4" if options.video else None
     line = ProgressLine()
-    draws = bool(options.video or (options.tree and _renders(options.env)))
+    draws = bool(options.video or (options.tree and "rgb_array" in render_modes(options.env)))
     with (
         closing_when_terminated(),
         _places(options),
@@ -205,18 +210,6 @@ def _check_asks(options: argparse.Namespace, planner: Any) -> None:
             f"{', '.join(name for name in PLANNERS if asks(load_planner(name)))}; got "
             f"{options.planner!r}."
         )
-
-
-def _renders(name: str) -> bool:
-    """Return whether an env draws pictures, as its class says."""
-    import gymnasium as gym
-
-    from plangym_ext.registry import find_spec
-
-    # Asked of the class: no env is made yet, and whether it draws decides how it is made.
-    entry = find_spec(name).entry_point
-    env: Any = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-    return "rgb_array" in getattr(env, "metadata", {}).get("render_modes", ())
 
 
 # Of the attributes that options are kept in, to tell them from those of the command.

@@ -28,6 +28,7 @@ from plangym_ext.run.arguments import (
     import_modules,
     typed_settings,
 )
+from plangym_ext.run.pretrained import checkpoint_path
 from plangym_ext.run.settings.compose import add_setting_options, chosen_settings
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class Options:
         config: settings over the preset's: .toml, .yaml or .json; may be given again
         out: where to write
         resume: continue the run in DIR, if there is one
-        init_from: begin with the weights of another run or checkpoint; settings may differ
+        init_from: begin with the weights of another run or checkpoint, or of a pretrained agent;
+            settings may differ
         trust: open pickles in the states of the checkpoint, which can run any code: for runs of
             your own, of envs that have any
         quiet: show no table
@@ -61,7 +63,7 @@ class Options:
     config: Annotated[Sequence[str] | None, Option("FILE")] = None
     out: Annotated[Path, Option("DIR")] = _OUT
     resume: bool = False
-    init_from: Annotated[Path | None, Option("RUN")] = None
+    init_from: Annotated[str | None, Option("RUN")] = None
     trust: bool = False
     quiet: bool = False
     verbose: bool = False
@@ -138,7 +140,7 @@ def _actors(options: argparse.Namespace, stack: ExitStack) -> Actors | None:
 
 def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None) -> int:
     """Train; return the exit status."""
-    from plangym_ext.run.training.checkpoints import Checkpoints
+    from plangym_ext.run.training.checkpoints import BEST, Checkpoints
     from plangym_ext.run.training.runner import Runner
 
     try:
@@ -146,7 +148,7 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
             config,
             options.out,
             resume=options.resume,
-            init_from=options.init_from,
+            init_from=options.init_from and checkpoint_path(options.init_from),
             show=0 if options.quiet else 1 + options.verbose,
             actors=actors,
             trust=options.trust,
@@ -187,6 +189,9 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
         f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
         f"{runner.algorithm.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
     )
+    if runner.best:
+        mean, number = runner.best["return"], runner.best["round"]
+        print(f"best evaluation: {mean:g} in round {number}: {as_typed(runner.folder / BEST)}")
     newest = runner.newest_checkpoint
     print(f"wrote {newest if newest is None else as_typed(newest)}")
     return 0

@@ -15,6 +15,7 @@ from plangym_ext.errors import ForeignCheckpoint, IncompleteState, InvalidOption
 from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.run.bootstrap import episodes_for, mean_interval, unpaired_interval
 from plangym_ext.run.named_player import NamedPlayer
+from plangym_ext.run.pretrained import checkpoint_path
 
 #: Moves after which episodes are cut where no run says so.
 _MAX_STEPS = 1000
@@ -56,7 +57,9 @@ class Contest(Closing):
         self.seed, self.max_steps = 0, _MAX_STEPS
         self.env: Any = None
         # Before the first env is made, which may change the current folder.
-        self._paths = {name: Path(name).absolute() for name in names if _is_checkpoint(name)}
+        paths = {name: checkpoint_path(name) for name in names}
+        # What exists counts first; a planner of the same name can be written as `NAME:`.
+        self._paths = {name: path for name, path in paths.items() if path.exists()}
         try:
             # Checkpoints first, wherever they are named: the first one brings the env, in which
             # planners are then made. A name twice is one player.
@@ -184,11 +187,6 @@ class Contest(Closing):
 def told(name: str, move: Move) -> str:
     """Return a progress line of a player."""
     return f"{name}: step {move.step + 1}, episode {move.episode + 1}, return {move.total:g}"
-
-
-def _is_checkpoint(name: str) -> bool:
-    # What exists counts first; a planner of the same name can be written as `NAME:`.
-    return Path(name).exists()
 
 
 def _planner(name: str, env: Any) -> Any:

@@ -84,7 +84,7 @@ class Runner(Closing):
         round: rounds that are done.
         steps: moves that were played in them.
         stopped: why the run ended before its last round; empty if it did not.
-        best: "round" and "return" of the best evaluation, whose weights `best.pt` has; or empty.
+        best: "round" and "return" of the last of the best evaluations: `best.pt` has its weights.
         note: what is to be known of the run, in a line; empty if there is nothing.
 
     Raises:
@@ -207,7 +207,8 @@ class Runner(Closing):
             NotWritten: the disk is full, or gone; the same.
             LearnerLost: one of several learners has ended, failed or hung; the same.
         """
-        last, ends = self.config.last_round, time.monotonic() + (self.config.max_seconds or math.inf)
+        last, seconds = self.config.last_round, self.config.max_seconds or math.inf
+        ends = time.monotonic() + seconds
         with Interrupts() as interrupts, ExitStack() as at_end:
             at_end.callback(self._log.leave)  # whatever is said next begins a line
             self._call("on_start")
@@ -285,7 +286,7 @@ class Runner(Closing):
         found = [one.summary(own) for one, own in zip(due, played, strict=True)]
         if due[0] is self.evaluation:
             mean = next(iter(found[0].values()))
-            if mean > self.best.get("return", -math.inf):
+            if mean >= self.best.get("return", -math.inf):
                 self.best = {"round": self.round, "return": mean}
                 self.save_weights(self.folder / BEST)
             self._call("on_evaluation", played[0])

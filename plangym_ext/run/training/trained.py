@@ -12,7 +12,8 @@ from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.learn.transforms.rewards import reward_deviation
 from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.planners.options import options_of
-from plangym_ext.run.settings.config import EnvSettings, RunConfig
+from plangym_ext.run.pretrained import checkpoint_path
+from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
     Checkpoints,
@@ -34,7 +35,8 @@ class Trained(Closing):
     The network is where it was while it learned, or on the CPU if that was a GPU that is not here.
 
     Args:
-        checkpoint: a file, or the folder of a run, of which the newest one is taken.
+        checkpoint: a file, or the folder of a run, of which the newest one is taken, or the name
+            of a pretrained agent.
         env: arguments of the env that differ.
         planner: options of the planner that differ, of a run that has one.
         player: "network" or, of a run with a planner, "planner"; None: as the run was evaluated.
@@ -153,19 +155,19 @@ def load_weights(network: Any, env: Any, checkpoint: Path | str) -> None:
     load_network_state(network, saved["trainer"]["network"], str(path))
 
 
-def trained_in(checkpoint: Path | str) -> tuple[EnvSettings, str]:
-    """Return the settings of a network's training env, and the name of its constructor.
+def settings_of(checkpoint: Path | str) -> tuple[RunConfig, str]:
+    """Return the settings of a checkpoint's run, and the name of its env's constructor.
 
     The latter is the name of a function of the caller's own; empty if the settings name the env.
 
     Args:
-        checkpoint: a file, or the folder of a run, of which the newest one is taken.
+        checkpoint: as of `Trained`.
 
     Raises:
         DamagedCheckpoint: the checkpoint is not there, was cut short or altered.
     """
     _, saved, config = _read(checkpoint)
-    return config.env, saved.get("own", {}).get("make_env", "")
+    return config, saved.get("own", {}).get("make_env", "")
 
 
 def asking(
@@ -246,9 +248,15 @@ def _of_observations(
 
 def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
     """Return the file of a checkpoint, what is in it, and the settings of its run."""
-    path = _file(Path(checkpoint).absolute())
+    path = _file(checkpoint_path(checkpoint))
     # A replay may take more memory than this machine has, and playing needs none of it.
     saved = read_checkpoint(path, replay=False)
+    if saved.get("narrow"):  # of a pretrained agent, whose weights take half of the bytes
+        network = saved["trainer"]["network"]
+        saved["trainer"]["network"] = {
+            name: one.float() if str(one.dtype) == "torch.float16" else one
+            for name, one in network.items()
+        }
     if "spaces" not in saved:
         raise DamagedCheckpoint(
             f"{path}: this is the part of one of several learners, which has no settings. Name the "

@@ -153,10 +153,6 @@ def recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
     """Return the recorder of the tree page; None without the option."""
     if not options.tree:
         return None
-
-    # Known only of the env itself: a wrapper may have changed the actions of its class.
-    if not (hasattr(env.action_space, "n") and hasattr(env.action_space, "start")):
-        raise InvalidOption(f"--tree needs discrete actions; {options.env} has {env.action_space}.")
     limits = [
         f"{value:,} {unit}"
         for value, unit in (
@@ -168,9 +164,27 @@ def recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
     ]
     searched = f", {' or '.join(limits)} a move" if limits else ""
     subtitle = f"{options.planner}{searched}, seed {options.seed}"
+    return recorder_in(env, options.env, subtitle, options.tree_nodes)
+
+
+def has_discrete_actions(env: Any) -> bool:
+    """Return whether trees of an env can be drawn."""
+    # Known only of the env itself: a wrapper may have changed the actions of its class.
+    # MultiBinary has an `n`, too.
+    return hasattr(env.action_space, "n") and hasattr(env.action_space, "start")
+
+
+def recorder_in(env: Any, title: str, subtitle: str, most_nodes: int) -> TreeRecorder:
+    """Return the recorder of an episode in an env; arguments as of `TreeRecorder`.
+
+    Raises:
+        InvalidOption: its actions are not discrete.
+    """
+    if not has_discrete_actions(env):
+        raise InvalidOption(f"--tree needs discrete actions; {title} has {env.action_space}.")
     # Edges are numbered from 0, actions from here.
     first = int(getattr(env.action_space, "start", 0))
-    return TreeRecorder(options.env, subtitle, action_names(env), first, options.tree_nodes)
+    return TreeRecorder(title, subtitle, action_names(env), first, most_nodes)
 
 
 def one_step_tree(plan: Plan, num_actions: int) -> SearchTree:

@@ -116,13 +116,19 @@ def test_an_interrupt_ends_the_round_saves_and_says_how_to_go_on(tmp_path):
     assert "Traceback" not in errors
 
 
-def test_eval_writes_a_video(tmp_path, capsys):
+def test_play_writes_a_film_and_a_page_of_trees(tmp_path, capsys):
     pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
     out = tmp_path / "run"
     assert main(["train", "cartpole", "--out", str(out), *SMALL]) == 0
-    assert main(["eval", str(out), "--episodes=1", "--video", "--out", str(tmp_path / "v")]) == 0
-    assert (tmp_path / "v" / "episode.mp4").stat().st_size > 1000
+    film, page = tmp_path / "v" / "film.mp4", tmp_path / "v" / "tree.html"
+    words = ["play", str(out), "--no-show", "--max-steps=5"]
+    assert main([*words, "--video", str(film), "--tree", str(page)]) == 0
+    assert film.stat().st_size > 1000
+    # With --tree the planner plays, which grows one.
+    assert '"subtitle":"' + str(out) in page.read_text()
+    assert main([*words, "--video", str(film)]) == 2
+    assert "is there already" in capsys.readouterr().err
     capsys.readouterr()
 
 

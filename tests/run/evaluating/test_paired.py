@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from plangym_ext.planners import episode
+from plangym_ext.run import shown_episode
 from plangym_ext.run.bootstrap import episodes_for, mean_interval, unpaired_interval
 from plangym_ext.run.cli import main
 from plangym_ext.run.evaluating.contest import Contest, difference
@@ -130,17 +130,20 @@ def test_a_folder_for_the_file_of_states_is_refused(name, tmp_path, monkeypatch,
 def test_the_film_is_of_the_first_episode(runs, monkeypatch):
     pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
-    filmed, play = [], episode.play
+    filmed, play = [], shown_episode.play
 
     def watched(*args, **kwargs):
         filmed.append(play(*args, **kwargs))
         return filmed[-1]
 
     assert main(["states", "a", "--out", "s.npz", "--count=2", "--episodes=2"]) == 0
-    monkeypatch.setattr(episode, "play", watched)
+    monkeypatch.setattr(shown_episode, "play", watched)
     for typed in (["--starts", "s.npz"], ["--episodes=2", "--seed=77"]):
-        assert main(["eval", "b", *typed, "--max-steps", "30", "--video"]) == 0
+        assert main(["eval", "b", *typed, "--max-steps", "30"]) == 0
         found = json.loads((runs / "b" / "eval.json").read_text())
+        words = [word for word in typed if "episodes" not in word]
+        film = ["--video", "b.mp4", "--overwrite", "--no-show"]
+        assert main(["play", "b", *words, "--max-steps", "30", *film]) == 0
         assert filmed[-1].length == found["lengths"][0]
         assert filmed[-1].return_ == found["returns"][0]
 
@@ -166,7 +169,6 @@ def test_what_cannot_be_compared_is_refused(runs, capsys):
     for players in (["a"], ["a", "shooting"]):
         assert "a plays CartPole-v1; got Acrobot-v1" in error(*players, "--env-id", "Acrobot-v1")
     assert "--episodes must be 2 or more" in error("a", "b", "--episodes", "1")
-    assert "--video films one player" in error("a", "b", "--video")
     typed = ["--evaluation.every=0", "--quiet", "--rounds=1", "--env.kwargs.sutton_barto_reward=1"]
     assert main(["train", "ppo_cartpole", "--out", "c", *typed]) == 0
     assert "c plays in another env than a" in error("a", "c")

@@ -620,13 +620,14 @@ def test_an_algorithm_is_named_on_the_command_line(tmp_path, capsys):
     assert "'ppo' learns from none. Leave it out, or name another" in capsys.readouterr().err
 
 
-def test_eval_films_an_agent(tmp_path, capsys):
+def test_play_films_an_agent(tmp_path, capsys):
     pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
     out = tmp_path / "run"
     assert main(["train", "ppo_cartpole", "--out", str(out), *TYPED]) == 0
-    assert main(["eval", str(out), "--episodes=1", "--video"]) == 0
-    assert (out / "episode.mp4").stat().st_size > 1000
+    film = out / "film.mp4"
+    assert main(["play", str(out), "--no-show", "--video", str(film)]) == 0
+    assert film.stat().st_size > 1000
     capsys.readouterr()
 
 
@@ -711,8 +712,9 @@ def test_without_exact_states_agents_are_evaluated_all_the_same(tmp_path):
     assert [episode.length for episode in episodes] == [9, 9, 9]
     assert [move.episode for move in moves] == [0] * 9 + [1] * 9 + [2] * 9
     pytest.importorskip("imageio_ffmpeg")
-    assert main(["eval", str(tmp_path), "--episodes=1", "--video"]) == 0
-    assert (tmp_path / "episode.mp4").stat().st_size > 500
+    film = tmp_path / "film.mp4"
+    assert main(["play", str(tmp_path), "--no-show", "--video", str(film)]) == 0
+    assert film.stat().st_size > 500
 
 
 def test_states_that_are_approximate_are_not_restored(tmp_path):

@@ -102,6 +102,19 @@ def test_a_run_that_broke_off_goes_on_bit_for_bit(tmp_path, changed):
         runner.run()
     assert weights(runner.network) == weights(whole.network)
     assert log(tmp_path / "broken") == log(tmp_path / "whole")
+    assert runner.best == whole.best
+    # The last of the best evaluations, whose weights were written.
+    returns = {row["round"]: row["eval/return"] for row in evaluations(tmp_path / "whole")}
+    best = max(returns.values())
+    last = max(round_number for round_number, mean in returns.items() if mean == best)
+    assert whole.best == {"round": last, "return": best}
+    for folder in ("whole", "broken"):
+        assert read_checkpoint(tmp_path / folder / "best.pt")["round"] == last
+
+
+def evaluations(folder):
+    lines = (folder / "progress.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if "eval/return" in row]
 
 
 def test_files_of_weights_of_a_planners_network_are_played(tmp_path):

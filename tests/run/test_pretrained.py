@@ -1,0 +1,56 @@
+"""Pretrained agents: what they earn, and where their names stand for a checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+
+from plangym_ext.run.cli import main
+from plangym_ext.run.pretrained import FOLDER, cards
+from plangym_ext.run.training.trained import Trained
+
+pytestmark = pytest.mark.slow
+CARDS = cards()
+#: Played of each; a move of those that search takes long.
+EPISODES = 2
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_an_agent_earns_what_its_card_says(name):
+    card = CARDS[name]
+    if card["env"].startswith("LunarLander"):
+        pytest.importorskip("Box2D")
+    assert sum(card["returns"]) / len(card["returns"]) == pytest.approx(card["return"], abs=1e-3)
+    assert card["return"] >= card["least"]
+    with Trained(name, seed=card["seed"]) as trained:
+        assert trained.path == FOLDER / f"{name}.pt"
+        earned = [episode.return_ for episode in trained.play(EPISODES)]
+    # Processors round sums differently, and episodes go apart with time.
+    assert earned == pytest.approx(card["returns"][:EPISODES], rel=0.2)
+
+
+def test_all_agents_are_small_and_have_cards():
+    files = {path.stem: path.stat().st_size for path in FOLDER.glob("*.pt")}
+    assert files.keys() == CARDS.keys()
+    assert max(files.values()) < 160_000
+    assert sum(files.values()) < 1_500_000
+
+
+def test_names_stand_for_checkpoints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["list", "pretrained", "ppo_cart"]) == 0
+    assert capsys.readouterr().out == "ppo_cartpole  CartPole-v1: return 500\n"
+    assert main(["eval", "ppo_cartpole", "--episodes=1", "--max-steps=5"]) == 0
+    assert (tmp_path / "runs" / "eval" / "eval.json").exists()
+    assert main(["play", "narrow_path", "--show"]) == 0
+    assert "@" in capsys.readouterr().out
+    small = ["--rounds=1", "--evaluation.every=0", "--quiet"]
+    begun = ["train", "ppo_cartpole", "--init-from", "ppo_cartpole", *small, "--out", "fine"]
+    assert main(begun) == 0
+    search = ["plan", "CartPole-v1", "--network", "ppo_cartpole", "--num-simulations=4"]
+    assert main([*search, "--max-steps=3", "--n-workers=0"]) == 0
+    # A path that exists counts first, and a folder without a run is none.
+    (tmp_path / "ppo_cartpole").mkdir()
+    assert main(["play", "ppo_cartpole"]) == 2
+    assert "there is no checkpoint in this folder" in capsys.readouterr().err
+    assert main(["play", "ppo_cartpol"]) == 2
+    assert "an agent of `plangym-ext list pretrained`" in capsys.readouterr().err
