@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep": ("sweep", "run many training runs over settings and seeds"),
     "eval": ("evaluate", "play evaluation episodes, or compare several players"),
     "play": ("play", "watch a trained agent play an episode"),
+    "export": ("export", "write a policy as ONNX, TorchScript or a folder to share"),
     "audit": ("audit", "compare a critic's values with measured returns"),
     "states": ("draw_states", "sample states from a player's episodes"),
     "explore": ("explore", "fill an archive of cells from restored states (Go-Explore)"),

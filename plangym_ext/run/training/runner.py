@@ -311,7 +311,6 @@ class Runner(Closing):
             "stopped": "" if self.stopped in (_INTERRUPTED, _TIME) else self.stopped,
             "collector": self.sampler.state_dict(),
             "recent": self._recent.state_dict(),
-            "best": self.best,
             **learned,
             OWN_STATE: self._own.state_dict(learned),
             "callbacks": saved_callbacks(self._callbacks),
@@ -333,6 +332,7 @@ class Runner(Closing):
             "captured_by": self._parts.capture,
             "round": self.round,
             "steps": self.steps,
+            "best": self.best,
         }
 
     def save_weights(self, path: Path) -> None:

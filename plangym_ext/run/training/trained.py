@@ -16,13 +16,14 @@ from plangym_ext.run.pretrained import checkpoint_path
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
+    BEST,
     Checkpoints,
     check_not_former,
     check_same_spaces,
     read_checkpoint,
 )
 from plangym_ext.run.training.evaluation import played
-from plangym_ext.run.training.own_parts import check_own_parts, load_agent
+from plangym_ext.run.training.own_parts import OWN_STATE, check_own_parts, load_agent
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 
 #: What an algorithm saves, besides networks, that is read of it here.
@@ -133,6 +134,20 @@ def to_play(learned: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: learned[key] for key in ("network", *_LEARNED) if key in learned}
     critics = learned.get("modules", {}).get("critics")
     return found if critics is None else {**found, "modules": {"critics": critics}}
+
+
+def playing_part(checkpoint: Path | str) -> dict[str, Any]:
+    """Return the content of a checkpoint for a file that plays: settings, spaces and weights.
+
+    Args:
+        checkpoint: as of `Trained`.
+    """
+    _, saved, _ = _read(checkpoint)
+    kept = ("format", "config", "versions", "spaces", "space_values", "own", "captured_by")
+    kept += ("round", "steps", "best")
+    found = {name: saved[name] for name in kept if name in saved}
+    own = {"agent": saved[OWN_STATE]["agent"]} if "agent" in saved.get(OWN_STATE, {}) else {}
+    return {**found, OWN_STATE: own, "trainer": to_play(saved["trainer"])}
 
 
 def load_weights(network: Any, env: Any, checkpoint: Path | str) -> None:
@@ -278,6 +293,8 @@ def _file(path: Path) -> Path:
     if not path.is_dir():
         return path
     found = Checkpoints(path).latest()
+    if found is None and (path / BEST).exists():  # of `plangym-ext export --format folder`
+        return path / BEST
     if found is None:
         raise DamagedCheckpoint(
             f"{path}: there is no checkpoint in this folder. Name a file, or the folder of a run."
