@@ -90,10 +90,11 @@ def export_policy(policy: GreedyPolicy, example: Any, path: Path, kind: str) -> 
         warnings.simplefilter("ignore", FutureWarning)  # torch's own, in its exporter
         policy(obs)  # it makes constants when it is called first, which are not to be recorded
         if kind == "torchscript":
-            torch.jit.save(torch.jit.trace(policy, obs), file)
+            trace: Any = torch.jit.trace  # which has no types
+            torch.jit.save(trace(policy, obs), file)
             return
         try:
-            program = torch.onnx.export(
+            program: Any = torch.onnx.export(
                 policy,
                 (obs,),
                 input_names=["obs"],

@@ -143,8 +143,8 @@ def playing_part(checkpoint: Path | str) -> dict[str, Any]:
         checkpoint: as of `Trained`.
     """
     _, saved, _ = _read(checkpoint)
-    kept = ("format", "config", "versions", "spaces", "space_values", "own", "captured_by")
-    kept += ("round", "steps", "best")
+    texts = ("format", "config", "versions", "spaces", "space_values", "own", "captured_by")
+    kept = (*texts, "round", "steps", "best")
     found = {name: saved[name] for name in kept if name in saved}
     own = {"agent": saved[OWN_STATE]["agent"]} if "agent" in saved.get(OWN_STATE, {}) else {}
     return {**found, OWN_STATE: own, "trainer": to_play(saved["trainer"])}
