@@ -23,7 +23,7 @@ def names(typed: str) -> list[str]:
 
 def test_commands_come_first():
     assert names("") == list(COMMANDS)
-    assert names("p") == ["plan", "plot"]
+    assert names("p") == ["plan", "play", "plot"]
     assert candidates(["doc"]) == {"doctor": COMMANDS["doctor"][1]}
 
 
@@ -50,7 +50,7 @@ def test_options_have_their_help():
         ("train ppo_cartpole --algorithm.name ", list(ALGORITHMS)),
         ("train ppo_cartpole --algorithm.gae", ["--algorithm.gae_lambda"]),
         ("train --ray 10.0.0.1:6379 ", list(PRESETS)),  # the address may be left out
-        ("list pr", ["presets"]),
+        ("list pr", ["presets", "pretrained"]),
         ("completion ", list(SCRIPTS)),
         ("plot --band ", ["bootstrap", "std", "none"]),
         ("nope ", []),
