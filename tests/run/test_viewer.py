@@ -2,6 +2,7 @@
 
 import base64
 import io
+import sys
 
 import numpy as np
 import pytest

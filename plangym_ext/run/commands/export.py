@@ -17,9 +17,15 @@ from typing import Annotated, Any
 from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import OneOf
-from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
+from plangym_ext.run.arguments import (
+    Argument,
+    Option,
+    add_import_option,
+    add_options,
+    as_typed,
+    import_modules,
+)
 from plangym_ext.run.commands.evaluate import existing
-from plangym_ext.run.env_options import add_import_option, import_modules
 from plangym_ext.run.files import OutputFiles
 
 FORMATS = ("onnx", "torchscript", "folder")

@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
-from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
+from plangym_ext.run.arguments import (
+    Argument,
+    Option,
+    add_import_option,
+    add_options,
+    as_typed,
+    import_modules,
+    render_modes,
+)
 from plangym_ext.run.commands.evaluate import add_changes, changes, existing
-from plangym_ext.run.arguments import add_import_option, import_modules, render_modes
 from plangym_ext.run.files import OutputFiles
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import closing_when_terminated
