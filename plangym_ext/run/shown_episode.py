@@ -1,4 +1,4 @@
-"""`show_episode`: an episode played to be looked at: live, as a film, as a page of its trees."""
+"""`show_episode`: an episode shown live, as a film, and as a page of its trees."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def test_all_agents_are_small_and_have_cards():
 
 def test_names_stand_for_checkpoints(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["list", "pretrained", "ppo_cart"]) == 0
-    assert capsys.readouterr().out == "ppo_cartpole  CartPole-v1: return 500\n"
+    assert main(["list", "pretrained", "td3_"]) == 0
+    assert capsys.readouterr().out == "td3_pendulum  Pendulum-v1: return -109.089\n"
     assert main(["eval", "ppo_cartpole", "--episodes=1", "--max-steps=5"]) == 0
     assert (tmp_path / "runs" / "eval" / "eval.json").exists()
     assert main(["play", "narrow_path", "--show"]) == 0

@@ -1,4 +1,4 @@
-"""Pretrained agents, `NAME.pt` of each, and what they reach: `cards.json`.
+"""Pretrained agents: checkpoints `NAME.pt`, and their returns in `cards.json`.
 
 Written by `tests/benchmarks/pretrained.py`.
 """

@@ -26,7 +26,7 @@ from plangym_ext.run.run_page.content import EPISODES
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import plain
 from plangym_ext.run.training.parts import Parts
-from plangym_ext.run.tree_page.recorder import TreeRecorder, action_names
+from plangym_ext.run.tree_page.recorder import TreeRecorder, has_discrete_actions, recorder_in
 from plangym_ext.run.video import ffmpeg, film_grid, first_frame, recorded
 
 
@@ -239,12 +239,9 @@ class Recording(Closing, Callback):
 
     def _page(self, name: str) -> TreeRecorder | None:
         """Return the recorder of trees; None if there are none."""
-        space = self._env.action_space
-        # MultiBinary has an `n`, too.
-        if not (self._grows and hasattr(space, "n") and hasattr(space, "start")):
+        if not (self._grows and has_discrete_actions(self._env)):
             return None
-        first = int(getattr(space, "start", 0))
-        return TreeRecorder(self._name, name, action_names(self._env), first, _NODES)
+        return recorder_in(self._env, self._name, name, _NODES)
 
     def close(self) -> None:
         """Close the env."""
