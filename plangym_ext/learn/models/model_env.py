@@ -65,7 +65,7 @@ class ModelEnv(LocalStepper, PlanEnv):
     backend = "model"
     frameskip = 1
     autoreset = False
-    #: What a model of one's own draws or remembers beside its states is seen by nobody.
+    #: What a model of one's own draws or remembers beside its states is compared by nothing.
     exactness = Exactness(method="codec", proved="")
 
     def __init__(
