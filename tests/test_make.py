@@ -83,6 +83,8 @@ def test_words_of_plangym_that_cannot_be_had_are_refused(case):
         UnknownName, match=r"ParallelEnv: .* 'wrappers'. It is for plangym_ext.make"
     ):
         plangym_ext.ParallelEnv(gym.make, "CartPole-v1", n_workers=1, wrappers=[])
+    with pytest.raises(UnknownName, match="foo"):
+        plangym_ext.make(gym.spec("CartPole-v1"), foo=True)
 
 
 def test_pictures_limits_and_wrappers_by_keyword_are_exact():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS, PLANNERS, SearchCallback, load_planner, play
 
 #: Options without which a planner does nothing in an env of numbers, or much more than is asked.
@@ -29,6 +30,11 @@ class Seen(SearchCallback):
         self.passes.append(number)
         if search is not None:
             self.sizes.append(int(search.tree.size[0]))
+
+
+def test_what_is_no_callback_is_refused():
+    with pytest.raises(InvalidOption, match="callback must be a SearchCallback or None; got <bui"):
+        MCTS(num_simulations=4, callback=print)
 
 
 def plan_of(name, env, state, obs, callback):
