@@ -253,7 +253,9 @@ def algorithm_example(name: str) -> str:
         agent = {"c51": ', "agent": {"returns": "atoms", "return_range": [0.0, 100.0]}'}
         agent["rainbow"] = agent["c51"].replace("}", ', "dueling": True, "noisy": True}')
         agent["qr_dqn"] = ', "agent": {"returns": "quantiles"}'
-        settings = f'{settings[:-1]}, "algorithm": {{"name": "{name}"}}{agent.get(name, "")}}}'
+        target = ', "value_target": "return"' if name == "supervised" else ""
+        algorithm = f'"algorithm": {{"name": "{name}"{target}}}'
+        settings = f"{settings[:-1]}, {algorithm}{agent.get(name, '')}}}"
     return f"""\
 from plangym_ext.run import Runner, compose
 
