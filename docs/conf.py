@@ -35,10 +35,10 @@ _lexers["hops"] = _TextLexer()
 # this environment.
 autodoc_mock_imports = ["stable_baselines3", "tianshou", "torch"]
 autodoc_member_order = "bysource"
-autodoc_typehints = "description"
+# Plain types in signatures: annotations of options hold their rules, which descriptions would show.
+autodoc_typehints = "signature"
 # An option a line: planners have thirty.
 maximum_signature_line_length = 90
-autodoc_typehints_description_target = "documented"
 
 
 class _NotebookParser(_MystParser):
