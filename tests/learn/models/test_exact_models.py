@@ -101,7 +101,7 @@ def test_rows_of_a_model_are_those_of_the_table():
     np.testing.assert_array_equal(found.terminateds, over)
     assert not found.truncateds.any()
     assert model.exact
-    # Of a model of one's own nobody knows what it remembers beside its states.
+    # What a model of one's own remembers beside its states is not seen.
     assert ModelEnv.exactness.exact is None
     # By itself a row is what it is among others: these numbers have no last bits to differ in.
     assert "last bits" in model.exactness.notes[0]
