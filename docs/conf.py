@@ -1,5 +1,7 @@
 import json as _json
+import re as _re
 import sys as _sys
+import tomllib as _tomllib
 from importlib.metadata import version as _installed_version
 from pathlib import Path as _Path
 
@@ -10,6 +12,8 @@ from sphinx.highlighting import lexers as _lexers
 
 _sys.path.insert(0, str(_Path(__file__).parent))
 import site_pages as _site_pages
+
+_words = _tomllib.loads(_Path(__file__).with_name("search_words.toml").read_text())
 
 project = "plangym-ext"
 author = "The plangym-ext authors"
@@ -76,7 +80,15 @@ def _cut_api(_app, docname, source):
         source[0] = _site_pages.api_index(source[0])
 
 
+def _add_search_words(_app, docname, source):
+    if docname in _words:
+        # After the title: the search leads to the place of the words.
+        entries = f"```{{index}} {', '.join(f'! {word}' for word in _words[docname])}\n```\n"
+        source[0] = _re.sub(r"^(# .*\n)", rf"\1\n{entries}", source[0], count=1)
+
+
 def setup(app):
+    app.connect("source-read", _add_search_words)
     app.connect("builder-inited", _write_pages)
     app.connect("source-read", _cut_api)
     app.add_source_suffix(".ipynb", "notebook")

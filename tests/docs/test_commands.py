@@ -83,6 +83,7 @@ REDUCED_CLI: dict[str, str] = {
     "sweep": "--rounds 1 --seeds 1",
     "eval": "--episodes 2 --max-steps 20",
     "play": "--max-steps 20",
+    "export": "",
     "explore": "--max-steps 2000",
     "states": "--count 10",
     "audit": "--rollouts 1 --max-steps 20",

@@ -35,7 +35,7 @@ def vec(env, count):
 
 def agent_of(env, **config):
     spaces_of = env.observation_space, env.action_space
-    network = make_agent_network(*spaces_of, AgentConfig(items_size=8, **config), seed=0)
+    network = make_agent_network(*spaces_of, AgentConfig(items_size=16, **config), seed=0)
     for part in network.parameters():  # heads begin at zero, and would say nothing
         torch.nn.init.normal_(part, 0.0, 0.5, generator=torch.Generator().manual_seed(part.numel()))
     return ActorCriticAgent(network)
@@ -73,10 +73,10 @@ def test_ppo_reaches_the_best_return_without_padding(items):
     config = AgentConfig(items=items, items_size=32, hidden=(64,))
     network = make_agent_network(*spaces_of, config, seed=0)
     agent = ActorCriticAgent(network)
-    learner = PPOConfig(learning_rate=5e-3, epochs=6, batch_size=128, discount=0.0)
+    learner = PPOConfig(learning_rate=2e-3, epochs=6, batch_size=128, discount=0.0)
     algorithm = PPO(network, learner, seed=0)
     with SerialSampler(venv, agent, 32) as sampler:
-        for _ in range(13):
+        for _ in range(18):
             collected = sampler.collect(version=algorithm.updates)
             algorithm.take(collected)
             algorithm.train()
@@ -188,7 +188,7 @@ def test_sets_are_means_and_maxima_of_items():
     with torch.no_grad():
         each = part.items(torch.from_numpy(points)).numpy()
     for row, x in zip(found, (each, each[1:], None), strict=True):
-        wanted = np.zeros(17) if x is None else [*x.mean(0), *x.max(0), np.log1p(len(x))]
+        wanted = np.zeros(33) if x is None else [*x.mean(0), *x.max(0), np.log1p(len(x))]
         np.testing.assert_allclose(row, wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -210,15 +210,15 @@ def test_nodes_are_told_along_edges(items):
             out = []
             for node in range(len(x)):
                 known = (links[:, 1] == node).nonzero()[:, 0].tolist()
-                total = torch.zeros(8)
+                total = torch.zeros(16)
                 if known:
                     one_hot = torch.eye(3)[edges[known]]
                     said = torch.cat([x[links[known, 0]], one_hot], dim=1)
                     weight = torch.full((len(known), 4), 1 / len(known))
                     if items == "attention":
-                        score = (told.key(said) * told.query(x[node])).view(-1, 4, 2).sum(2)
-                        weight = (score / 2**0.5).softmax(0)
-                    message = told.message(said).view(-1, 4, 2)
+                        score = (told.key(said) * told.query(x[node])).view(-1, 4, 4).sum(2)
+                        weight = (score / 4**0.5).softmax(0)
+                    message = told.message(said).view(-1, 4, 4)
                     total = (message * weight[..., None]).sum(0).flatten()
                 out.append(x[node] + told.activation(told.joined(torch.cat([x[node], total]))))
             x = torch.stack(out)
@@ -237,7 +237,7 @@ def test_attention_tells_each_item_of_all_of_its_row():
     alone.length[:] = 1
     with torch.no_grad():
         apart = part(alone).numpy()
-    assert not np.allclose(apart[0, :8], one[:8])
+    assert not np.allclose(apart[0, :16], one[:16])
 
 
 # Refusals ------------------------------------------------------------------------------

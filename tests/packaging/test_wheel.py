@@ -23,7 +23,7 @@ FOLDERS = {
 }
 
 
-_SUFFIXES = (".html", ".json", ".py", ".pyi", ".toml", ".txt", ".xml")
+_SUFFIXES = (".html", ".json", ".pt", ".py", ".pyi", ".toml", ".txt", ".xml")
 
 
 def clean_env():

@@ -178,12 +178,17 @@ class AgentAlgorithm(InheritedOptions, ABC):
         """Return weights, optimisers and counters; see `Algorithm.trainer_dict`."""
         return {
             "trainer": type(self).__name__,
-            "optimizer": self.config.optimizer,
+            "optimizer": self._optimizer_name,
             "updates": self.updates,
             "steps": self.steps,
             "network": network_state(self.network),
             **self._own_state(),
         }
+
+    @property
+    def _optimizer_name(self) -> str:
+        # A config of one's own need not have one.
+        return getattr(self.config, "optimizer", "")
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state_dict`, bit for bit. Settings stay those of the config.
@@ -198,7 +203,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
         _check_names(where, "a state", state, parts)
         theirs = state["trainer"]
         _check_names(where, "its trainer", theirs, ("trainer", "optimizer"))
-        for name, mine in (("trainer", type(self).__name__), ("optimizer", self.config.optimizer)):
+        for name, mine in (("trainer", type(self).__name__), ("optimizer", self._optimizer_name)):
             if theirs[name] != mine:
                 raise ForeignNetwork(
                     f"{where}: the state is of the {name} {theirs[name]!r}; here it is {mine!r}. "

@@ -59,7 +59,7 @@ class NetworkConfig(CheckedOptions):
     value_scale: Positive = 1.0
     image_channels: Annotated[str, OneOf(CHANNELS)] = "auto"
     items: Annotated[str, OneOf(ITEMS)] = "sets"
-    items_size: Annotated[int, Range(4)] = 64
+    items_size: Annotated[int, Range(16)] = 64
 
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""

@@ -11,7 +11,8 @@ from plangym_ext.learn.networks.bodies import activation_of, dense_layers
 from plangym_ext.learn.networks.config import NetworkConfig
 from plangym_ext.learn.torch_extra import nn, torch
 
-#: Products of a multiple of so many points add alike, however many there are.
+#: Products of a multiple of so many points add alike, however many there are; and, with at least 16
+#: features, wherever a point lies.
 _FILLED = 16
 _HEADS = 4
 
