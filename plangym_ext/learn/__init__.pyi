@@ -85,16 +85,16 @@ from plangym_ext.learn.meta.agent import ContextAgent as ContextAgent
 from plangym_ext.learn.meta.agent import ContextNetwork as ContextNetwork
 from plangym_ext.learn.meta.agent import make_context_network as make_context_network
 from plangym_ext.learn.meta.task_replay import TaskReplay as TaskReplay
-from plangym_ext.learn.models.ensemble_network import EnsembleNetwork as EnsembleNetwork
-from plangym_ext.learn.models.ensemble_network import (
+from plangym_ext.learn.models.ensemble import EnsembleModel as EnsembleModel
+from plangym_ext.learn.models.ensemble import EnsembleNetwork as EnsembleNetwork
+from plangym_ext.learn.models.ensemble import (
     make_ensemble_network as make_ensemble_network,
 )
-from plangym_ext.learn.models.latent_network import LatentNetwork as LatentNetwork
-from plangym_ext.learn.models.latent_network import OfLatents as OfLatents
-from plangym_ext.learn.models.latent_network import make_latent_network as make_latent_network
+from plangym_ext.learn.models.latent import LatentModel as LatentModel
+from plangym_ext.learn.models.latent import LatentNetwork as LatentNetwork
+from plangym_ext.learn.models.latent import OfLatents as OfLatents
+from plangym_ext.learn.models.latent import make_latent_network as make_latent_network
 from plangym_ext.learn.models.model_env import ModelEnv as ModelEnv
-from plangym_ext.learn.models.model_planner import EnsembleModel as EnsembleModel
-from plangym_ext.learn.models.model_planner import LatentModel as LatentModel
 from plangym_ext.learn.models.model_planner import ModelPlanner as ModelPlanner
 from plangym_ext.learn.models.model_planner import model_planner as model_planner
 from plangym_ext.learn.networks.agent_network import AgentNetwork as AgentNetwork

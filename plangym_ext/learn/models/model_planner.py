@@ -1,228 +1,25 @@
-"""Learned models as backends, and ModelPlanner, which searches in them for a real env."""
+"""ModelPlanner: searches in a learned model for a real env."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, final
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
-from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.options import Range
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.agents.network_agent import ROWS
 from plangym_ext.learn.evaluator import NetworkEvaluator
-from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
-from plangym_ext.learn.models.latent_network import LatentNetwork, OfLatents
+from plangym_ext.learn.models.ensemble import EnsembleModel, EnsembleNetwork
+from plangym_ext.learn.models.latent import LatentModel, LatentNetwork, OfLatents
 from plangym_ext.learn.models.mixed_model import MixedModel
-from plangym_ext.learn.models.model_env import TESTED, Advanced, Contents, ModelEnv
-from plangym_ext.learn.torch_extra import check_device, torch
+from plangym_ext.learn.models.model_env import ModelEnv
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.request import PlanRequest
-
-Words = npt.NDArray[np.uint64]
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-def mixed(words: Words) -> Words:
-    """Return `[...]` uint64 that look random, one for each number; fresh.
-
-    Source: splitmix64 of Steele, Lea & Flood 2014.
-    """
-    with np.errstate(over="ignore"):
-        z = words * _GOLDEN
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    found: Words = z ^ (z >> np.uint64(31))
-    return found
-
-
-def normals(keys: Words, count: int) -> npt.NDArray[np.float32]:
-    """Return `[N, count]` float32 standard normal numbers, a row for each of `[N]` keys; fresh."""
-    pairs = -(-count // 2)
-    with np.errstate(over="ignore"):
-        seeds: Any = mixed(keys)[:, None] + np.arange(1, 2 * pairs + 1, dtype=np.uint64)
-    # In (0, 1]: the logarithm of 0 is none. By Box and Muller.
-    uniform: Any = ((mixed(seeds) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
-    radius = np.sqrt(-2.0 * np.log(uniform[:, :pairs]))
-    angle = 2.0 * np.pi * uniform[:, pairs:]
-    both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    return both[:, :count].astype(np.float32)
-
-
-@final
-class EnsembleModel(ModelEnv):
-    """Steps rows of particles: observations, each with the member that it stays with.
-
-    A state has `particles` of each of the M members. All take the same action. The reward is the
-    mean of theirs, and the observation that of those that go on; a particle that has ended earns
-    nothing more, and the state has ended when all have. `infos["disagreement"]` is the mean over
-    an observation's numbers of the deviation between particles, in units of the observation's
-    own; `disagreement` of the config times it is added to the reward.
-
-    What is drawn follows from a key in the state: equal states have equal futures, and `reseeded`
-    draws another key.
-
-    Source: particles of Chua et al. 2018, "Deep reinforcement learning in a handful of trials
-    using probabilistic dynamics models" (TS-infinity).
-
-    Args:
-        network: shared, not copied: what a learner changes is stepped at once.
-        device: where it runs; it is moved there.
-        starts: `[N, *obs]` observations of the real env to reset to; None: it cannot be reset.
-    """
-
-    exactness = TESTED
-
-    def __init__(
-        self, network: EnsembleNetwork, *, device: str = "cpu", starts: Any = None
-    ) -> None:
-        check_device(device, "EnsembleModel")
-        self.network = network.to(device).eval()
-        self._device = torch.device(device)
-        config = network.config
-        self._shape = config.members, config.particles, network.width
-        self._particle = np.dtype([("obs", "<f4", network.width), ("over", "<f4")])
-        particles = (self._particle, (config.members, config.particles))
-        self._form = np.dtype([("key", "<u8"), ("of", *particles)])
-        box = spaces.Box(-np.inf, np.inf, (network.width,), np.float32)
-        identity = {"particles": list(self._shape), "actions": str(network.action_space)}
-        column = InfoColumn("disagreement", float, "<f8")
-        shown = box, network.action_space
-        payload = self._form.itemsize
-        super().__init__("EnsembleModel", shown, payload, identity, (column,), starts)
-
-    def _begun(self, obs: Any) -> Contents:
-        rows = np.asarray(obs, np.float32)
-        found = np.zeros(len(rows), self._form)
-        found["of"]["obs"] = rows[:, None, None]
-        return found.view(np.uint8).reshape(len(rows), -1)
-
-    def _advanced(self, contents: Contents, actions: tuple[npt.NDArray[Any], ...]) -> Advanced:
-        rows = contents.copy().view(self._form)[:, 0]
-        members, each, width = self._shape
-        count = len(rows)
-        obs, over = rows["of"]["obs"], rows["of"]["over"]
-        # By member: [M, N * particles, ...].
-        shown = obs.transpose(1, 0, 2, 3).reshape(members, count * each, width)
-        with torch.inference_mode():
-            network = self.network
-            played = network.actions(self._tensor(actions[0])).repeat_interleave(each, 0)
-            found = network.members(self._tensor(shown), played.expand(members, *played.shape))
-            step = found.mean
-            if network.config.sample:
-                noise = self._tensor(self._noise(rows["key"], count))
-                step = step + noise * (0.5 * found.log_variance).exp()
-            unit = network.unit.cpu().numpy()
-            moved = self._by_row(step.cpu().numpy(), count)
-            earned = self._by_row(network.rewards(step[..., -1]).cpu().numpy(), count)
-            ended = np.zeros((count, members, each), np.bool_)
-            if found.ending is not None:
-                ended = self._by_row((found.ending > 0.0).cpu().numpy(), count)
-        going = over == 0.0
-        rewards = np.where(going, earned, 0.0).mean(axis=(1, 2), dtype=np.float64)
-        obs[...] = np.where(going[..., None], obs + moved[..., :-1] * unit, obs)
-        over[...] = ~going | ended
-        rows["key"] = mixed(rows["key"] + np.uint64(1))
-        spread = (obs / unit).std(axis=(1, 2), dtype=np.float64).mean(axis=-1)
-        rewards = rewards + network.config.disagreement * spread
-        whole = rows.view(np.uint8).reshape(count, -1)
-        all_over: Any = (over > 0).all(axis=(1, 2))
-        return Advanced(whole, rewards, all_over, {"disagreement": spread})
-
-    def _noise(self, keys: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.float32]:
-        """Return `[M, N * particles, O + 1]` normal numbers by the keys of N rows."""
-        members, each, width = self._shape
-        drawn = normals(keys, members * each * (width + 1))
-        by_member = drawn.reshape(count, members, each, width + 1).transpose(1, 0, 2, 3)
-        return by_member.reshape(members, count * each, width + 1)
-
-    def _by_row(self, found: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-        """Return `[N, M, particles, ...]` of `[M, N * particles, ...]`."""
-        members, each, _ = self._shape
-        return found.reshape(members, count, each, *found.shape[2:]).swapaxes(0, 1)
-
-    def _seen(self, contents: Contents) -> tuple[npt.NDArray[Any], ...]:
-        rows = contents.view(self._form)[:, 0]["of"]
-        going = (rows["over"] == 0.0)[..., None]
-        # Where all have ended, it is the mean of all.
-        going = going | ~going.any(axis=(1, 2), keepdims=True)
-        total = np.where(going, rows["obs"], 0.0).sum(axis=(1, 2), dtype=np.float64)
-        return ((total / going.sum(axis=(1, 2))).astype(np.float32),)
-
-    def reseeded(self, states: Any, rng: np.random.Generator | None) -> npt.NDArray[np.uint8]:
-        """Return states with new keys; see `PlanEnv.reseeded`."""
-        contents = self._contents(self.checked_states(states, "reseeded"))
-        keys = 0 if rng is None else rng.integers(2**63, size=len(contents), dtype=np.uint64)
-        contents.view(self._form)["key"][:, 0] = keys
-        return self._sealed(contents)
-
-    def _tensor(self, rows: npt.NDArray[Any]) -> Any:
-        return torch.from_numpy(np.ascontiguousarray(rows)).to(self._device)
-
-
-@final
-class LatentModel(ModelEnv):
-    """Steps rows of latents; every planner of discrete actions searches in it.
-
-    A state is a latent, D float32. It is its own observation: an evaluator such as
-    `NetworkEvaluator(OfLatents(network))` rates it. Rows are stepped in calls that are filled up,
-    so that a row does not depend on the others.
-
-    Args:
-        network: shared, not copied: what a learner changes is stepped at once.
-        device: where it runs; it is moved there.
-        starts: `[N, *obs]` observations of the real env to reset to; None: it cannot be reset.
-    """
-
-    exactness = TESTED
-
-    def __init__(self, network: LatentNetwork, *, device: str = "cpu", starts: Any = None) -> None:
-        check_device(device, "LatentModel")
-        self.network = network.to(device).eval()
-        self._device = torch.device(device)
-        width = network.config.latent
-        box = spaces.Box(-np.inf, np.inf, (width,), np.float32)
-        identity = {"latent": width, "actions": network.distribution.width}
-        shown = box, network.action_space
-        super().__init__("LatentModel", shown, 4 * width, identity, starts=starts)
-
-    def _begun(self, obs: Any) -> Contents:
-        with torch.inference_mode():
-            rows = np.asarray(obs)
-            return _bytes(self.network.represent(self._tensor(rows))[: len(rows)])
-
-    def _advanced(self, contents: Contents, actions: tuple[npt.NDArray[Any], ...]) -> Advanced:
-        count, network = len(contents), self.network
-        with torch.inference_mode():
-            index = self._tensor(actions[0].astype(np.int64) - network.distribution.start)
-            found = network.step(self._tensor(contents.view(np.float32)), index)
-            rewards = network.rewards.decode(found.reward)[:count].cpu().numpy()
-            over = np.zeros(count, np.bool_)
-            if found.ending is not None:
-                over = (found.ending[:count] > 0.0).cpu().numpy()
-            return Advanced(_bytes(found.latent[:count]), rewards.astype(np.float64), over)
-
-    def _seen(self, contents: Contents) -> tuple[npt.NDArray[Any], ...]:
-        # Another array than the states' own: a caller may write to either.
-        return (contents.view(np.float32).copy(),)
-
-    def _tensor(self, rows: npt.NDArray[Any]) -> Any:
-        """Return a tensor of the rows, filled up with zeros to a multiple of `ROWS`."""
-        more = -len(rows) % ROWS
-        whole = np.zeros((len(rows) + more, *rows.shape[1:]), rows.dtype)
-        whole[: len(rows)] = rows
-        return torch.from_numpy(whole).to(self._device)
-
-
-def _bytes(latent: Any) -> Contents:
-    rows: npt.NDArray[np.float32] = latent.cpu().numpy()
-    return np.ascontiguousarray(rows).view(np.uint8)
 
 
 @dataclass(eq=False)

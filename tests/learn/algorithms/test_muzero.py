@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -15,6 +16,7 @@ from plangym_ext.learn import (
     LatentConfig,
     MuZero,
     MuZeroConfig,
+    Schedule,
     make_latent_network,
     make_network,
     model_planner,
@@ -82,11 +84,17 @@ def wanted_value(one, t):
     return total + GAMMA**N * one.root_values[after]
 
 
-@pytest.mark.parametrize("endings", [False, True])
-def test_targets_of_windows_are_those_of_whole_episodes(endings):
+@pytest.mark.parametrize(("endings", "scheduled"), [(False, False), (True, False), (True, True)])
+def test_targets_of_windows_are_those_of_whole_episodes(endings, scheduled):
     rng = np.random.default_rng(3)
-    config = LatentConfig(**{**vars(SMALL), "endings": endings})
-    made, records = learner(rng, network=config)
+    network = LatentConfig(**{**vars(SMALL), "endings": endings})
+    config = CONFIG
+    if scheduled:
+        config = dataclasses.replace(CONFIG, discount=Schedule(start=0.1, end=GAMMA, over=2))
+    made, records = learner(rng, config, network)
+    if scheduled:
+        made.train()
+        made.train()  # two updates are made: the discount has come to its end
     assert len(made.replay) == 40  # and older rows were overwritten
     by_obs = {one.observations[t].tobytes(): (one, t) for one in records for t in range(one.length)}
     seen = set()

@@ -20,7 +20,7 @@ from plangym_ext.learn import (
     make_network,
     model_planner,
 )
-from plangym_ext.learn.models.model_planner import normals
+from plangym_ext.learn.models.ensemble import normals
 from plangym_ext.planners import ICEM, MCTS
 
 OBS = spaces.Box(-np.inf, np.inf, (2,), np.float32)

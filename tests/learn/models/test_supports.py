@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from plangym_ext.learn.models.latent_network import Support, compress, expand
+from plangym_ext.learn.models.latent import Support, compress, expand
 
 
 def test_compression_is_the_formula_and_is_undone():

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from plangym_ext.errors import WrongKind
 from plangym_ext.learn.algorithms.plan_config import EnsembleLearningConfig
 from plangym_ext.learn.algorithms.plan_learning import Part, PlanLearning
-from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
+from plangym_ext.learn.models.ensemble import EnsembleNetwork
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.torch_extra import nn, torch

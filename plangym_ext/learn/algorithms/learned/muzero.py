@@ -19,7 +19,7 @@ from plangym_ext.learn.algorithms.learned.unrolled import (
 )
 from plangym_ext.learn.algorithms.plan_config import MuZeroConfig
 from plangym_ext.learn.algorithms.plan_learning import Part
-from plangym_ext.learn.models.latent_network import LatentNetwork
+from plangym_ext.learn.models.latent import LatentNetwork
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.replay.base import Batch, Samples
 from plangym_ext.learn.replay.uniform import RowReplay
@@ -53,7 +53,7 @@ class WindowReplay:
         endings: bool,
     ) -> None:
         self.steps = steps
-        self._unroll, self._n_steps, self._discount = unroll, n_steps, discount
+        self._unroll, self._n_steps, self.discount = unroll, n_steps, discount
         self._first_action, self._endings = first_action, endings
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class WindowReplay:
             "action": played["action"][:, :-1] - self._first_action,
             "policy": played["policy"],
             "reward": rewards(scalars, unroll),
-            "value": value_targets(scalars, unroll, self._n_steps, self._discount),
+            "value": value_targets(scalars, unroll, self._n_steps, self.discount),
             **masks(scalars, unroll, endings=self._endings),
         }
         return batch._replace(samples=samples)

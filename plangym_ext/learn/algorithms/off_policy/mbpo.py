@@ -12,7 +12,7 @@ from plangym_ext.learn.algorithms.off_policy.base import Sums
 from plangym_ext.learn.algorithms.off_policy.config import MBPOConfig
 from plangym_ext.learn.algorithms.off_policy.sac import SAC
 from plangym_ext.learn.distributions.gaussian import SquashedGaussian
-from plangym_ext.learn.models.ensemble_network import EnsembleNetwork
+from plangym_ext.learn.models.ensemble import EnsembleNetwork
 from plangym_ext.learn.networks.config import EnsembleConfig
 from plangym_ext.learn.replay.base import Batch, Replay
 from plangym_ext.learn.replay.ring_replay import StepReplay
