@@ -285,6 +285,7 @@ import signal, subprocess, sys
 with subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, text=True) as child:
     print(child.stdout.readline())
     child.send_signal(signal.SIGINT)
+    print(child.stdout.read())  # its last words need a reader
 sys.exit(child.returncode)
 """
 
