@@ -18,7 +18,7 @@ import command_page
 
 from plangym_ext.core.inherited_options import described
 from plangym_ext.core.options import declarations
-from plangym_ext.planners import PLANNERS, load_planner, options_of
+from plangym_ext.planners import PLANNERS, Planner, load_planner, options_of
 
 DOCS = Path(__file__).parent
 #: Planners of sequences of actions, which are shown on a pendulum.
@@ -125,6 +125,9 @@ def _planner_index() -> str:
 
 def _planner_page(name: str) -> str:
     cls = load_planner(name)
+    # What all planners have, such as the limits of a plan, comes first.
+    common = {field.name for field in dataclasses.fields(Planner)}
+    options = sorted(options_of(cls), key=lambda option: option.name not in common)
     rows = [
         (
             f"`{option.name}`",
@@ -132,7 +135,7 @@ def _planner_page(name: str) -> str:
             _default(option.default),
             option.help,
         )
-        for option in options_of(cls)
+        for option in options
     ]
     return "\n".join(
         [

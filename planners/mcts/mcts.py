@@ -80,7 +80,7 @@ class MCTS(WidenedSearch):
         c_scale: "gumbel": weight of returns against the logarithm of the prior.
 
     Source: PUCT after Silver et al. 2017, UCT after Kocsis & Szepesvari 2006, Gumbel
-    after Danihelka et al. 2022, whose c_visit and c_scale for MuZero these are.
+    after Danihelka et al. 2022, with the c_visit and c_scale of their MuZero.
     """
 
     waves_in_flight: Count = 1
