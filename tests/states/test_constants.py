@@ -83,7 +83,7 @@ def left_out(env):
 
 @pytest.mark.parametrize("make", [Data, lambda: Data(writes=50), Writing], ids=["1000", "50", "7"])
 def test_futures_and_bytes_are_the_same_whether_constants_change_or_not(make):
-    with plangym_ext.make(make, backend="serial") as env:
+    with plangym_ext.make(make, backend="serial", capture="snapshot") as env:
         states, shown = played(env)
         for at in (0, 20, 49, 50, 6, 59, 3):
             env.set_state(states[at])
@@ -97,25 +97,25 @@ def test_futures_and_bytes_are_the_same_whether_constants_change_or_not(make):
 
 
 def test_rows_are_as_wide_as_what_changes():
-    with plangym_ext.make(Data, backend="serial") as env:
+    with plangym_ext.make(Data, backend="serial", capture="snapshot") as env:
         assert len(env.reset(seed=0)[0]) < 4000 < sum(left_out(env).values())
         names = {name.partition(".")[2] for name in left_out(env)}
         assert names == {"map", "frame", "table", "maze", "rom", "world.heights"}
-    with plangym_ext.make(Writing, backend="serial") as env:
+    with plangym_ext.make(Writing, backend="serial", capture="snapshot") as env:
         # As far as the proof has come, which a busy machine decides.
         assert {name.partition(".")[2] for name in left_out(env)} >= {"table", "rom"}
 
 
 def test_workers_and_other_instances_take_the_same_rows():
     with (
-        plangym_ext.make(Data, backend="serial") as env,
-        plangym_ext.make(Data, n_workers=1) as two,
+        plangym_ext.make(Data, backend="serial", capture="snapshot") as env,
+        plangym_ext.make(Data, n_workers=1, capture="snapshot") as two,
     ):
         states, shown = played(env)
         rows = stacked(states[:60], "states")
         results = two.step_batch(np.arange(60) % 3, rows)
         np.testing.assert_array_equal(results.obs, shown)
-    with plangym_ext.make(lambda: Data(writes=50), backend="serial") as other:
+    with plangym_ext.make(lambda: Data(writes=50), backend="serial", capture="snapshot") as other:
         other.reset(seed=0)
         other.gym_env.unwrapped.map[0, 0] += 1  # by its user
         changed = other.get_state()
@@ -147,7 +147,7 @@ class Reshaped(Data):
 
 @pytest.mark.parametrize("how", ["dtype", "shape"])
 def test_the_same_bytes_of_another_type_or_shape_are_other_content(how):
-    with plangym_ext.make(lambda: Reshaped(how), backend="serial") as env:
+    with plangym_ext.make(lambda: Reshaped(how), backend="serial", capture="snapshot") as env:
         states, shown = played(env, 20)
         for at in (3, 6, 12, 4, 19):
             env.set_state(states[at])
@@ -161,10 +161,10 @@ def test_an_env_of_other_data_refuses_them_by_name():
     def make():
         return Data(seed)
 
-    with plangym_ext.make(make, backend="serial") as env:
+    with plangym_ext.make(make, backend="serial", capture="snapshot") as env:
         state = env.reset(seed=0)[0]
     seed = 1
-    with plangym_ext.make(make, backend="serial") as other:
+    with plangym_ext.make(make, backend="serial", capture="snapshot") as other:
         other.reset(seed=0)
         with pytest.raises(ForeignState, match=r"leaves out Data\.\w+.*other content here"):
             other.set_state(state)
