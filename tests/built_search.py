@@ -79,7 +79,8 @@ def main() -> None:
         for (question, page), pages in zip(QUESTIONS.items(), found, strict=True)
         if pages[:1] != [page]
     ]
-    sys.exit("\n".join(wrong))
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 if __name__ == "__main__":
