@@ -224,18 +224,22 @@ def made_env(options: argparse.Namespace, line: ProgressLine, *, draws: bool) ->
     return env
 
 
-def import_modules(options: argparse.Namespace, ids: Iterable[str] = ()) -> None:
+def import_modules(
+    options: argparse.Namespace, ids: Iterable[str] = (), *, search: bool = False
+) -> None:
     """Import the modules of `--import`, and let modules lie in the current folder.
 
     Args:
         options: of the command.
         ids: of envs; `my_module:Corridor-v0` has its module imported when it is made.
+        search: whether what the command reads may name modules there all the same: a checkpoint
+            its env, a planner its functions.
 
     Raises:
         UnknownName: there is no such module.
     """
     modules = options.imports or []
-    if modules or any(":" in name for name in ids):
+    if search or modules or any(":" in name for name in ids):
         search_current_folder()
     for module in modules:
         import_own(module, f"--import: expected a module; got {module!r}")

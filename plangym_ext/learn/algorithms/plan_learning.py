@@ -1,4 +1,4 @@
-"""PlanLearning: base class of algorithms that learn from a planner's whole episodes."""
+"""Base classes of algorithms that learn from whole episodes of a planner, or the model it uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, mapped, rows_of, stacked
 from plangym_ext.core.inherited_options import load_own_class
-from plangym_ext.errors import InvalidOption, LossNotFinite
+from plangym_ext.errors import InvalidOption, LossNotFinite, WrongKind
 from plangym_ext.learn.algorithms.agent_algorithm import AgentAlgorithm
 from plangym_ext.learn.engines.flat_optimizer import flat_optimizer
 from plangym_ext.learn.group import LearnerGroup
@@ -317,3 +317,33 @@ def _errors(parts: Mapping[str, Part]) -> npt.NDArray[np.float64]:
     # Rounding may leave a row that is learned a little below its least.
     found: npt.NDArray[np.float64] = excess.detach().cpu().numpy().astype(np.float64)
     return np.maximum(found, 0.0)
+
+
+class ModelLearning(PlanLearning):
+    """Abstract; the network is a model, so steps of searches are none of the env.
+
+    Args:
+        network: of `network_class`, changed in place.
+        config: None: the defaults.
+        seed: of the draws.
+
+    Raises:
+        WrongKind: the network is of another class.
+    """
+
+    network_class: ClassVar[type[nn.Module]]
+    #: How a network of this class is made, for messages.
+    made_by: ClassVar[str]
+
+    def __init__(self, network: Any, config: Any = None, *, seed: int = 0) -> None:
+        if not isinstance(network, self.network_class):
+            raise WrongKind(
+                f"{type(self).__name__}: the network must be of {self.network_class.__name__}, "
+                f"whose model it teaches; got {type(network).__name__}. {self.made_by}"
+            )
+        super().__init__(network, config, seed=seed)
+        self._seed = seed
+
+    def _env_steps(self, collected: Collected) -> int:
+        # What is searched is the model.
+        return collected.steps

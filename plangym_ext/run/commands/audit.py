@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Range, Whole
 from plangym_ext.errors import (
     CannotDraw,
@@ -84,8 +83,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.training.solutions import AgentValue
     from plangym_ext.run.training.trained import Trained
 
-    search_current_folder()
-    import_modules(options)
+    import_modules(options, search=True)
     path = options.checkpoint
     out = options.out or (path if path.is_dir() else path.parent)
     changed = changes(options)

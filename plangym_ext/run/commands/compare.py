@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.masks import MASK, checked_mask, choices_of
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import FolderTaken
@@ -75,8 +74,7 @@ def run(options: argparse.Namespace) -> int:
     # Now, where it costs nothing: without matplotlib the figure would fail after all was played.
     if options.plot:
         load_pyplot("--plot")
-    search_current_folder()  # functions that are options of planners may lie there
-    import_modules(options)
+    import_modules(options, search=True)
     # Named twice is played once; the order stays.
     options.envs = list(dict.fromkeys(options.envs))
     options.planners = list(dict.fromkeys(options.planners))

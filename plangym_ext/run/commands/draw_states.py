@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.run.arguments import (
     Argument,
@@ -62,9 +61,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.planners import visited_states
     from plangym_ext.run.evaluating.contest import Contest
 
-    # A checkpoint may name an env of a module there, of which the command line says nothing.
-    search_current_folder()
-    import_modules(options)
+    import_modules(options, search=True)
     # As `save` adds it: what is looked for and told is the name of the file that is written.
     # "." and "/" have no name to which an ending could be added.
     folder = options.out.suffix or options.out.is_dir()

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import DamagedCheckpoint, InvalidOption
 from plangym_ext.run.arguments import (
@@ -98,8 +97,7 @@ def run(options: argparse.Namespace) -> int:
     """Play, print the means, write `eval.json` or `paired.json`."""
     from plangym_ext.run.evaluating.contest import Contest
 
-    search_current_folder()  # the checkpoint may name an env of a module there
-    import_modules(options)
+    import_modules(options, search=True)
     changed = changes(options)
     alone = len(options.players) == 1
     if alone:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from plangym_ext.core.files.whole_file import replacing
-from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import OneOf
 from plangym_ext.run.arguments import (
     Argument,
@@ -56,8 +55,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the file or the folder."""
     from plangym_ext.run.training.checkpoints import BEST
 
-    search_current_folder()  # the checkpoint may name an env of a module there
-    import_modules(options)
+    import_modules(options, search=True)
     path, places = existing(options.who), [options.out]
     if options.format == "folder":
         places = [options.out / BEST, options.out / "README.md"]

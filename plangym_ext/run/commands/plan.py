@@ -103,8 +103,7 @@ def run(options: argparse.Namespace) -> int:
     """
     from plangym_ext.planners import play
 
-    search_current_folder()  # players, and functions that are their options, may lie there
-    import_modules(options)
+    import_modules(options, search=True)
     # Before the env is made, which may change the current folder.
     options.network = options.network and checkpoint_path(options.network)
     chosen, planner = _named_planner(options)

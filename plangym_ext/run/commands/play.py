@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.run.arguments import (
     Argument,
@@ -80,8 +79,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.tree_page.recorder import recorder_in
     from plangym_ext.run.viewer import Viewer
 
-    search_current_folder()  # the checkpoint may name an env of a module there
-    import_modules(options)
+    import_modules(options, search=True)
     path, changed = str(existing(options.who)), changes(options)
     config, _ = settings_of(path)
     if options.tree and options.player is None and config.planner is not None:

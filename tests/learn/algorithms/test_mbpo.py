@@ -12,7 +12,7 @@ from gymnasium import spaces  # noqa: E402
 from off_policy_tasks import goes_on_bit_for_bit  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
-from plangym_ext.errors import InvalidOption  # noqa: E402
+from plangym_ext.errors import InvalidOption, InvalidSamples  # noqa: E402
 from plangym_ext.learn import (  # noqa: E402
     MBPO,
     AgentConfig,
@@ -168,3 +168,12 @@ def test_what_it_cannot_learn_is_refused():
     )
     with pytest.raises(InvalidOption, match="MBPO: the policy must be a SquashedGaussian"):
         MBPO(other, MBPOConfig(**SMALL))
+
+
+def test_a_state_that_is_refused_leaves_the_replay_as_it_was():
+    mine, theirs = trained(rounds=1)[0].replay, trained(rounds=2)[0].replay.state_dict()
+    before = mine.state_dict()
+    theirs["imagined"]["capacity"] = 41
+    with pytest.raises(InvalidSamples, match="capacity must be 40; got 41"):
+        mine.load_state_dict(theirs)
+    np.testing.assert_equal(mine.state_dict(), before)

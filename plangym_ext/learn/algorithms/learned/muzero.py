@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.algorithms.learned.ensemble_learning import ModelLearning
 from plangym_ext.learn.algorithms.learned.unrolled import (
     SCALARS,
     masks,
@@ -18,7 +17,7 @@ from plangym_ext.learn.algorithms.learned.unrolled import (
     value_targets,
 )
 from plangym_ext.learn.algorithms.plan_config import MuZeroConfig
-from plangym_ext.learn.algorithms.plan_learning import Part
+from plangym_ext.learn.algorithms.plan_learning import ModelLearning, Part
 from plangym_ext.learn.models.latent import LatentNetwork
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.replay.base import Batch, Samples

@@ -177,16 +177,24 @@ class RolloutReplay(Replay):
 
     Attributes:
         steps: as given.
-        discount: of steps that are drawn; rollouts have that of when they were made.
     """
 
     def __init__(self, steps: StepReplay, capacity: int, real_share: float, *, seed: int) -> None:
         super().__init__(capacity, seed=seed)
-        self.steps, self._share, self.discount = steps, real_share, steps.discount
+        self.steps, self._share = steps, real_share
         self._imagined = ReplayBuffer(capacity, seed=int(self._rng.integers(2**63)))
 
     def __len__(self) -> int:
         return len(self.steps)
+
+    @property
+    def discount(self) -> float:
+        """That of steps that were played; rollouts have that of when they were made."""
+        return self.steps.discount
+
+    @discount.setter
+    def discount(self, discount: float) -> None:
+        self.steps.discount = discount
 
     @property
     def is_ready(self) -> bool:
@@ -208,7 +216,6 @@ class RolloutReplay(Replay):
 
     def sample(self, batch_size: int) -> Batch:
         """Draw steps; of any N successive rows `real_share * N`, rounded, were played."""
-        self.steps.discount = self.discount
         if not self.is_filled:
             return self.steps.sample(batch_size)
         counted = np.floor(np.arange(batch_size + 1) * self._share)
@@ -232,5 +239,8 @@ class RolloutReplay(Replay):
         return {"steps": self.steps.state_dict(), "imagined": self._imagined.state_dict()}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
+        # Last what nothing refuses any more: a state that is refused leaves all as it was.
+        imagined = ReplayBuffer(self.capacity, seed=0)
+        imagined.load_state_dict(state["imagined"])
         self.steps.load_state_dict(state["steps"])
-        self._imagined.load_state_dict(state["imagined"])
+        self._imagined = imagined
