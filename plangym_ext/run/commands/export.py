@@ -97,7 +97,7 @@ def _write_folder(checkpoint: Path, weights: Path, card: Path) -> None:
 
 def _card(name: str, content: Mapping[str, Any]) -> str:
     """Return the text of the card; its head is what model hubs read."""
-    config, best = content["config"], content.get("best", {})
+    config, best = content["config"], content["best"]
     env, algorithm = config["env"]["id"], config["algorithm"]["name"]
     earned = f" Best mean return of an evaluation: {best['return']:g}." if best else ""
     settings = json.dumps(config, indent=2)

@@ -43,7 +43,7 @@ from plangym_ext.run.training.learners import Learners
 from plangym_ext.run.training.own_parts import OWN_STATE, Actors, OwnParts, check_own_parts
 from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 from plangym_ext.run.training.solutions import make_sampler
-from plangym_ext.run.training.trained import load_weights, to_play
+from plangym_ext.run.training.trained import checked_best, load_weights, to_play
 
 _INTERRUPTED = "interrupted"
 _TIME = "max_seconds are over"
@@ -368,7 +368,7 @@ class Runner(Closing):
             self._own.load_state_dict(saved.get(OWN_STATE, {}))
             self.sampler.load_state_dict(saved["collector"])
             self._recent.load_state_dict(saved.get("recent", {}))  # there is none in older ones
-            self.best = saved.get("best", {})
+            self.best = checked_best(saved)
             load_callbacks(self._callbacks, saved.get("callbacks", {}))
             self.round, self.steps = (checked_count(saved, name) for name in ("round", "steps"))
             # A run that was over stays so, unless the settings ask for more now.

@@ -20,6 +20,7 @@ from plangym_ext.run.training.checkpoints import (
     Checkpoints,
     check_not_former,
     check_same_spaces,
+    checked_count,
     read_checkpoint,
 )
 from plangym_ext.run.training.evaluation import played
@@ -136,6 +137,24 @@ def to_play(learned: Mapping[str, Any]) -> dict[str, Any]:
     return found if critics is None else {**found, "modules": {"critics": critics}}
 
 
+def checked_best(saved: Mapping[str, Any]) -> dict[str, float]:
+    """Return a checkpoint's best evaluation, "round" and "return"; {} for none yet.
+
+    Raises:
+        DamagedCheckpoint: it is neither.
+    """
+    found = saved.get("best", {})
+    if isinstance(found, dict) and not found:
+        return found
+    try:
+        return {"round": checked_count(found, "round"), "return": float(found["return"])}
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise DamagedCheckpoint(
+            f"best: expected the number of a round and its return; got {found!r:.40}. Take a "
+            f"checkpoint that this library wrote, as it was written."
+        ) from error
+
+
 def playing_part(checkpoint: Path | str) -> dict[str, Any]:
     """Return the content of a checkpoint for a file that plays: settings, spaces and weights.
 
@@ -144,8 +163,8 @@ def playing_part(checkpoint: Path | str) -> dict[str, Any]:
     """
     _, saved, _ = _read(checkpoint)
     texts = ("format", "config", "versions", "spaces", "space_values", "own", "captured_by")
-    kept = (*texts, "round", "steps", "best")
-    found = {name: saved[name] for name in kept if name in saved}
+    found = {name: saved[name] for name in (*texts, "round", "steps") if name in saved}
+    found["best"] = checked_best(saved)
     own = {"agent": saved[OWN_STATE]["agent"]} if "agent" in saved.get(OWN_STATE, {}) else {}
     return {**found, OWN_STATE: own, "trainer": to_play(saved["trainer"])}
 
@@ -266,12 +285,6 @@ def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
     path = _file(checkpoint_path(checkpoint))
     # A replay may take more memory than this machine has, and playing needs none of it.
     saved = read_checkpoint(path, replay=False)
-    if saved.get("narrow"):  # of a pretrained agent, whose weights take half of the bytes
-        network = saved["trainer"]["network"]
-        saved["trainer"]["network"] = {
-            name: one.float() if str(one.dtype) == "torch.float16" else one
-            for name, one in network.items()
-        }
     if "spaces" not in saved:
         raise DamagedCheckpoint(
             f"{path}: this is the part of one of several learners, which has no settings. Name the "
@@ -279,7 +292,20 @@ def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
         )
     check_not_former(str(path), saved["config"])
     config: RunConfig = build(RunConfig, saved["config"])
+    if saved.get("narrow"):  # of a pretrained agent, whose weights take half of the bytes
+        _widen(saved)
     return path, saved, _here(config)
+
+
+def _widen(saved: dict[str, Any]) -> None:
+    """Make float32 of the weights of float16; what is none is refused where it is loaded."""
+    trainer = saved.get("trainer")
+    network = trainer.get("network") if isinstance(trainer, dict) else None
+    if not isinstance(network, dict):
+        return
+    for name, one in network.items():
+        if str(getattr(one, "dtype", "")) == "torch.float16":
+            network[name] = one.float()
 
 
 def _here(config: RunConfig) -> RunConfig:

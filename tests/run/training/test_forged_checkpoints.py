@@ -54,6 +54,8 @@ CHANGES = [
     (("own",), "x"),
     (("own",), {"make_env": 1}),
     (("spaces",), np.zeros(3)),
+    (("best",), "x"),
+    (("best",), {"round": 1, "return": "x"}),
     (("stopped",), []),
 ]
 
