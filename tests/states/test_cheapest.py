@@ -12,6 +12,7 @@ from growing_env import Growing
 
 import plangym_ext
 from plangym_ext.states.trials import choice
+from plangym_ext.states.trials.round_trip import Trip
 
 
 def spend(seconds):
@@ -99,11 +100,31 @@ def test_a_way_that_is_named_is_taken_whatever_it_costs():
 
 @pytest.mark.parametrize(("make", "way"), [("CartPole-v1", "codec"), (Growing, "snapshot")])
 def test_nothing_more_is_tried_where_the_first_way_is_cheap(monkeypatch, make, way):
-    monkeypatch.setattr(choice, "_measuring", None)
+    monkeypatch.setattr(choice, "_by_cost", None)
     with plangym_ext.make(make, backend="serial") as env:
         assert env.exactness.method == way
         # Of a state that each proof comes to, however long it plays: these states grow.
         assert env.binding.cost.seconds < choice._CHEAP * choice._WORTH_IT
+
+
+def test_a_way_that_was_dear_for_a_moment_stays(monkeypatch):
+    class Small(Painted):
+        def reset(self, *, seed=None, options=None):
+            shown = super().reset(seed=seed)
+            self.canvas = np.zeros(self.length + 1)
+            return shown
+
+    measured = Trip.row_seconds
+
+    def busy(trip):
+        # In the proof, and not in the short play that measures it again.
+        proof = trip._plan.around and trip._subject.codec.method == "snapshot"
+        return 1.0 if proof else measured(trip)
+
+    monkeypatch.setattr(Trip, "row_seconds", busy)
+    with plangym_ext.make(Small, backend="serial") as env:
+        assert env.binding.cost.seconds == 1.0
+        assert env.exactness.method == "snapshot"
 
 
 def test_a_dear_way_that_is_the_only_exact_one_stays(monkeypatch):

@@ -40,8 +40,6 @@ _PATIENCE = 90.0
 #: Another way has to cost that many times less. Less than these seconds are not asked of it, nor
 #: less than a step takes: rows of so little cost stay as they are.
 _WORTH_IT, _CHEAP = 3.0, 200e-6
-#: Of the time of the first way's proof, that of each other one.
-_SHARE = 0.3
 #: What was proved in this process, by kind of env, and how often for each stack of classes.
 _proved: dict[tuple[Any, ...], Binding] = {}
 _times: dict[tuple[Any, ...], int] = {}
@@ -214,9 +212,8 @@ def _cheapest(
         order = ()
     else:
         order = _by_cost(trial, first, others, env, bound)
-    plan = dataclasses.replace(trial.plan, seconds=_SHARE * trial.plan.seconds)
     for method in order:
-        again = _outcome(dataclasses.replace(trial, method=method, plan=plan), env, make)
+        again = _outcome(dataclasses.replace(trial, method=method), env, make)
         if isinstance(again, Binding) and again.cost.row < bound:
             _order[kind] = (method,)
             why = f"a row takes {again.cost} by {method}, and {first.cost} by {first.method}"
@@ -229,24 +226,31 @@ def _by_cost(
     trial: Trial, first: Binding, others: list[str], env: gym.Env[Any, Any], bound: float
 ) -> tuple[str, ...]:
     """Return the ways whose rows cost less than a bound, the cheapest first."""
+    # A second measure of the first way: a machine that is busy for a moment makes rows dear.
+    again = _row_seconds(trial, first.method, env)
+    bound = min(bound, again / _WORTH_IT)
+    if bound < max(_CHEAP, first.step_seconds or 0.0):
+        return ()
     measured: dict[str, float] = {}
     for method in others:
         # Of a replay a short play shows less than what it costs.
         least = 0.0
         if method == "replay":
             least = (first.step_seconds or 0.0) * _depth(env, first.cost)
-        if least > bound:
-            continue
-        with contextlib.suppress(ForkFailed), Fork(_measuring(trial, method, env)) as fork:
-            found = fork.line.receive(SILENCE)
-            if isinstance(found, Cost) and found.row < bound:
-                measured[method] = max(found.row, least)
+        if least < bound and (row := _row_seconds(trial, method, env)) < bound:
+            measured[method] = max(row, least)
     return tuple(sorted(measured, key=lambda method: measured[method]))
 
 
-def _measuring(trial: Trial, method: str, env: gym.Env[Any, Any]) -> Callable[[Line], None]:
+def _row_seconds(trial: Trial, method: str, env: gym.Env[Any, Any]) -> float:
+    """Return the seconds of a row in a short play in a fork; infinite where that fails."""
     this = dataclasses.replace(trial, method=method)
-    return lambda line: line.send(this.cost(env, line))
+    with contextlib.suppress(ForkFailed):
+        with Fork(lambda line: line.send(this.cost(env, line))) as fork:
+            found = fork.line.receive(SILENCE)
+        if isinstance(found, Cost):
+            return found.row
+    return math.inf
 
 
 def _depth(env: gym.Env[Any, Any], cost: Cost) -> float:
