@@ -87,17 +87,14 @@ class KeptStates:
         """Note the seeds that the call gives to rows; -1 for one that is not known."""
         self._seeded = self._seeded | seeds
 
-    def reach(self, states: np.ndarray, obs: np.ndarray) -> None:
-        """Record where a call of all rows leads; observations are copied."""
-        shown = obs.astype(self.now.shown.dtype)
-        self.reached = Kept(states, self.now.fresh, shown, None, {})
-
-    def reach_some(self, rows: Sequence[int], states: np.ndarray, obs: np.ndarray) -> None:
-        """Record where a call of some rows leads: `[k, S]` states, `[k, *obs]`."""
-        shown = self.now.shown.copy()
-        shown[rows] = obs
-        states = _replaced(self.now.states, rows, states)
-        self.reached = Kept(states, self.now.fresh, shown, None, {})
+    def reach(self, rows: Sequence[int], states: np.ndarray, obs: np.ndarray) -> None:
+        """Record where a call leads k rows: `[k, S]` states, `[k, *obs]`, which are copied."""
+        now, shown = self.now, obs.astype(self.now.shown.dtype)
+        if not isinstance(rows, range):
+            states = _replaced(now.states, rows, states)
+            shown = now.shown.copy()
+            shown[rows] = obs
+        self.reached = Kept(states, now.fresh, shown, None, {})
 
     def reach_each(
         self, rows: Sequence[int], states: Sequence[np.ndarray], shown: Sequence[Any] | None

@@ -66,14 +66,17 @@ class PendingCalls:
     def check_idle(self, where: str) -> None:
         """Refuse another call before this one was waited for, and all calls once closed."""
         if self._begun or self._closed:
-            self.check_open(where)
-            name = self._begun[0].name
-            asked = f"{where}_async" if where in _BEGUN_BY_ASYNC else where
-            raise VectorPending(  # in gymnasium's words, which programs may look for
-                f"Calling `{asked}` while waiting for a pending call to `{name}` to complete: "
-                f"{name}_async was called, so call {name}_wait first.",
-                name,
-            )
+            raise self._refusal(where)
+
+    def _refusal(self, where: str) -> Exception:
+        self.check_open(where)
+        name = self._begun[0].name
+        asked = f"{where}_async" if where in _BEGUN_BY_ASYNC else where
+        return VectorPending(  # in gymnasium's words, which programs may look for
+            f"Calling `{asked}` while waiting for a pending call to `{name}` to complete: "
+            f"{name}_async was called, so call {name}_wait first.",
+            name,
+        )
 
     def check_apart(self, rows: Sequence[int]) -> bool:
         """Refuse a step of sub-envs that others that were begun may move.

@@ -131,8 +131,7 @@ class StateBackend(VectorBackend):
         if found is None:
             found = self._step_each(rows, actions, resets, same_step)
         if out is not None:
-            obs = found.batch
-            shown = (obs,) if obs is not None else self.obs.leaves(_index(rows))
+            shown = self.obs.leaves(_index(rows)) if found.batch is None else (found.batch,)
             out.arrays.write_results(found, shown)
         return found
 
@@ -161,31 +160,26 @@ class StateBackend(VectorBackend):
         results, use = self._results, ALL_FRESH
         if out is not None:
             use = results.use_of(out, with_obs=not self._is_cast)
-        how = {"whole": whole and states is None, "same_step": same_step, **use}
+        live = whole and states is None
         if states is None:
             kept = self._kept.now.states
             states = kept if whole else kept[rows]
-        found = self._env.step_live(actions, states, resets, **how)
+        found = self._env.step_live(actions, states, resets, whole=live, same_step=same_step, **use)
         if found is None:
             return None
         groups = [] if "infos" in use else results.groups(found.infos, resets)
-        if same_step:
-            over = found.terminated | found.truncated
-            if over.any():
-                anew = found.resets or self._reset_all(found, over, actions)
-                # Only the results of the step are lost, which nothing refers to yet.
-                if anew is None:
-                    return None
-                groups = results.groups_of_resets(found.infos, anew, over, "infos" in use)
+        if same_step and (over := found.terminated | found.truncated).any():
+            anew = found.resets or self._reset_all(found, over, actions)
+            # Only the results of the step are lost, which nothing refers to yet.
+            if anew is None:
+                return None
+            groups = results.groups_of_resets(found.infos, anew, over, "infos" in use)
         (obs,) = found.obs
-        if whole:
-            self._kept.reach(found.states, obs)
-        else:
-            self._kept.reach_some(rows, found.states, obs)
-        rewards = found.rewards.reshape(-1)
+        self._kept.reach(rows, found.states, obs)
         infos = GroupedInfos(groups) if groups else ()
+        ended = found.terminated, found.truncated
         batch = None if self._is_cast else obs
-        return StepResults(rewards, found.terminated, found.truncated, infos, [], batch)
+        return StepResults(found.rewards.reshape(-1), *ended, infos, [], batch)
 
     def _reset_all(
         self, found: RowResults, over: np.ndarray, actions: np.ndarray
