@@ -1,4 +1,4 @@
-"""The numbers of MuJoCo's models as words of memory, which are compared as a whole."""
+"""Detection of changes in the arrays of a MuJoCo model, by comparing and hashing their memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrappers for planning: noise on actions, and transitions that are kept.
+"""Wrappers for planning: random noise on actions, cache of transitions.
 
 State: that of the env inside; the noise is drawn from its `np_random`.
 """

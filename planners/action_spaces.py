@@ -1,4 +1,4 @@
-"""Actions of an env as planners see them: by number, as vectors, or drawn; and their memory."""
+"""Models with adapted actions for planners: numbered, as vectors, or sampled per state."""
 
 from __future__ import annotations
 

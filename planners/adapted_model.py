@@ -1,4 +1,4 @@
-"""AdaptedModel: an env whose actions a planner sees as numbers or as vectors."""
+"""AdaptedModel: base class of models that convert a planner's actions to the env's actions."""
 
 from __future__ import annotations
 

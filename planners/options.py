@@ -1,4 +1,4 @@
-"""Planner options read from a class, and tuned ones for certain envs."""
+"""Options of a planner class, and tuned options of planners for certain envs."""
 
 from __future__ import annotations
 

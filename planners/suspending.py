@@ -1,4 +1,4 @@
-"""SuspendingPlanner: planners written for one state, whose questions are batched over all."""
+"""SuspendingPlanner: base of planners written for one state; requests of all are batched."""
 
 from __future__ import annotations
 

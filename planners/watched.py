@@ -1,4 +1,4 @@
-"""WatchedModel: an env whose steps, and the passes of its search, a callback sees."""
+"""SearchCallback, and WatchedModel, which reports a search's steps and passes to it."""
 
 from __future__ import annotations
 

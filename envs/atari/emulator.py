@@ -1,4 +1,4 @@
-"""Atari emulator whose states are complete, small and fast to restore.
+"""Emulator: replaces ale-py's `ALEInterface`; states are complete, small, fast to restore.
 
 What `cloneState` of `ale_py.ALEInterface` leaves out, and what is done about it:
 

@@ -1,4 +1,4 @@
-"""MuJoCo rows with tasks to adapt to: directions, velocities, places, and parameters of bodies.
+"""MuJoCo envs for meta-learning: a task is a direction, speed, place or set of body parameters.
 
 Source: Rakelly et al. 2019, "Efficient off-policy meta-reinforcement learning via probabilistic
 context variables"; Finn et al. 2017, "Model-agnostic meta-learning for fast adaptation".

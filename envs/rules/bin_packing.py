@@ -1,4 +1,4 @@
-"""BinPacking env: items of drawn sizes are put into bins, which are known by how full they are."""
+"""BinPacking env: items of random sizes are put into bins; the bins' fill levels are observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PointRobot env: a point in the plane that is not told where its goal lies."""
+"""PointRobot env for meta-learning: a point in the plane moves to a goal that is not observed."""
 
 from __future__ import annotations
 

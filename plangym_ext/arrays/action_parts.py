@@ -1,4 +1,4 @@
-"""Parts: the choices and numbers that an action of any space consists of."""
+"""Parts: actions of any space as a flat list of discrete choices and bounded numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions that callers give, checked against the space of the env."""
+"""Check of a caller's actions against the env's action space."""
 
 from __future__ import annotations
 

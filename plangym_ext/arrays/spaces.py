@@ -1,4 +1,4 @@
-"""SpaceLayout: the leaf arrays in which values of a gymnasium space are stored."""
+"""SpaceLayout: storage of a gymnasium space's values in leaf arrays; checks of observations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Faces with the names of other libraries over this library's envs."""
+"""Compatibility layers: interfaces of other libraries over this library's envs."""

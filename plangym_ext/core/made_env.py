@@ -1,4 +1,4 @@
-"""A gymnasium env of a caller's constructor, in this process."""
+"""Construction, check and closing of a gymnasium env from a caller's constructor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keywords of `make` that plangym has: pictures, wrappers, time limits and names of tasks."""
+"""Arguments of `make` taken over from plangym: pictures, wrappers, time limits, task names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OneCaller: guard against concurrent calls of a handle; detection of forks; usable processors."""
+"""OneCaller: guard against concurrent calls of one object; fork detection; processor count."""
 
 from __future__ import annotations
 

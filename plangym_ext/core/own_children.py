@@ -1,4 +1,4 @@
-"""Processes that envs start in this process: found, and ended with their env.
+"""Child processes that envs start: detection, and their end together with the env.
 
 A constructor's copies of this process (forks that run no other program) end when its env is
 closed, or was collected: they hold whatever this process had open. Programs that it has started

@@ -1,4 +1,4 @@
-"""`show_episode`: an episode shown live, as a film, and as a page of its trees."""
+"""`show_episode`: play of an episode with a live view, a film, and a page of its search trees."""
 
 from __future__ import annotations
 

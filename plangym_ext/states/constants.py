@@ -1,4 +1,4 @@
-"""Constants: attributes that a constructor makes, of which states hold a digest alone.
+"""Constants: large attributes made by the constructor; a state holds only their digests.
 
 An array, a table or a frame of data that no reset or step changes would be in every row. It is
 named there by its place and a digest of its content. Whether it has changed is looked at in every

@@ -1,4 +1,4 @@
-"""Trust in pickles: keyed digests that mark those of this session.
+"""Keyed digests that mark this session's pickles as trusted.
 
 A state that holds a pickle carries a keyed digest of it. The key is drawn when the
 process starts and handed to its workers, so a row from a file, a network or another

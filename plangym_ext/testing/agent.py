@@ -1,4 +1,4 @@
-"""The contracts of an agent and of an algorithm: both play and learn alike wherever they run."""
+"""Test classes of agents and algorithms: equal play and learning wherever they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a backend: bit for bit what the serial one gives."""
+"""Test class of backends: results equal those of the serial backend bit for bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a vector env: what `check_vector_env` looks at, as a test."""
+"""Test classes of envs and of vector envs, by `check_env` and `check_vector_env`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A played stretch of an env, kept so that any part of it can be played again."""
+"""Recorded episode of an env for contract tests: replay and comparison of any part of it."""
 
 from __future__ import annotations
 

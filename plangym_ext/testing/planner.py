@@ -1,4 +1,4 @@
-"""The contract of a planner: plans are repeatable, affordable, legal, and depend on one row."""
+"""Test class of planners: plans are repeatable, within budget, legal, and depend on one row."""
 
 from __future__ import annotations
 

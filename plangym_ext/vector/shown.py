@@ -1,4 +1,4 @@
-"""ObsBuffer and infos: observations of all sub-envs, batched as in gymnasium.
+"""ObsBuffer: observations of all sub-envs in one buffer; infos in gymnasium's format.
 
 Observations lie in one buffer that steps write to and that batches are copied from; infos become
 one dict of arrays with masks.

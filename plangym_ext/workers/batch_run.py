@@ -1,4 +1,4 @@
-"""BatchRun: one batch on workers, from layout to results; deaths, hangs, errors, wider states.
+"""BatchRun: one batch on workers from layout to results, with recovery from deaths and hangs.
 
 parent                              workers
 load rows into memory

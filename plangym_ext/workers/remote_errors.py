@@ -1,4 +1,4 @@
-"""Exceptions of workers in their parent: their transfer with tracebacks; those of `close`.
+"""Transfer of a worker's exceptions with their tracebacks to the parent; warnings of `close`.
 
 The text is made first: whatever fails to pickle or unpickle, the caller still
 learns the type, the message and the worker's traceback.

@@ -1,4 +1,4 @@
-"""Workplace: where workers with a service are started, this machine or a cluster."""
+"""Workplace: the place where workers are started, this machine or a Ray cluster."""
 
 from __future__ import annotations
 

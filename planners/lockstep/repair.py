@@ -1,4 +1,4 @@
-"""Repair of kept trees: what a real step has shown to be predicted wrongly is cut off."""
+"""Repair of kept trees: branches that a real step has contradicted are cut off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expansions: replayed simulations that give nodes all their children, several in a row."""
+"""Expansions: open-loop simulations that expand several nodes in a row with all children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Novelty searches IW(1), breadth-first, and Rollout-IW, by random walks."""
+"""Novelty planners: IW, a breadth-first search, and RolloutIW, a search by random walks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PlangymEnv: plangym's face of a gymnasium env, with exact states as `[S]` uint8."""
+"""PlangymEnv: a gymnasium env under plangym's interface, with exact states as `[S]` uint8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time limits and pictures, under plangym's names."""
+"""plangym's helper functions: removal of time limits, resizing of pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base classes of algorithms that learn from whole episodes of a planner, or the model it uses."""
+"""Base classes of algorithms that train a planner's network or model on its episodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TDLearning: n-step temporal-difference targets of a value network."""
+"""Algorithms on a planner's episodes: TDLearning of values, SupervisedLearning of all heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of updates: their minibatches, and normalised advantages of the rows of all learners."""
+"""Rows: the data of an update, its minibatches, and advantages normalised over all learners."""
 
 from __future__ import annotations
 

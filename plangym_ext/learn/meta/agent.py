@@ -1,4 +1,4 @@
-"""ContextAgent and its network: plays trials, and infers their tasks from what it has played."""
+"""ContextAgent and its network: plays trials, and infers the task from the steps so far."""
 
 from __future__ import annotations
 

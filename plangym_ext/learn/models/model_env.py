@@ -1,4 +1,4 @@
-"""ModelEnv: base class of learned models, which are stepped from rows as any env is."""
+"""ModelEnv: base class of learned models; planners step them from states like any env."""
 
 from __future__ import annotations
 

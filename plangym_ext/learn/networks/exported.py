@@ -1,4 +1,4 @@
-"""Policies for other programs: the actions that a network plays, as TorchScript or ONNX."""
+"""Export of a network's greedy policy for other programs, as TorchScript or ONNX."""
 
 from __future__ import annotations
 

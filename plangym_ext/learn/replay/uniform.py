@@ -1,4 +1,4 @@
-"""ReplayBuffer: ring buffer with uniform sampling; helpers for nested rows."""
+"""Replays with uniform sampling: ring, ReplayBuffer, BalancedReplay; helpers for nested rows."""
 
 from __future__ import annotations
 

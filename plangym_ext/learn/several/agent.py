@@ -1,4 +1,4 @@
-"""AgentsAgent: plays all agents of an env by a network of one agent's rows."""
+"""Networks for envs of several agents, and AgentsAgent, which plays all agents of an env."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Translation of a small Python env to a kernel: its source, typed as Python and numpy type it."""
+"""Translation of a small Python env's source to a compiled kernel with equal results."""

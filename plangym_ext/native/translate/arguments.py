@@ -1,4 +1,4 @@
-"""Arguments of an env's functions, as the functions see them."""
+"""Translation of the arguments of an env's functions: their types and known values."""
 
 from __future__ import annotations
 

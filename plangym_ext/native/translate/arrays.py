@@ -1,4 +1,4 @@
-"""Arrays of known shapes: their elements, and operations element by element."""
+"""Translation of arrays of known shapes: element access, elementwise operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls: whose function it is, methods of values, and draws of the env's generator."""
+"""Translation of calls: choice of the function, methods of values, draws of the generator."""
 
 from __future__ import annotations
 

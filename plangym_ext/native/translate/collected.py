@@ -1,4 +1,4 @@
-"""Parts and items of arrays, lists and tables."""
+"""Translation of indexing and slicing of arrays, lists and tables."""
 
 from __future__ import annotations
 

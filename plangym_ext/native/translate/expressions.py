@@ -1,4 +1,4 @@
-"""Expressions of an env's functions."""
+"""Translation of the expressions in an env's functions."""
 
 from __future__ import annotations
 

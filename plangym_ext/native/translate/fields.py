@@ -1,4 +1,4 @@
-"""Fields of an env as a record, and its constants as arrays."""
+"""Translation of an env's attributes: fields of a record, constants as arrays."""
 
 from __future__ import annotations
 

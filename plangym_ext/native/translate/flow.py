@@ -1,4 +1,4 @@
-"""Text of a function: lines, variables, branches and loops."""
+"""Translation of variables, branches and loops into the lines of a function's text."""
 
 from __future__ import annotations
 

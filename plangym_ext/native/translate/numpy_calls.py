@@ -1,4 +1,4 @@
-"""Calls of numpy's functions, and numbers as numpy computes them."""
+"""Translation of calls of numpy's functions, with numpy's types of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators and comparisons, typed as Python and numpy type them."""
+"""Translation of operators and comparisons, with the types of Python and numpy."""
 
 from __future__ import annotations
 

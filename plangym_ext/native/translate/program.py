@@ -1,4 +1,4 @@
-"""Translation of an env: its fields as a record, its functions as text for the compiler."""
+"""Program: translation of a whole env, its fields as a record, its functions as source text."""
 
 from __future__ import annotations
 

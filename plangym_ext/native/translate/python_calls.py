@@ -1,4 +1,4 @@
-"""Calls of Python's own functions and of its `math`."""
+"""Translation of calls of Python's built-in functions and of `math`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of an env: its layout, and the way to and from the env's attributes."""
+"""Record: layout of an env's fields, and conversion to and from the env's attributes."""
 
 from __future__ import annotations
 

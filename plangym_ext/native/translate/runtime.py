@@ -1,4 +1,4 @@
-"""Arithmetic of translated code: Python's and numpy's, exact or raising.
+"""Arithmetic functions of translated code: equal to Python's and numpy's, or they raise.
 
 Where the compiled code raises, the batch is played by the env itself. So what is rare need not be
 translated, only noticed: an overflow, a division by zero, an index out of range.

@@ -1,4 +1,4 @@
-"""Values of translated code: what is known of them, and the text that stands for the rest."""
+"""Values in translated code: types, known constants, and source text for the rest."""
 
 from __future__ import annotations
 

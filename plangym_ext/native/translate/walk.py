@@ -1,4 +1,4 @@
-"""Walk of one function of an env: statements are typed, and written for the compiler."""
+"""Walk: translation of one function of an env, statement by statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`plangym-ext new KIND NAME`: write a file of your own to begin from, and its tests.
+"""`plangym-ext new KIND NAME`: write a template of an env, planner or algorithm with tests.
 
 `plangym-ext new planner Shallow` writes `shallow.py` and `test_shallow.py` into the current
 folder. The tests pass as they are: `python -m pytest test_shallow.py`. The first lines of

@@ -1,4 +1,4 @@
-"""`plangym-ext train PRESET`: train a network from a planner's plans or an agent's play.
+"""`plangym-ext train PRESET`: train a network on a planner's plans or an agent's steps.
 
 Settings come from a preset, from files given with `--config`, and from the command line;
 later ones override earlier ones: `plangym-ext train cartpole --algorithm.learning_rate 3e-4`.

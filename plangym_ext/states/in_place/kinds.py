@@ -1,4 +1,4 @@
-"""Read and write access to objects by type: references to others, and own content.
+"""Read and write access to an object's references and content, by its type.
 
 A *place* is where an object refers to another: an attribute, an item, a variable of a
 closure. *Content* is what is no reference: the numbers of an array, of a generator, of a

@@ -1,4 +1,4 @@
-"""Traversal of an env's objects that writes their differences from the first ones."""
+"""Traversal of an env's objects that writes their differences from their initial content."""
 
 from __future__ import annotations
 

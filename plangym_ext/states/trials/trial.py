@@ -1,4 +1,4 @@
-"""Trial of one way to capture an env's states, in a process that is thrown away."""
+"""Trial of one capture method of an env's states, in a temporary process."""
 
 from __future__ import annotations
 

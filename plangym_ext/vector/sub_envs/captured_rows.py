@@ -1,4 +1,4 @@
-"""CapturedRows: the live envs of one process, their states and their end."""
+"""CapturedRows: the live envs of one process, with capture, restore and closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access to sub-envs' attributes, and the tracking and undoing of what a call has set."""
+"""Access to sub-envs' attributes; tracking and undoing of changes that a call has made."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""State capture of a process's rows: proved methods, and the interval between captures.
+"""Choice of the capture method of a process's rows, and of the steps between two captures.
 
-How is tried on copies of the rows' envs (see `states.trials.choice`), which stay as their
-constructors made them.
+Methods are tried on copies of the rows' envs (see `states.trials.choice`), so the envs stay as
+their constructors made them.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""plangym's vectorized envs: workers that hold faces."""
+"""plangym's vectorized envs: batches on worker processes or Ray actors."""

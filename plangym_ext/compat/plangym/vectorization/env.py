@@ -1,4 +1,4 @@
-"""VectorizedEnv: a local face, and equal ones elsewhere that step its batches."""
+"""VectorizedEnv: base class of plangym's vectorized envs, a local env with copies in workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ParallelEnv: plangym's worker processes, each of which holds a face with all its hooks."""
+"""plangym's ParallelEnv: worker processes that each hold a plangym env with all its hooks."""
 
 from __future__ import annotations
 

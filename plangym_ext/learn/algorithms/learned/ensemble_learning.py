@@ -1,4 +1,4 @@
-"""EnsembleLearning: learning of an ensemble of observation models from what a planner plays."""
+"""EnsembleLearning: training of an ensemble of observation models on a planner's steps (PETS)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MuZero: learning of a latent model from what searches in it have played."""
+"""MuZero: training of a latent model on episodes that were played by searches in it."""
 
 from __future__ import annotations
 

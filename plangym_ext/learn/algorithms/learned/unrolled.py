@@ -1,4 +1,4 @@
-"""Targets of a model that is unrolled from stored steps: windows of a replay's rows."""
+"""Training targets of a latent model that is unrolled over windows of replayed steps."""
 
 from __future__ import annotations
 

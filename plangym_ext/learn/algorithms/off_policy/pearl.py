@@ -1,4 +1,4 @@
-"""PEARL: SAC over tasks that are inferred from context."""
+"""PEARL: SAC for meta-learning, with a task variable inferred from context steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TD3 and DDPG: deterministic policies that climb the gradient of a critic by the action."""
+"""TD3 and DDPG: deterministic policies trained by the critic's gradient over the action."""
 
 from __future__ import annotations
 
