@@ -23,14 +23,14 @@ MOST_JOINT_ACTIONS = 4096
 
 
 class Numbers(NamedTuple):
-    """The space of the numbers of actions; it looks like a `Discrete`."""
+    """Space of action numbers, with the interface of `Discrete`."""
 
     n: int
     start: int = 0
 
 
 class NumberedModel(AdaptedModel):
-    """A model whose joint actions are numbers 0, ..., N - 1; the last part changes fastest.
+    """A model whose joint actions are numbered 0, ..., N - 1; the last part changes fastest.
 
     Args:
         model: the env.
@@ -55,14 +55,14 @@ class NumberedModel(AdaptedModel):
         return self._told(self._model.rollout_batch(rows, states=states))
 
     def masks(self, legal: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return which joint actions are legal, `[L, N]`, of masks of all parts `[L, C]`."""
+        """Return `[L, N]` bool, the legal joint actions, from masks `[L, C]` of all parts."""
         found: npt.NDArray[np.bool_] = np.all(
             legal[:, self.choices + self._parts.begins[:-1]], axis=2
         )
         return found
 
     def planned(self, planner: Any, states: States, rngs: Any, obs: Any, legal: Any) -> list[Plan]:
-        """Return what a planner plans by numbers; see `AdaptedModel.planned`."""
+        """Return a planner's plans over numbers; see `AdaptedModel.planned`."""
         masks = None
         if legal is not None:
             masks = self.masks(np.stack([mask_of(self._parts, row) for row in legal]))
@@ -86,7 +86,7 @@ class NumberedModel(AdaptedModel):
 
 
 class Vectors:
-    """The space of the vectors; it looks like a `Box`.
+    """Space of action vectors, with the interface of `Box`.
 
     Args:
         parts: of the actions.
@@ -126,7 +126,7 @@ class VectorModel(AdaptedModel):
         return self._model.rollout_batch(rows, states=states)
 
     def planned(self, planner: Any, states: States, rngs: Any, obs: Any, legal: Any) -> list[Plan]:
-        """Return what a planner plans over vectors; see `AdaptedModel.planned`."""
+        """Return a planner's plans over vectors; see `AdaptedModel.planned`."""
         self._begin(planner, states, obs, legal)
         told = self._recalled([state_content(state) for state in states])
         plans = planner.plan_batch(self, states, rngs=rngs, obs=obs)
@@ -206,7 +206,7 @@ class SampledModel(AdaptedModel):
         return self._model.rollout_batch(rows, states=states)
 
     def planned(self, planner: Any, states: States, rngs: Any, obs: Any, legal: Any) -> list[Plan]:
-        """Return what a planner plans over the sampled actions; see `AdaptedModel.planned`.
+        """Return a planner's plans over the sampled actions; see `AdaptedModel.planned`.
 
         Entries of `[K]` arrays of the plans are about their `candidates`.
         """
@@ -271,7 +271,7 @@ NUMBERS, VECTORS = "numbers", "vectors"
 
 
 def adapted(model: SearchModel, planner: Any) -> AdaptedModel | None:
-    """Return a model with the actions that a planner plans over; None: the env itself will do.
+    """Return a model with the planner's kind of actions; None if the env has it already.
 
     An env whose actions have parts of other kinds is returned to the planner, which refuses it.
 
@@ -298,7 +298,7 @@ def adapted(model: SearchModel, planner: Any) -> AdaptedModel | None:
 
 
 class KeptModel(NothingKept):
-    """The adapted model of the env that was planned in last; pickles and copies have none.
+    """The adapted model of the last planned env; pickles and copies have none.
 
     Attributes:
         plain: the last env that needs none.

@@ -43,7 +43,7 @@ class Played(NamedTuple):
 
 
 class AdaptedModel(ABC):
-    """Abstract model in which another's actions are numbers or vectors.
+    """Abstract base of models that present an env's actions as numbers or vectors.
 
     Args:
         model: the env.
@@ -76,7 +76,7 @@ class AdaptedModel(ABC):
 
     @abstractmethod
     def planned(self, planner: Any, states: States, rngs: Any, obs: Any, legal: Any) -> list[Plan]:
-        """Return what a planner plans in this model, told in the env's own actions.
+        """Return a planner's plans in this model, converted to the env's own actions.
 
         Arguments are those of `Planner.plan_batch`; `legal` has a number for each choice of each
         part, `[B, C]`.
@@ -175,7 +175,7 @@ class AdaptedModel(ABC):
 
 
 def told_plan(plan: Plan, action: Any, **changes: Any) -> Plan:
-    """Return a plan in the env's own actions.
+    """Return a plan converted to the env's own actions.
 
     Args:
         plan: in numbers or vectors.
@@ -188,7 +188,7 @@ def told_plan(plan: Plan, action: Any, **changes: Any) -> Plan:
 
 
 def masks_in(parts: Parts, infos: Any, count: int) -> npt.NDArray[np.bool_] | None:
-    """Return which choices are legal in some states, `[count, C]`; None: nothing is said.
+    """Return `[count, C]` bool, the legal choices in some states; None without masks.
 
     Raises:
         InvalidObservation: a mask has another width.
@@ -203,7 +203,7 @@ def masks_in(parts: Parts, infos: Any, count: int) -> npt.NDArray[np.bool_] | No
 
 
 def mask_of(parts: Parts, told: Any) -> npt.NDArray[np.bool_]:
-    """Return a mask of all parts as `[C]`, a number for each choice, of any form of it.
+    """Return a mask of all parts in any form as `[C]`, one number for each choice.
 
     Raises:
         InvalidObservation: it has another width.

@@ -111,7 +111,7 @@ class Planner(CheckedOptions, ABC):
 
     @property
     def updates(self) -> int:
-        """Updates that the learner has made, which sets them: the time of `schedules`."""
+        """Number of updates of the learner, which sets it: the time of `schedules`."""
         return self._updates
 
     @updates.setter
@@ -291,7 +291,7 @@ class Planner(CheckedOptions, ABC):
         self._kept.forget(rows)
 
     def cut_wrong(self, env: Any, row: int, state: States, action: Any, came: Any) -> int:  # noqa: ARG002
-        """Drop what is kept of a row where the model was wrong about a step; here: all of it.
+        """Drop the kept search of a row whose step the model predicted wrongly; here all of it.
 
         Args:
             env: the model.

@@ -30,12 +30,12 @@ class Clock:
 
     @property
     def limited(self) -> bool:
-        """Whether the time can be up."""
+        """Whether there is a time limit."""
         return self._most < math.inf
 
     @property
     def compile_seconds(self) -> float:
-        """How much of the wall time since the clock was made this thread has compiled."""
+        """Seconds since the clock was made in which this thread has compiled."""
         return compile_seconds() - self._compiled
 
     @property

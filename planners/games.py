@@ -56,7 +56,7 @@ class Game:
 
     @classmethod
     def resumed(cls, seed: int, rng: Rng, state: States, obs: Any, legal: Any) -> Game:
-        """Return an episode that another process has begun; see the attributes."""
+        """Return a game continued from another process; arguments are the attributes."""
         # `__init__` would reset the env, in the middle of another episode perhaps.
         game = cls.__new__(cls)
         game.seed, game.rng, game.state, game.obs, game.legal = seed, rng, state, obs, legal
@@ -118,7 +118,7 @@ def step_games(env: Any, games: Sequence[Game], plans: Sequence[Plan]) -> tuple[
 
 
 class Sides:
-    """Plans the moves of episodes that are played side by side.
+    """Plans the moves of episodes in lockstep, by one planner for each player.
 
     Args:
         planner: makes the moves of player 0, and without an opponent all.
@@ -153,6 +153,6 @@ class Sides:
             self._planner.take_rewards(rewards)
 
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Forget all games but some; see `Planner.keep_rows`."""
+        """Forget all games except some; see `Planner.keep_rows`."""
         if self._opponent is None:
             self._planner.keep_rows(rows)

@@ -30,7 +30,7 @@ class Kept(ABC):
 
     @abstractmethod
     def keep(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget all rows but `which` `[n]`, ascending; these become 0, 1, ..."""
+        """Forget all rows except `which` `[n]`, ascending; these become 0, 1, ..."""
 
     @abstractmethod
     def forget(self, which: npt.NDArray[np.intp]) -> None:
@@ -76,7 +76,7 @@ class KeptRows(Kept, Generic[Row]):
         self._env, self.rows = env, list(rows)
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget all rows but some."""
+        """Forget all rows except some."""
         self.rows = [self.rows[i] for i in which] if self.rows else []
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:

@@ -24,7 +24,7 @@ def has_masks(infos: Any) -> bool:
 def stacked_masks(
     masks: Sequence[npt.NDArray[Any] | None],
 ) -> npt.NDArray[np.bool_] | None:
-    """Return `[L, A]` bool of L masks `[A]`; None allows all, and None is returned if all are."""
+    """Return L masks as `[L, A]` bool; a mask None allows all; None if all masks are None."""
     width = next((len(mask) for mask in masks if mask is not None), None)
     if width is None:
         return None
@@ -108,7 +108,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def discrete_actions(space: Any, planner: str) -> tuple[int, int]:
-    """Return how many actions a `Discrete` space has, and its first one.
+    """Return the number of actions of a `Discrete` space, and its first action.
 
     Judged by its attributes: naming the class would import gymnasium here.
     """

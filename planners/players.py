@@ -22,7 +22,7 @@ def num_players(model: Any) -> int:
 
 
 def infos_of_players(env: Any) -> dict[str, Any]:
-    """Return the infos of players that an env of two tells in each step, with their dtypes."""
+    """Return the info keys that name players in a two-player env, with their dtypes."""
     return dict.fromkeys((PLAYER, TO_PLAY), np.int64) if num_players(env) == 2 else {}
 
 

@@ -35,7 +35,7 @@ class Leaves(NamedTuple):
 
 
 def without(ended: npt.NDArray[np.bool_], leaves: Leaves) -> Leaves:
-    """Return the leaves that have not ended.
+    """Return the leaves whose episodes have not ended.
 
     Args:
         ended: `[L]`.
@@ -56,7 +56,7 @@ class Rating(NamedTuple):
 
 
 def unrated(count: int) -> Rating:
-    """Return a rating of L leaves that is all zero and cost nothing."""
+    """Return a rating of L leaves with values 0 and no cost."""
     zeros = np.zeros((3, count), np.int64)
     return Rating(np.zeros(count), None, zeros[0], zeros[1], zeros[2])
 

@@ -83,11 +83,11 @@ class PlanRequest:
 
     @property
     def batch(self) -> int:
-        """How many plans are asked for, B."""
+        """Number of requested plans, B."""
         return len(self.states)
 
     def discrete_actions(self) -> tuple[int, int]:
-        """Return how many actions the env has, A, and its first one.
+        """Return the number A of the env's actions, and its first action.
 
         Raises:
             InvalidOption: its actions are not discrete.
@@ -106,13 +106,13 @@ class PlanRequest:
         return num_actions, first_action
 
     def masks(self) -> npt.NDArray[np.bool_]:
-        """Return `[B, A]` bool, which of its discrete actions each state allows."""
+        """Return `[B, A]` bool, the legal actions of each state."""
         if self.legal is not None:
             return self.legal
         return np.ones((self.batch, self.discrete_actions()[0]), np.bool_)
 
     def needed_obs(self, who: str) -> Any:
-        """Return the observations `[B, *obs]`, without which the planner cannot do.
+        """Return the observations `[B, *obs]`; raise if the request has none.
 
         Args:
             who: needs them.

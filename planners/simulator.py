@@ -33,7 +33,7 @@ class Threads(Protocol):
 
     @property
     def most(self) -> int:
-        """How many, the caller's among them."""
+        """Number of threads, the caller's included."""
 
     def run(self, function: Callable[..., Any], shares: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return the function's result for each share of arguments, one thread each."""
@@ -47,7 +47,7 @@ class Simulator(Protocol):
 
     @property
     def functions(self) -> SimulatorFunctions:
-        """What `make` in `build` is given."""
+        """The argument of `make` in `build`."""
 
     @property
     def width(self) -> int:
@@ -55,11 +55,11 @@ class Simulator(Protocol):
 
     @property
     def has_masks(self) -> bool:
-        """Whether states allow some actions only."""
+        """Whether some states have illegal actions."""
 
     @property
     def threads(self) -> Threads:
-        """Those that may share the trees of a search."""
+        """Threads that may share the trees of a search."""
 
     def rows(self, states: States) -> Any:
         """Return views of `[M, S]` uint8, M at least 2, that functions step in place."""
@@ -119,7 +119,7 @@ class Transitions(Protocol):
 
     @property
     def infos(self) -> Any:
-        """Mapping of names to `[B, ...]` columns; masks and players are looked at."""
+        """Mapping of names to `[B, ...]` columns; planners read masks and players."""
 
 
 class Rollout(Protocol):
@@ -131,7 +131,7 @@ class Rollout(Protocol):
 
     @property
     def rewards(self) -> npt.NDArray[np.float64]:
-        """`[B, H]` float64, zero after an ending."""
+        """`[B, H]` float64, 0 after an ending."""
 
     @property
     def terminateds(self) -> npt.NDArray[np.bool_]:
@@ -139,11 +139,11 @@ class Rollout(Protocol):
 
     @property
     def steps(self) -> npt.NDArray[np.int32]:
-        """`[B]` int32, how many of the H steps were taken."""
+        """`[B]` int32, number of steps taken, at most H."""
 
 
 class SearchModel(Protocol):
-    """Protocol of an env that steps any states it is given.
+    """Protocol of an env that steps batches from any given states.
 
     Row i of a result depends on row i of the inputs alone. States hold the
     env's random generator, so (state, action) decides what happens. Returned

@@ -40,7 +40,7 @@ class CuriosityConfig(CheckedOptions):
 
 @final
 class Curiosity(nn.Module):
-    """A model of which action led from one observation to the next, and of what follows an action.
+    """An inverse model (observations to action) and a forward model (action to next features).
 
     Features are those that tell actions; the bonus of a step is half the squared error of the
     predicted features of the next observation. `reward` adds it to a fragment, in place, before an

@@ -16,7 +16,7 @@ Ndarray = npt.NDArray[np.float64]
 
 
 class LearnerGroup(ABC):
-    """Abstract; the learners of a run, as one of them sees the others.
+    """Abstract; one learner's access to all learners of a run.
 
     All learners call the same methods in the same order, and wait in each for the others. All
     of them then have the same numbers, to the last bit.
@@ -94,7 +94,7 @@ class LearnerGroup(ABC):
 
 @final
 class Alone(LearnerGroup):
-    """A group of one learner, which waits for no other."""
+    """A group of a single learner."""
 
     rank, size = 0, 1
 

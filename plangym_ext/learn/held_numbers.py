@@ -44,7 +44,7 @@ def generators_of(value: Any) -> dict[str, Any]:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Return the attributes that an object keeps by itself, in its dict and its slots."""
+    """Return the attributes in an object's own dict and slots."""
     own = getattr(value, "__dict__", None)
     found = dict(own) if isinstance(own, dict) else {}
     for one in type(value).__mro__:
@@ -91,7 +91,7 @@ def is_optimizer(value: Any) -> bool:
 
 
 def is_by_name(value: Any) -> bool:
-    """Return whether a pickle has no more of a class or function than its name."""
+    """Return whether a pickle holds only the name of a class or function."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     if module is None or module.__name__ == "__main__":
         return False

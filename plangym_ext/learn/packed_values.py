@@ -32,7 +32,7 @@ _PATHS = (pathlib.PurePosixPath, pathlib.PureWindowsPath)
 
 
 def packed(value: Any, where: str = "", depth: int = 0) -> Any:
-    """Return nested values in the form that files can hold.
+    """Return nested values in a form that files can hold.
 
     Args:
         value: dicts, lists, sets, deques, ranges, arrays, tensors, numbers, texts, paths, dates and
@@ -56,7 +56,7 @@ def packed(value: Any, where: str = "", depth: int = 0) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """Return the value that `packed` was given.
+    """Return the original value of a result of `packed`.
 
     Raises:
         Exception: it was made by something else.
@@ -73,7 +73,7 @@ def unpacked(value: Any) -> Any:
 
 
 def is_exact(value: Any) -> bool:
-    """Return whether `kept_exact` of a value, packed and unpacked, is alike and of its types."""
+    """Return whether `kept_exact` of a value survives packing with equal content and types."""
     kind = type(value)
     if kind in (list, tuple, deque, set, frozenset):
         return all(map(is_exact, value))

@@ -75,7 +75,7 @@ os.register_at_fork(after_in_child=_chance.forked)
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed torch's generators, and put them back as they were when the block ends.
+    """Seed torch's generators, and restore their states at the end of the block.
 
     A process has one for each device: other threads wait until this one is through.
 

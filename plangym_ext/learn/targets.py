@@ -94,7 +94,7 @@ def action_histogram_smooth(record: EpisodeRecord) -> Floats:
 
 
 def qualities(record: EpisodeRecord) -> Floats:
-    """Return `[T, A]` float64, the record's: what each action returned, NaN where unknown."""
+    """Return `[T, A]` float64, the record's: the return of each action, NaN where unknown."""
     return _known(record.q, "qualities", "q")
 
 
@@ -118,7 +118,7 @@ QUALITIES = "qualities"
 
 
 def of_one_side(record: EpisodeRecord) -> tuple[EpisodeRecord, Floats]:
-    """Return a record whose rewards and values are all of the player of its first step.
+    """Return the record with all rewards and values from the view of the first step's player.
 
     Returns:
         The record, and the sides `[T + 1]`: what follows from it, times these, is the mover's.

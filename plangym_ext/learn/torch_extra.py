@@ -21,13 +21,13 @@ except ModuleNotFoundError as error:
 
 
 def device_of(network: nn.Module) -> torch.device:
-    """Return the device of the first weights of a network; of one that has none, the CPU."""
+    """Return the device of a network's first weights; the CPU for one without weights."""
     first = next(network.parameters(), None)
     return torch.device("cpu") if first is None else first.device
 
 
 def is_missing_gpu(device: str) -> bool:
-    """Return whether a device is a GPU by a number that this machine has none of."""
+    """Return whether a device names a GPU number that this machine lacks."""
     made = torch.device(device)
     return made.type == "cuda" and (made.index or 0) >= torch.cuda.device_count()
 

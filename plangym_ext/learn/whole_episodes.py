@@ -130,7 +130,7 @@ class WholeEpisodes:
         return list(self._begun)
 
     def load_state_dict(self, state: Sequence[Mapping[str, Any] | None]) -> None:
-        """Go on from what `state_dict` returned; see `check_begun`."""
+        """Continue from a `state_dict`; see `check_begun`."""
         self._begun = [None if begun is None else dict(begun) for begun in state]
 
 
@@ -175,7 +175,7 @@ def _after(then: Any, first: Any) -> Any:
 
 
 def check_begun(where: str, saved: Any) -> None:
-    """Refuse what no `WholeEpisodes.state_dict` returns.
+    """Refuse data that is no result of `WholeEpisodes.state_dict`.
 
     Raises:
         InvalidSamples: it is something else.

@@ -200,7 +200,7 @@ def _unusual_actions(
 
 
 def check_call(name: Any) -> None:
-    """Refuse what cannot be called of sub-envs.
+    """Refuse names and functions that cannot be called on sub-envs.
 
     Args:
         name: of a method or attribute, or a function.

@@ -89,7 +89,7 @@ class VectorBackend(ABC):
     @property
     @abstractmethod
     def note(self) -> Any:
-        """What was given to `keep` last: the vector env's `Episodes`; None before."""
+        """The last argument of `keep`: the vector env's `Episodes`; None before the first call."""
 
     @abstractmethod
     def keep(self, note: Any) -> None:
@@ -109,7 +109,7 @@ class VectorBackend(ABC):
     @property
     @abstractmethod
     def backend(self) -> str:
-        """Name of what moves the rows."""
+        """Name of the backend that steps the rows."""
 
     @property
     @abstractmethod
@@ -128,11 +128,11 @@ class VectorBackend(ABC):
     @property
     @abstractmethod
     def worker_pids(self) -> tuple[int, ...]:
-        """Process ids of the workers, if there are any; none once it is closed."""
+        """Process ids of the workers, if there are any; empty after `close`."""
 
     @abstractmethod
     def use(self, space: spaces.Space[Any]) -> None:
-        """Keep observations of this space from now on; called once, before any call of rows."""
+        """Store observations of this space from now on; called once, before any call of rows."""
 
     @abstractmethod
     def begin_reset(

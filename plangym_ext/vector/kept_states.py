@@ -71,7 +71,7 @@ class KeptStates:
 
     @property
     def obs(self) -> ObsBuffer:
-        """Observations of the rows, after the present call if it has come so far."""
+        """Observations of the rows, after the present call if it has written them."""
         shown = (self.reached or self.now).shown
         if shown is not self._in_buffer:
             self._in_buffer = None  # whatever an interrupt leaves of the copy
@@ -136,7 +136,7 @@ class KeptStates:
         self.reached, self._seeded = None, {}
 
     def check_begun(self, rows: Sequence[int]) -> None:
-        """Refuse to step rows that were never reset; learn whether there are any.
+        """Refuse to step rows that were never reset.
 
         Raises:
             VectorResetNeeded: one was not.

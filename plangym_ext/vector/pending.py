@@ -64,7 +64,7 @@ class PendingCalls:
             ) from error
 
     def check_idle(self, where: str) -> None:
-        """Refuse another call before this one was waited for, and all calls once closed."""
+        """Refuse a new call while another is pending, and every call after `close`."""
         if self._begun or self._closed:
             raise self._refusal(where)
 
@@ -79,7 +79,7 @@ class PendingCalls:
         )
 
     def check_apart(self, rows: Sequence[int]) -> bool:
-        """Refuse a step of sub-envs that others that were begun may move.
+        """Refuse a step of sub-envs that a pending call may move.
 
         Returns:
             Whether there are others.
@@ -101,7 +101,7 @@ class PendingCalls:
         self._begun = (*self._begun, begun)
 
     def take(self, name: str, rows: Sequence[int] | None = None) -> Begun:
-        """Return the first pending `name`_async call, which is pending no longer.
+        """Remove and return the first pending `name`_async call.
 
         Args:
             name: of the call.
@@ -132,7 +132,7 @@ class PendingCalls:
         return begun
 
     def close(self) -> None:
-        """Forget them, and take no others."""
+        """Forget all pending calls, and refuse new ones."""
         self._begun, self._closed = (), True
 
 
@@ -165,7 +165,7 @@ class Episodes(NamedTuple):
         return Episodes(over, self.none)
 
     def resets(self, rows: Sequence[int], mode: AutoresetMode) -> np.ndarray:
-        """Return `[k]` bool, which sub-envs the next step resets instead; not to be written to.
+        """Return `[k]` bool, the sub-envs that the next step resets instead; read-only.
 
         Raises:
             VectorResetNeeded: one has ended and is not reset by itself.
@@ -194,7 +194,7 @@ class Episodes(NamedTuple):
 
 
 def first_episodes(num_envs: int) -> Episodes:
-    """Return the episodes of sub-envs of which none is over."""
+    """Return the episodes of sub-envs that all are running."""
     none = np.zeros(num_envs, bool)
     none.flags.writeable = False
     return Episodes(none.copy(), none)

@@ -145,7 +145,7 @@ class Rows(ABC):
 
     @abstractmethod
     def offer_again(self, left: np.ndarray, deaths: list[Death]) -> None:
-        """Offer rows that are not done, such that one which kills its worker is found."""
+        """Offer the unfinished rows so that a row that kills its worker can be identified."""
 
     @abstractmethod
     def waiting(self) -> list[Any]:
@@ -153,7 +153,7 @@ class Rows(ABC):
 
     @abstractmethod
     def listen(self, timeout: float) -> bool:
-        """Take in what comes, replace dead workers; whether anything came within the timeout."""
+        """Read messages, replace dead workers; return whether any came within the timeout."""
 
     @abstractmethod
     def end_round(self) -> Round | None:
@@ -176,7 +176,7 @@ class Rows(ABC):
 
     @abstractmethod
     def ask_to_finish(self) -> None:
-        """Have every worker say when it is through; once a round."""
+        """Ask every worker to report when it has finished; once a round."""
 
     @abstractmethod
     def cancel(self) -> None:
@@ -191,7 +191,7 @@ class Rows(ABC):
         """Release the memory, which no worker writes to any more; `begin` may have failed."""
 
     def discard(self) -> None:  # noqa: B027 - actors have begun all that they were sent
-        """Take back what no worker has begun."""
+        """Withdraw the rows that no worker has begun."""
 
     def abort(self) -> None:  # noqa: B027 - actors come to the end of what they were sent
         """Replace workers that are running rows, which would go on writing."""

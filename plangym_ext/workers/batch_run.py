@@ -174,7 +174,7 @@ class BatchRun:
             raise
 
     def pending(self) -> Pending[RowResults]:
-        """Return the results to come; to be held by the caller alone."""
+        """Return the handle of the pending results; only the caller may hold it."""
         # Made first: between the two an interrupt leaves the run abandoned, as it was.
         found = Pending(self.wait, self.poll, drop=self.abandon)
         self.abandoned = False
@@ -183,7 +183,7 @@ class BatchRun:
     # Waiting --------------------------------------------------------------------
 
     def poll(self, timeout: float) -> bool:
-        """Return whether there is an outcome, after waiting for that up to `timeout` seconds."""
+        """Wait up to `timeout` seconds for an outcome; return whether there is one."""
         deadline = time.monotonic() + timeout
         while self.outcome is None:
             # Whatever came may be the last thing that was missing: looked at before the clock.
@@ -343,7 +343,7 @@ class BatchRun:
         self.reap()
 
     def reap(self) -> None:
-        """Release a batch that has landed or was abandoned, if its workers are through."""
+        """Release a batch that has its outcome or was abandoned, if its workers have finished."""
         rows = self.rows
         if self.outcome is None:
             rows.discard()

@@ -80,21 +80,21 @@ class OpenBlock(NamedTuple):
 
 
 class OpenQueue(NamedTuple):
-    """Take rows from a queue, as the worker of a number; brings the queue's descriptors."""
+    """Take rows from a queue under a worker number; brings the queue's descriptors."""
 
     number: int
     worker: int
 
 
 class KnowLayout(NamedTuple):
-    """Know a layout by its number; the worker's own is as in `OpenQueue`."""
+    """Record a layout under its number; the worker's own number is as in `OpenQueue`."""
 
     layout: BatchLayout
     worker: int
 
 
 class KnowArrays(NamedTuple):
-    """Know by a number arrays that results of some calls are written to.
+    """Record, under a number, arrays to which some calls write their results.
 
     Attributes:
         number: theirs.
@@ -178,7 +178,7 @@ COMMANDS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Service:
-    """Constructor of an object that a worker is to serve as it is, in the place of an env.
+    """Constructor of an object that a worker serves instead of an env.
 
     Attributes:
         make: returns an object with `description`, `call` and `close`, as `WorkerEnv` has

@@ -64,7 +64,7 @@ numbers = itertools.count()
 
 
 class RowQueue:
-    """The parent's ends, and how far the batch is that the queue serves: one at a time.
+    """The parent's ends of the queue, and the progress of its batch: one at a time.
 
     A batch is offered in rounds; the next one begins when no worker runs rows of the last.
 

@@ -281,7 +281,7 @@ class WorkerEnv:
         self._loops: dict[int, RowLoop] = {}
 
     def description(self) -> dict[str, Any]:
-        """Return name, spaces and row layout: what the parent checks and shows."""
+        """Return name, spaces and row layout, for the parent's checks and reports."""
         env = self._env
         return {
             "name": env.name,

@@ -246,7 +246,7 @@ _WORKERS = (
 
 
 def default_n_workers() -> int:
-    """Return how many processors this process may use.
+    """Return the default number of workers: the processors that this process may use.
 
     Those of its affinity, and no more than its control groups give it time on.
     """

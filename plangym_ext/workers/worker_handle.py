@@ -190,7 +190,7 @@ class WorkerHandle(Closing):
             raise
 
     def forget(self, request: int) -> None:
-        """Note that the answer to a request will not be asked for."""
+        """Drop the answer to a request when it comes."""
         if self._answers.pop(request, None) is None:
             self._forgotten.add(request)
 

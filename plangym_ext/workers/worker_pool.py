@@ -32,7 +32,7 @@ _MAX_LAYOUTS = 256
 
 
 class WorkerPool:
-    """Equal workers with their shared memory, and what is known to each of them.
+    """Equal workers with their shared memory, and the layouts and memory that each knows.
 
     Args:
         workers: with equal envs, all built.
@@ -76,7 +76,7 @@ class WorkerPool:
         return queue
 
     def pump(self, timeout: float | None, spinning: float = 0.0) -> bool:
-        """Take in reports and answers, and notice deaths, of any worker.
+        """Read reports and answers of all workers, and notice deaths.
 
         Args:
             timeout: seconds to wait for the first of them; None waits as long as it takes.

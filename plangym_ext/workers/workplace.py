@@ -41,7 +41,7 @@ class Workplace(Closing):
         return value
 
     def steps_done(self, worker: Any, progress: Array) -> int:  # noqa: ARG002
-        """Return how far a worker is.
+        """Return the number of steps that a worker has taken.
 
         Args:
             worker: of `worker`.

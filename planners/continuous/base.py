@@ -51,7 +51,7 @@ class Shown:
         self._variance = before + (ends.var(axis=0) - before) / self._spreads
 
     def novelty(self, ends: Floats) -> Floats:
-        """Return `[n]` in [0, 1]: how far the last observations `[n, F]` are from all that is seen.
+        """Return `[n]` in [0, 1], distances of the last observations `[n, F]` from earlier ones.
 
         d / (1 + d), where d is the root mean square difference to the nearest, over the numbers
         that differ at all; 0 where a number is not finite.

@@ -71,7 +71,7 @@ class CEM(Shooting):
 
 
 def differ(tried: Population) -> bool:
-    """Return whether some sequences returned more than others.
+    """Return whether the returns of the sequences differ.
 
     Where they do not, such as before anything is earned, elites are chosen by chance: fitted to
     them, the distribution would narrow around nothing, and find nothing else.

@@ -247,7 +247,7 @@ class OpenList:
         return found
 
     def knows_better(self, key: bytes, cost: float) -> bool:
-        """Return whether a state is known on a way of no higher cost."""
+        """Return whether a state is known by a path of no higher cost."""
         index = self._index.get(key)
         return index is not None and self._costs[index] <= cost
 
@@ -277,7 +277,7 @@ class OpenList:
         return is_new
 
     def way(self) -> list[Node]:
-        """Return the nodes from the root to the goal, or else to what looks best."""
+        """Return the nodes from the root to the goal, or else to the most promising node."""
         if self.goal is None:
             # As it was found: on cheaper ways to its nodes less may be earned.
             found = [self._best]
@@ -295,7 +295,7 @@ class OpenList:
             self._first_steps[action] = ended, reward
 
     def first_step(self) -> tuple[int, float]:
-        """Return a legal action of the root and its reward, if nothing new can be reached.
+        """Return a legal action of the root and its reward, if no new state can be reached.
 
         One that ends nothing if there is any, and of those the one that earns most.
         """

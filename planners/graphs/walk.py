@@ -166,7 +166,7 @@ class GraphWalk:
 
     @property
     def legal_here(self) -> npt.NDArray[np.bool_]:
-        """Which actions that node allows, `[A]` bool; a view."""
+        """Legal actions of the walk's present node, `[A]` bool; a view."""
         return self.legal[self.here]
 
     @property
@@ -175,13 +175,13 @@ class GraphWalk:
         return bool(self.graph.expanded[self.here])
 
     def begin(self, avoid_loops: bool) -> int:
-        """Walk from the root; how that ended."""
+        """Walk from the root; return how the walk ended."""
         self._walks += 1
         self._nodes[0], self.length = self.root, 0
         return self.go_on(avoid_loops)
 
     def go_on(self, avoid_loops: bool) -> int:
-        """Walk on from where the walk has come to; how that ended."""
+        """Continue the walk from its present node; return how it ended."""
         how, self.length = walk_on(
             self.graph, self._walks, avoid_loops, self._nodes, self._actions, self.length
         )
@@ -196,7 +196,7 @@ class GraphWalk:
         backup_walk(graph, self._nodes, self._actions, self.length, value)
 
     def plan(self, origin: int, seconds: float) -> Plan:
-        """Read the plan off the root; an action that stays there is a last resort."""
+        """Read the plan at the root; an action that leads back to it is a last resort."""
         graph, root = self.graph, self.root
         row = graph.edges[root]
         child = graph.child[row] if row != NO_NODE else np.full(len(graph.order), NO_NODE)

@@ -45,7 +45,7 @@ class Costs:
         tally_steps(self.counts, rows)
 
     def add_rating(self, rows: Index, rating: Rating) -> None:
-        """Add what rating L leaves of the trees `rows` `[L]` has cost."""
+        """Add the cost of rating L leaves of the trees `rows` `[L]`."""
         spent = rating.model_steps, rating.evaluator_rows, rating.restores
         tally_rating(self.counts, rows, *spent)
 

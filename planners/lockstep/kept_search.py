@@ -38,7 +38,7 @@ class KeptSearch(Kept, Generic[Beside]):
         return (search, beside) if search is not None and search.fits(request) else (None, None)
 
     def put(self, search: Search, beside: Beside | None) -> None:
-        """Keep a search, none of whose waves is in flight, and what belongs to it."""
+        """Keep a search without waves in flight, and the data that belongs to it."""
         self.search, self.beside = search, beside
 
     def clear(self) -> None:
@@ -46,7 +46,7 @@ class KeptSearch(Kept, Generic[Beside]):
         self.search = self.beside = None
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget the trees of all rows but some."""
+        """Forget the trees of all rows except some."""
         if self.search is not None:
             self.search = self.search.subset(which)
         if self.beside is not None:

@@ -23,7 +23,7 @@ def cut_wrong(
     following: States,
     reward: float,
 ) -> int:
-    """Drop what lies below an action wherever tree b expects of it what did not come about.
+    """Drop the branch below an action where tree b's prediction differs from the real step.
 
     The nodes above have the counts and means of the simulations that remain. For trees to which
     a simulation adds one node, whose first return is its rating.

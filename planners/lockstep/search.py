@@ -197,7 +197,7 @@ class Search:
         return True
 
     def finish_all(self) -> None:
-        """Write and back up all that is in flight."""
+        """Write and back up all waves in flight."""
         while self._in_flight:
             self._flush()
             self._finish(self._in_flight.popleft())
@@ -260,7 +260,7 @@ class Search:
     def with_rating(
         self, new: NewNodes, out: Transitions, some: npt.NDArray[np.intp] | None = None
     ) -> NewNodes:
-        """Rate those of L new nodes that have not ended.
+        """Rate those of L new nodes whose episodes have not ended.
 
         Args:
             new: what the model says of them.
@@ -290,7 +290,7 @@ class Search:
         return rating
 
     def observe(self, rows: Index, nodes: Index) -> Transitions:
-        """Step into L pending nodes, rate those that have not ended, and fill them in.
+        """Step into L pending nodes, rate those without an ending, and write the results.
 
         Args:
             rows: `[L]` int32, the tree of each, ascending.
@@ -346,7 +346,7 @@ class Search:
         return Tallies(self.done, self._num_in_flight, self.full, self.costs.counts, left)
 
     def limits(self, cost: int) -> Limits:
-        """Return how far a search of simulations of `cost` steps may go.
+        """Return the limits of a search whose simulations cost `cost` steps each.
 
         Raises:
             InvalidOption: the steps do not even pay for the first.
@@ -370,7 +370,7 @@ class Search:
         return data, self._kernel or for_types_of(write_and_select, example)
 
     def cut_short(self) -> npt.NDArray[np.bool_]:
-        """Return `[B]`: which trees ran out of room before their simulations were run."""
+        """Return `[B]` bool, the trees that ran out of room before their simulations were run."""
         if True not in self.full.tolist():  # the rule, for which numpy takes ten times as long
             return self.full.copy()
         # Room for no more nodes than the steps pay for is room enough.

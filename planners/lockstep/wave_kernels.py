@@ -132,7 +132,7 @@ def write(tree: Tree, tallies: Tallies, discount: float, result: WaveResult) -> 
 
 @kernel_part
 def allow(tallies: Tallies, limits: Limits, wave_size: int) -> None:
-    """Write how many leaves of a wave each tree may have."""
+    """Write the number of leaves that each tree may have in a wave."""
     left = tallies.left
     for b in range(len(left)):
         unbegun = limits.num_simulations - tallies.done[b] - tallies.in_flight[b]

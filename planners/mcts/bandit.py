@@ -68,7 +68,7 @@ class WideningSearch(Search):
 
 @kernel
 def widen(tree: Tree, width: float, growth: float) -> None:
-    """Make so many actions of every open node legal, with equal priors, in place.
+    """Make a number of actions of every open node legal, with equal priors, in place.
 
     Args:
         tree: the trees; what was ever tried stays legal.

@@ -159,7 +159,7 @@ class TreeSearch(DiscretePlanner):
         return tree_plans(search, clock.seconds)
 
     def cut_wrong(self, env: Any, row: int, state: States, action: Any, came: Any) -> int:
-        """Drop what lies below a wrong expectation, or the tree; see `Planner.cut_wrong`."""
+        """Drop branches with a wrong prediction, or the tree; see `Planner.cut_wrong`."""
         search = self._kept.search
         if search is None or not self.keep_tree:
             return 0

@@ -29,7 +29,7 @@ QFunction = Callable[[Any], npt.ArrayLike]
 
 
 class Expansions:
-    """L simulations that have been played to a node each, and go on from it.
+    """L simulations that each have reached a node and continue from it.
 
     What they come to is what this very time has brought; nodes have no states.
 
@@ -70,7 +70,7 @@ class Expansions:
         self._q = np.zeros((len(steps), search.tree.order.shape[1]))
 
     def arrive(self, some: Index, cut: npt.NDArray[np.bool_], stays: npt.NDArray[np.bool_]) -> None:
-        """Rate where some simulations have come to; none has terminated there.
+        """Rate the nodes that some simulations have reached; none of them is terminal.
 
         Args:
             some: `[n]` which of them.
@@ -107,7 +107,7 @@ class Expansions:
         return found
 
     def expand(self, going: Index) -> tuple[Index, Index]:
-        """Give the nodes of some simulations their children, and choose one of them.
+        """Add all children to the nodes of some simulations, and choose one child each.
 
         Args:
             going: `[n]` which simulations; their nodes have no children.
@@ -158,7 +158,7 @@ class Expansions:
             tree.kind[rows, nodes] = OPEN
 
     def back_up(self, counts: npt.NDArray[np.bool_]) -> None:
-        """Credit those simulations that `counts` `[L]` says."""
+        """Back up the simulations marked in `counts` `[L]`."""
         parts = self._rows, self.at, self.rewards, self.steps, self.value
         rows, at, rewards, steps, value = (part[counts] for part in parts)
         discount = self._search.settings.discount

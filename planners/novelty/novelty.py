@@ -75,7 +75,7 @@ def subset(novelty: Novelty, rows: npt.NDArray[np.intp]) -> Novelty:
 def shows_new_pairs(
     tree: Tree, novelty: Novelty, pairs: Pairs | None, b: int, node: int, slack: int
 ) -> bool:
-    """Write a node's pairs of features into the tables; whether one was new, as for `see`."""
+    """Write a node's pairs of features into the tables; return as `see`."""
     # An argument that is None is a type of its own: what follows is not even compiled then.
     if pairs is None:
         return False
@@ -104,7 +104,7 @@ def see(tree: Tree, novelty: Novelty, b: int, node: int, slack: int) -> bool:
 
 @kernel_part
 def solve(tree: Tree, novelty: Novelty, b: int, node: int) -> None:
-    """Mark a node as solved, and its parents as far as all they allow is solved."""
+    """Mark a node as solved, and each ancestor whose legal actions are all solved."""
     novelty.solved[b, node] = True
     node = tree.parent[b, node]
     while node != NO_PARENT:
@@ -130,7 +130,7 @@ def draw_below(novelty: Novelty, b: int, bound: int) -> int:
 
 @kernel_part
 def happens(novelty: Novelty, b: int, chance: float) -> bool:
-    """Draw whether something of that chance happens; nothing is drawn where it cannot."""
+    """Draw a Bernoulli variable; at probability 0 no number is drawn."""
     return chance > 0.0 and draw_below(novelty, b, _PARTS) < chance * _PARTS
 
 
@@ -145,7 +145,7 @@ def leads_on(tree: Tree, novelty: Novelty, b: int, node: int, action: int) -> bo
 
 @kernel_part
 def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int, guided: bool) -> int:
-    """Draw one of the actions that lead on, by the node's prior if guided; NO_ACTION: none does."""
+    """Draw an action that leads on, by the node's prior if guided; NO_ACTION if there is none."""
     count, mass = 0, 0.0
     for a in range(tree.children.shape[2]):
         if leads_on(tree, novelty, b, node, a):
@@ -166,7 +166,7 @@ def drawn_action(tree: Tree, novelty: Novelty, b: int, node: int, guided: bool) 
 
 @kernel_part
 def action_at(tree: Tree, novelty: Novelty, b: int, node: int, mass: float) -> int:
-    """Return the action that leads on up to which the prior adds up to more than `mass`."""
+    """Return the first action that leads on at which the summed prior exceeds `mass`."""
     action = NO_ACTION
     for a in range(tree.children.shape[2]):
         prior = np.float64(tree.prior[b, node, a])
@@ -212,7 +212,7 @@ def walk_down(
     repeats: float,
     returns: Array,
 ) -> int:
-    """Go down from a node until a new one is wanted, and allocate that.
+    """Walk down from a node to a missing child, and allocate that child.
 
     Actions are drawn, or at a share `repeats` of the nodes the one that led there is taken
     again; and at a share `greed` that of the best `returns`. Solved and pending children are
@@ -313,7 +313,7 @@ def next_nodes(
 def take_in(
     tree: Tree, novelty: Novelty, rows: Array, nodes: Array, which: Array, cursors: Array
 ) -> None:
-    """Judge L new nodes; walks continue from those with a new feature."""
+    """Test L new nodes for novelty; walks continue from those with a new feature."""
     for i in range(len(nodes)):
         b, node = rows[i], nodes[i]
         if see(tree, novelty, b, node, 0) and tree.kind[b, node] == OPEN:

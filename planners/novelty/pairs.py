@@ -97,7 +97,7 @@ def number_colours(number: Array, rows: Array, features: Array) -> int:
 
 @allocating_part
 def see_pairs(pairs: Pairs, b: int, features: Array, before: Array, depth: int, slack: int) -> bool:
-    """Write the pairs of a node into the tables; whether one was new at its depth.
+    """Write the pairs of a node into the tables; return whether one was new at its depth.
 
     Args:
         pairs: the tables, written.
@@ -151,7 +151,7 @@ def tiles_of(pairs: Pairs, b: int, features: Array, mirrored: bool) -> Array:
 
 @kernel_part
 def offsets(mirrored: Array, tiles: Array, found: Array) -> bool:
-    """Write the offsets from all tiles of one colour to all of another; whether any are.
+    """Write the offsets from all tiles of one colour to all of another; return if there are any.
 
     Args:
         mirrored: `[R + 1]` uint64, of the one, mirrored, and their count.
@@ -179,7 +179,7 @@ def offsets(mirrored: Array, tiles: Array, found: Array) -> bool:
 
 @kernel_part
 def see_offsets(table: Array, found: Array, depth: int, slack: int) -> bool:
-    """Write offsets `[2 R - 1]` of two colours into their table; whether one was new."""
+    """Write offsets `[2 R - 1]` of two colours into their table; return whether one was new."""
     new = False
     for row in range(len(found)):
         word = found[row]

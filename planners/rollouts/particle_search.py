@@ -75,7 +75,7 @@ class Particles:
         self.tried = np.zeros((request.batch, self.legal.shape[1]), np.int64)
 
     def members(self, group: int) -> slice:
-        """Return where the particles of a group are."""
+        """Return the positions of a group's particles in the arrays."""
         end = int(self.ends[group])
         return slice(end - int(self.counts[group]), end)
 
@@ -94,7 +94,7 @@ class Particles:
         self.legal[at] = True if came.legal is None else came.legal
 
     def note(self, at: npt.NDArray[np.intp], asked: npt.NDArray[np.intp]) -> None:
-        """Count a step of the particles `at`, and evaluator rows of those `asked`."""
+        """Count a step of the particles `at`, and evaluator rows of the particles `asked`."""
         self.steps += np.bincount(self.rows[at], minlength=len(self.steps))
         self.asked += np.bincount(self.rows[asked], minlength=len(self.asked))
 

@@ -35,7 +35,7 @@ def starts_from(
     first: npt.NDArray[np.int64] | None,
     policy: Policy | None,
 ) -> Starts:
-    """Return n playouts that begin in the states that a planner was asked about.
+    """Return the starts of n playouts from the states of a plan request.
 
     Args:
         request: the states, and what is known of them.

@@ -99,7 +99,7 @@ class Agent(Protocol):
         self.mode = checked_mode(mode, type(self).__name__)
 
     def sent_to(self, num_rows: int) -> None:  # noqa: ARG002 - most agents have one shape
-        """Prepare for copies that play so many rows: `state_dict` keeps its shapes from now on."""
+        """Prepare for copies of `num_rows` rows: `state_dict` keeps its shapes from now on."""
         return None  # noqa: RET501 - a body, or a protocol holds it to be abstract
 
     def as_planner(self) -> Any:
@@ -164,7 +164,7 @@ def _drawn(leaf: Leaf, noise: Noise, legal: npt.NDArray[np.bool_] | None) -> npt
 
 
 def legal_index(uniform: npt.NDArray[Any], legal: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
-    """Return `[B]`, which action of those that a row allows; of all where it allows none."""
+    """Return `[B]`, an index among each row's legal actions; among all where none is legal."""
     allowed = legal | ~legal.any(axis=1, keepdims=True)
     # The first place at which the count of allowed actions comes to a number is allowed itself.
     wanted = np.floor(uniform * allowed.sum(axis=1)) + 1

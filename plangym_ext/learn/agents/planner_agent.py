@@ -114,7 +114,7 @@ class PlannerAgent(Agent):
         return self._make, ()
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Have the student refuse spaces that it was not made for."""
+        """Refuse spaces that the student was not made for."""
         if self.student is not None:
             self.student.check_spaces(observation_space, action_space)
 
@@ -126,7 +126,7 @@ class PlannerAgent(Agent):
             self.student.set_mode(mode)
 
     def visit(self, states: States) -> None:
-        """Take the states `[B, S]` that the next step is about."""
+        """Take the states `[B, S]` from which the next `step` plans."""
         self._states = states
         if self.visited is not None:
             self.visited.append(states)
@@ -164,7 +164,7 @@ class PlannerAgent(Agent):
         return Acted(mixed, {**info, "expert_played": played}, acted.carry)
 
     def search(self, states: States, obs: Any, legal: Any, seeds: Seeds) -> tuple[Any, Infos]:
-        """Search from N states of episodes that go on.
+        """Search from N states of running episodes.
 
         Args:
             states: `[N, S]`.
@@ -231,7 +231,7 @@ class PlannerAgent(Agent):
         return np.stack([plan.weights for plan in known]).astype(np.float32)  # type: ignore[misc]
 
     def value(self, inputs: Inputs, carry: Any) -> Any:
-        """Return `[B]` float32, what student or evaluator say; see `Agent.value`."""
+        """Return `[B]` float32, values of the student or the evaluator; see `Agent.value`."""
         if self.student is not None:
             return self.student.value(inputs, carry)
         if self._evaluator is None:
@@ -239,7 +239,7 @@ class PlannerAgent(Agent):
         return self._evaluator(inputs.obs)[1]
 
     def as_planner(self) -> Any:
-        """Return the planner itself; with a student the one that plays it, without a search."""
+        """Return the planner; with a student, a planner that plays the student without a search."""
         return self.planner if self.student is None else self.student.as_planner()
 
     def state_dict(self) -> dict[str, Any]:

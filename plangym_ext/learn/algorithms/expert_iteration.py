@@ -20,7 +20,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class ExpertIteration(PlanLearning):
-    """Learns from what an `ExpertSampler` collects, by supervised learning from a replay.
+    """Supervised learning from a replay of the labels that an `ExpertSampler` collects.
 
     For search at training time and a policy alone at play.
 
@@ -75,7 +75,7 @@ class ExpertIteration(PlanLearning):
         self.steps += collected.cost.model_steps
 
     def samples(self, tree: Any) -> dict[str, Any]:
-        """Return what the tree of a fragment teaches, a row per step that counts."""
+        """Return the training rows of a fragment, one per valid step."""
         info = tree["agent_info"]
         value = info["expert_value"].to_ndarray(copy=False)
         if self.config.value_target == "return":

@@ -55,7 +55,7 @@ class TaughtConfig(LearnerConfig):
             )
 
     def augmentation(self) -> Augmentation | None:
-        """Return the function that puts an image of each row in its place; None: there is none."""
+        """Return the function that replaces each row by a random image of it; None for none."""
         return None
 
 
@@ -266,7 +266,7 @@ class MuZeroConfig(PlanLearningConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleLearningConfig(PlanLearningConfig):
-    """Learning of an ensemble of observation models, in which a planner such as iCEM plans.
+    """Training of an ensemble of observation models, in which a planner such as iCEM plans.
 
     Args:
         bounds_weight: of the distance between the bounds of the members' log-variances.

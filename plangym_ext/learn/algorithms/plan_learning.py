@@ -111,7 +111,7 @@ class PlanLearning(AgentAlgorithm):
 
     @abstractmethod
     def samples(self, record: Any) -> dict[str, npt.NDArray[Any]]:
-        """Return what an episode teaches, a row per step: arrays `[T, ...]` for a replay.
+        """Return an episode's training rows, one per step: arrays `[T, ...]` for a replay.
 
         Names, shapes and dtypes are the same for all episodes of an env. They may be views of
         the record: a replay copies them.
@@ -320,7 +320,7 @@ def _errors(parts: Mapping[str, Part]) -> npt.NDArray[np.float64]:
 
 
 class ModelLearning(PlanLearning):
-    """Abstract; the network is a model, so steps of searches are none of the env.
+    """Abstract; the network is a model, so a search takes no steps of the env.
 
     Args:
         network: of `network_class`, changed in place.

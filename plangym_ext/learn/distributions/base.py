@@ -190,7 +190,7 @@ FORBIDDEN = -1e9
 
 
 def masked(values: Any, legal: Any) -> Any:
-    """Return logits or Q values, those of forbidden actions so low that none is played.
+    """Return logits or Q values, with those of illegal actions so low that none is played.
 
     Args:
         values: array or tensor `[..., A]`.

@@ -22,7 +22,7 @@ def _is_bound(bound: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 @final
 class BoxUnits:
-    """Both ways between actions `[..., *act]` and D numbers `[..., D]` of them.
+    """Converts actions `[..., *act]` to D numbers `[..., D]`, and back.
 
     Numbers of an action without two finite bounds are taken as they are; the largest number of a
     float, which many envs have for "none", is no bound.

@@ -114,7 +114,7 @@ def _weights(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 @allocating_kernel
 def choose(logits: Any, uniform: Any, index: Any) -> None:
-    """Choose one column of each row, in proportion to its exponential; 0 if one is no number.
+    """Draw a column of each row, in proportion to its exponential; 0 if a number is NaN.
 
     Args:
         logits: `[B, A]` float32.

@@ -12,7 +12,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 
 
 class ActorCriticEngine:
-    """Evaluates policy and critics, and brings gradients of their outputs to their weights.
+    """Evaluates policy and critics, and propagates gradients of their outputs to the weights.
 
     An algorithm computes gradients of its losses by the outputs alone, which are a few numbers per
     row; this class computes the rest for any networks on any device, and those that derive from it
@@ -42,7 +42,7 @@ class ActorCriticEngine:
         """Use weights that have changed: of "policy", "critics", ...; without names, of all."""
 
     def number(self, scalar: Any) -> Any:
-        """Return a scalar as it is logged: a float, or a tensor that is not waited for."""
+        """Return a scalar for the log: a float, or a tensor without waiting for its device."""
         return scalar.detach()
 
     # The policy -----------------------------------------------------------------
@@ -233,12 +233,12 @@ class DenseActorCritic(ActorCriticEngine):
         self._stacks["critics"].backward(self._tapes.pop("played"), _outputs(d_q))
 
     def next_values(self, obs: Any, action: Any = None) -> Any:
-        """Return what the target critics say."""
+        """Return the outputs of the target critics."""
         q, _ = self._valued("target_critics", obs, action)
         return q
 
     def values(self, obs: Any, action: Any = None, first: int | None = None) -> Any:
-        """Return what the critics say."""
+        """Return the outputs of the critics."""
         q, self._tapes["values"] = self._valued("critics", obs, action, first)
         return q
 
@@ -269,7 +269,7 @@ def actor_critic_engine(
 
 
 def can_be_dense(network: Any, critics: Any) -> bool:
-    """Return whether policy and critics are dense layers; those of critics may be normalised."""
+    """Return whether policy and critics consist of dense layers; critics may be normalised."""
     # Here and not above: numba is of no use to other networks.
     from plangym_ext.learn.engines.compiled.dense_network import has_dense_layers
 

@@ -133,7 +133,7 @@ class FlatOptimizer:
         return norm
 
     def differentiate(self, loss: Any, gradient: Any = None) -> None:
-        """Put the gradient of a scalar into the vector; or of outputs, given their own."""
+        """Put the gradient of a scalar, or of outputs with given gradients, into the vector."""
         # Zeros for what the loss does not reach: the vector has a place for each parameter.
         gradients = torch.autograd.grad(loss, self._parameters, gradient, materialize_grads=True)
         begin = 0
@@ -179,7 +179,7 @@ class FlatOptimizer:
         return isinstance(self._steps, DeviceSteps)
 
     def begin(self) -> None:
-        """Make the moments, if there are none as yet."""
+        """Make the moments, if there are none yet."""
         self._steps.begin()
 
     def changed_by_steps(self) -> Iterator[Any]:
@@ -222,7 +222,7 @@ class FlatOptimizer:
         return self._steps.state_dict()
 
     def check_state(self, state: Any, where: str) -> None:
-        """Refuse moments that are not of as many weights as there are here.
+        """Refuse moments of another number of weights.
 
         torch's optimisers take them, and write beyond their ends with the next step.
 

@@ -21,7 +21,7 @@ class Learned(NamedTuple):
 
 
 class QRows(NamedTuple):
-    """N steps with what their actions should be worth, tensors or arrays."""
+    """N steps with the targets of their actions' values, tensors or arrays."""
 
     obs: Any  # as the engine has them
     index: Any  # [N] int64, of the actions
@@ -51,11 +51,11 @@ class QEngine:
         self._network, self._optimizer, self._asked = network, optimizer, asked
 
     def q(self, obs: Any) -> Any:
-        """Return `[N, A]` of the network that learns."""
+        """Return Q values `[N, A]` of the trained network."""
         return self._asked(self._network)(shown(obs))[0].q
 
     def rows(self, rows: QRows) -> QRows:
-        """Return rows of tensors as `learn` takes them."""
+        """Convert rows of tensors to the form that `learn` takes."""
         return rows
 
     def learn(self, rows: QRows, kind: str) -> Learned:

@@ -32,11 +32,11 @@ class Rows(NamedTuple):
 
     @property
     def num_valid(self) -> int:
-        """How many steps count."""
+        """Number of valid steps."""
         return self.target.numel() if self.valid is None else int(self.valid.sum())
 
     def steps(self, *, whole: bool = False) -> Rows:
-        """Return the steps that count one by one, `[N, ...]`, fresh.
+        """Return the valid steps as single rows, `[N, ...]`, fresh.
 
         Args:
             whole: the others too, with `valid` `[N]`.
@@ -94,7 +94,7 @@ def _taken(leaf: Any, index: Any) -> Any:
 
 
 def minibatches(rows: Any, batch_size: int, *, by_step: bool) -> Iterator[Any]:
-    """Yield all rows once, in an order that is drawn; sizes differ by one row at most.
+    """Yield all rows once, in random order; sizes differ by one row at most.
 
     Args:
         rows: `Rows` of N single steps, or what `Gradients.batch` made of them; or else of T steps
@@ -124,7 +124,7 @@ def _columns(rows: Any, batch_size: int) -> Iterator[Any]:
 
 
 def check_minibatch(algorithm: Any) -> None:
-    """Refuse a recurrent network that is to learn from single steps.
+    """Refuse minibatches of single steps for a recurrent network.
 
     Raises:
         InvalidOption: it is to.

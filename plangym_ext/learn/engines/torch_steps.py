@@ -25,11 +25,11 @@ class OptimizerConfig(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """What is added to the root of its second moment."""
+        """Number added to the root of the second moment."""
 
     @property
     def adam_beta(self) -> float:
-        """How much adam's first moment keeps."""
+        """Decay of adam's first moment."""
 
     @property
     def l2(self) -> Number:
@@ -162,7 +162,7 @@ class DeviceSteps(TorchSteps):
             self._rate_here = rate
 
     def begin(self) -> None:
-        """Make the moments, which are zeros, if nothing was learned as yet."""
+        """Make the moments, which are zeros, if no step was taken yet."""
         # torch makes them with the first step, also where that is held back.
         self.step_unless(self._always)
 

@@ -70,7 +70,7 @@ class UpdateGraphs:
         self._replayed: Counter[Hashable] = Counter()
 
     def begin(self) -> None:
-        """Begin a round: nothing was logged as yet, and nothing has failed."""
+        """Begin a round: clear the logged sums and the failure flag."""
         self._failed.zero_()
         self._sound.zero_()
         self._begun = 0
@@ -104,7 +104,7 @@ class UpdateGraphs:
         return optimizer.descend_unless(self._failed, loss, max_norm)
 
     def lost(self) -> int:
-        """Return how many updates since `begin` were not made: the first that failed, and after."""
+        """Return the number of lost updates since `begin`: the first that failed and all later ones."""
         return self._begun - int(self._sound)
 
     def totals(self) -> Iterator[tuple[str, float, int]]:

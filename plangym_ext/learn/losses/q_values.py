@@ -100,7 +100,7 @@ def cross_entropy(logits: Any, target: Any) -> Any:
 
 
 def divergence(rows: Any, target: Any) -> Any:
-    """Return `[N]`, the divergence that a cross-entropy has from the targets `[N, K]`: >= 0."""
+    """Return `[N]`, the cross-entropy minus the entropy of the targets `[N, K]`: >= 0."""
     # `xlogy`, as 0 log 0 is to be 0.
     entropy = -torch.special.xlogy(target, target).sum(dim=1)
     # Rounding may leave a row that is learned a little below its entropy.

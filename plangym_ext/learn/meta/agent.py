@@ -25,7 +25,7 @@ _LEAST = 1e-7
 
 @final
 class ContextNetwork(nn.Module):
-    """Infers what a task is, z, from steps that were played in it, and plays by it.
+    """Infers a task variable z from the steps of a task, and conditions the policy on z.
 
     A step (observation, action, reward) is encoded as a Gaussian factor of each number of z. The
     posterior is the product of the factors, of which the order does not count; without steps it is
@@ -156,7 +156,7 @@ def make_context_network(
 
 @final
 class ContextAgent(NetworkAgent):
-    """Plays `Trials` with a z that is drawn when an episode begins, from what is known by then.
+    """Plays `Trials`; draws z from its posterior at the beginning of each episode.
 
     The carry holds sums of the factors of all steps of the trial, so the first episode is played by
     a draw from the prior and each later one by a draw from the posterior. In mode "eval" the

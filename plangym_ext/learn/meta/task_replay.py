@@ -16,7 +16,7 @@ _INFOS = ("task", "episode", "over")
 
 @final
 class TaskReplay(Replay):
-    """Steps of `Trials` by task: all that are kept, and the newest that contexts are drawn of.
+    """Steps of `Trials` by task: a replay for updates, and the newest steps for contexts.
 
     Contexts are of first episodes of trials alone, which are played before anything is known of the
     task, as where an agent has to adapt. Steps whose next observation is of another episode are
@@ -60,7 +60,7 @@ class TaskReplay(Replay):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to draw."""
+        """Whether there are steps to draw."""
         return bool(self.tasks)
 
     def add(self, tree: Mapping[str, Any]) -> None:

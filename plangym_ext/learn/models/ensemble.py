@@ -39,7 +39,7 @@ class Predicted(NamedTuple):
 
 
 class EnsembleNetwork(nn.Module):
-    """M networks from an observation and an action to what follows, as normal distributions.
+    """M networks that predict the next observation and reward as normal distributions.
 
     Source: Chua et al. 2018, "Deep reinforcement learning in a handful of trials using
     probabilistic dynamics models". Different from there: rewards are predicted, too; changes are
@@ -140,17 +140,17 @@ class EnsembleNetwork(nn.Module):
 
     @property
     def unit(self) -> Any:
-        """`[O]` float32, what a change of 1 is worth in each number of an observation."""
+        """`[O]` float32, the unit of predicted changes of each number of an observation."""
         part: Any = self.normalizer.parts[0]
         return (1.0 / part.scale[0]).float()
 
     def rewards(self, numbers: Any) -> Any:
-        """Return rewards of predicted ones, tensors `[...]` in units of the running deviation."""
+        """Return the env's rewards of predicted ones `[...]`, which are in running deviations."""
         part: Any = self.normalizer.reward.parts[0]
         return (numbers / part.scale[0] + part.mean[0]).float()
 
     def forward(self, obs: Any) -> NetworkOutput:  # noqa: ARG002 - of all networks
-        """Return no heads: there is no policy without a search."""
+        """Return an output without heads: the network has no policy."""
         return NetworkOutput(None, None, None)
 
 

@@ -88,7 +88,7 @@ class Support:
         return -(self.encode(numbers) * torch.log_softmax(out, -1)).sum(-1)
 
     def least_loss(self, numbers: Any) -> Any:
-        """Return `[...]`, below which the loss of these numbers cannot fall."""
+        """Return `[...]`, the lower bound of the loss for these numbers."""
         if not self.size:
             return torch.zeros_like(numbers)
         return torch.special.entr(self.encode(numbers)).sum(-1)
@@ -110,7 +110,7 @@ class Rated(NamedTuple):
 
 
 class LatentNetwork(nn.Module):
-    """A network that steps what it makes of an observation.
+    """A network with representation, dynamics and prediction of latents.
 
     As a function of observations `[B, *obs]` it is a network of planners: a policy and values,
     without a search. Action i of its numbers is the i-th of the space.
@@ -186,7 +186,7 @@ class LatentNetwork(nn.Module):
         return Rated(out[:, :count], out[:, count:])
 
     def step(self, latent: Any, index: Any) -> Step:
-        """Return what follows latents `[B, D]` and the numbers `[B]` int64 of actions."""
+        """Return the dynamics' output for latents `[B, D]` and action numbers `[B]` int64."""
         played = functional.one_hot(index, self.distribution.width).to(latent.dtype)
         out = self.dynamics(torch.cat([latent, played], dim=1))
         following, reward, ending = torch.split(out, [*self._widths], dim=1)

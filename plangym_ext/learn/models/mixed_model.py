@@ -27,7 +27,7 @@ class Stepped(NamedTuple):
 
 @final
 class MixedModel:
-    """A `SearchModel` that steps the true env `true_steps` times from where it begins.
+    """A `SearchModel` that steps the true env for the first `true_steps` steps, then the model.
 
     A state is a byte, the true steps that are left, and a state of env or model, filled up with
     zeros. The last true step leads to where the model begins at its observation. Observations are

@@ -127,7 +127,7 @@ class ModelEnv(LocalStepper, PlanEnv):
     def correct(
         self, states: Any, actions: Any, following: Any, rewards: npt.NDArray[np.float64]
     ) -> None:
-        """Answer with what came about, wherever the model is in these states from now on.
+        """Return these observed results for these states and actions from now on.
 
         What the env drew counts as if it were always so: of one without chance that is true.
 
@@ -143,7 +143,7 @@ class ModelEnv(LocalStepper, PlanEnv):
             self._known[key] = after[row], float(rewards[row])
 
     def forget_corrections(self) -> None:
-        """Answer what the model says again."""
+        """Return the model's own predictions again."""
         self._known.clear()
 
     def _as_known(

@@ -24,7 +24,7 @@ from plangym_ext.planners.request import PlanRequest
 
 @dataclass(eq=False)
 class ModelPlanner(Planner):
-    """Plans for a real env by its observations: the model is stepped in its place.
+    """Plans for a real env from its observations, with steps of a learned model.
 
     Plans are those of the planner; their model steps are the model's. The limits are the
     planner's own: those of this class mean nothing.

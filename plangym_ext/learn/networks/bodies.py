@@ -135,7 +135,7 @@ class DenseLayers(nn.Sequential):
         return product[0]
 
     def use(self, precision: str) -> None:
-        """Let `dense_layers_product` make the products where the layers are such as it knows."""
+        """Use `dense_layers_product` if it supports the layers."""
         plain = all(type(layer) in (nn.Linear, nn.ReLU) for layer in self)
         # Normalisation between the layers, another activation, or a layer of the user's that
         # derives from one of these, is torch's business.

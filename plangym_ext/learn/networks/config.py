@@ -243,7 +243,7 @@ class AgentsConfig(AgentConfig):
 
     @property
     def is_plain(self) -> bool:
-        """Whether one network, of one agent's observations, is all that there is."""
+        """Whether one network of a single agent's observations plays all agents."""
         return self.critic == "own" and not any(self.groups)
 
 

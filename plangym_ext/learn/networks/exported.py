@@ -72,7 +72,7 @@ class _NoNoise:
 
 
 def export_policy(policy: GreedyPolicy, example: Any, path: Path, kind: str) -> None:
-    """Write a policy; any number of rows can be asked at once.
+    """Write a policy that takes batches of any size.
 
     Args:
         policy: the module.

@@ -12,7 +12,7 @@ _HEADS = 4
 
 @final
 class CellAttention(nn.Module):
-    """Adds to each cell of an image what it attends to among all cells; `[B, C, H, W]`.
+    """Self-attention among the cells of images `[B, C, H, W]`, added to its input.
 
     Source: Zambaldi et al. 2019, "Deep reinforcement learning with relational inductive biases".
     """

@@ -335,7 +335,7 @@ class ObservationEncoder(nn.Module):
         return self.scaled(obs, self.memory_for(obs))
 
     def memory_for(self, obs: torch.Tensor) -> torch.Tensor:
-        """Return memory for `scaled`, of which screens have their channels innermost on the CPU.
+        """Return memory for `scaled`; on the CPU, screens have their channels innermost.
 
         Convolutions then learn in two thirds of the time.
         """
@@ -344,7 +344,7 @@ class ObservationEncoder(nn.Module):
         )
 
     def laid_out(self, obs: torch.Tensor) -> torch.Tensor:
-        """Return observations in the order of `memory_for`, of which `scaled` is quicker."""
+        """Return observations in the memory order of `memory_for`, for a faster `scaled`."""
         return obs.contiguous(memory_format=self._form_of(obs))
 
     def _form_of(self, obs: torch.Tensor) -> torch.memory_format:
@@ -352,7 +352,7 @@ class ObservationEncoder(nn.Module):
         return torch.channels_last if innermost else torch.contiguous_format
 
     def scaled(self, obs: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-        """Encode what is not one-hot by means of memory `out`, such as `memory_for` returns."""
+        """Encode observations that are not one-hot in memory `out` from `memory_for`."""
         as_it_is = obs.dtype is torch.float32 and self._low == 0.0 and self._scale == 1.0
         # In place: of pictures a fresh result takes longer to be given memory than to be computed.
         x = obs if as_it_is else out.copy_(obs)
@@ -367,7 +367,7 @@ class ObservationEncoder(nn.Module):
 
     @property
     def is_scaled(self) -> bool:
-        """Whether `scaled` does all."""
+        """Whether `scaled` is the whole encoding."""
         return not self._counts
 
 

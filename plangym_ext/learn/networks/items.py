@@ -64,7 +64,7 @@ class Items:
         return Items(*(part.to(device) for part in (self.points, self.start, self.length)))
 
     def places(self) -> tuple[Any, Any]:
-        """Return `[P]` int64, where the points of N rows lie, and `[P]` to which row they belong.
+        """Return the positions `[P]` int64 of the points of N rows, and the row `[P]` of each.
 
         After them at least one point, up to a multiple of 16, belongs to row N: place 0.
         """
@@ -95,7 +95,7 @@ def largest(x: Any, owner: Any, count: int) -> Any:
 
 
 class Exchange(nn.Module):
-    """Adds to each point what others tell it: their mean, or weighted by attention.
+    """Adds messages of other points to each point: their mean, or weighted by attention.
 
     Args:
         width: features of a point.
@@ -139,7 +139,7 @@ class Exchange(nn.Module):
 
 
 class ItemsEncoder(nn.Module):
-    """Turns a row's items into a vector: of each item features, and of these mean and maximum.
+    """Encodes a row's items as a vector: the mean and maximum of the features of all items.
 
     Items of a Sequence are encoded by themselves; with "attention" each is told of all others of
     its row. Nodes of a Graph are told of those from which an edge leads to them. Nothing is

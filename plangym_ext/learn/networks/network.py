@@ -92,7 +92,7 @@ class NestedNetwork(Network):
 
 
 class UnionNetwork(nn.Module):
-    """Networks that are asked and trained as one, each for a head of its own.
+    """Networks that are evaluated and trained as one, each with a head of its own.
 
     They see the same observations and may differ in all else, also in whether their parameters
     are trained (`requires_grad_(False)`). An optimiser of the union makes the steps that one of

@@ -133,7 +133,7 @@ class QuickNetwork(_Quick):
 
 
 def is_plain(network: Any) -> bool:
-    """Return whether this is a planner's network with its own parts, and nothing else looks on."""
+    """Return whether this is a planner's network of the library's own layers without hooks."""
     return (
         type(network) is Network
         and {name for name, _ in network.named_children()} == {"encoder", "body", "heads"}
@@ -142,7 +142,7 @@ def is_plain(network: Any) -> bool:
 
 
 def forward_of(network: Any) -> Any:
-    """Return the fastest known forward function of a network, of inputs and a carry."""
+    """Return the fastest known forward function of a network; it takes inputs and a carry."""
     if not is_simple(network):
         return network
     quick = QuickForward(network)
@@ -236,7 +236,7 @@ def _linear(parameters: Mapping[str, Any], x: Any) -> Any:
 
 @final
 class OfObservations(nn.Module):
-    """Evaluates observations by an `AgentNetwork` that looks at nothing else.
+    """Evaluates observations by an `AgentNetwork` that takes no other input.
 
     A search comes to a state on its own, without what was played before it: a network that
     carries something, or looks at the previous action or reward, has no answer there.
@@ -285,7 +285,7 @@ def of_observations(network: nn.Module) -> nn.Module:
 
 
 def shown(obs: Any) -> Inputs:
-    """Return observations `[N, ...]` as inputs of a network that reads nothing else."""
+    """Return observations `[N, ...]` as inputs of a network without other inputs."""
     first = next(leaves(obs))
     # Of the length alone something is asked: no memory is written.
     return Inputs(

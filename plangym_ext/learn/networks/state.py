@@ -151,7 +151,7 @@ def check_network(where: str, network: Any, attributes: tuple[str, ...] = ()) ->
 
 
 def has_own_code(network: nn.Module) -> bool:
-    """Return whether code of the user's runs in a network's forward pass: modules, or hooks."""
+    """Return whether a network's forward pass runs user code: modules or hooks."""
     return any(
         is_own(type(part)) or part._forward_hooks or part._forward_pre_hooks
         for part in network.modules()
@@ -186,7 +186,7 @@ class KnownParameters:
         self._known = list(network.parameters())
 
     def check(self) -> None:
-        """Refuse to learn with others.
+        """Raise if the network's parameters are others by now.
 
         Raises:
             InvalidOption: the network has made layers since then, or replaced some.

@@ -36,7 +36,7 @@ class BestReplay(RowReplay):
         return self._priorities.copy()
 
     def add(self, samples: Samples, priorities: npt.ArrayLike = ()) -> None:
-        """Copy rows in where there is room, or a row of a lower priority to give way.
+        """Copy rows in where there is room, or in place of rows with lower priorities.
 
         Args:
             samples: see `Replay.add`.

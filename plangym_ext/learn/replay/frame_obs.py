@@ -43,7 +43,7 @@ class WholeObs:
 
     @staticmethod
     def step_bytes(part: Part) -> int:
-        """Return the bytes that one takes."""
+        """Return the bytes of one observation."""
         return int(np.prod(part[0], dtype=np.int64)) * np.dtype(part[1]).itemsize
 
     def write(self, slots: Places, obs: Ndarray) -> None:
@@ -161,7 +161,7 @@ class FrameObs:
 
 @kernel
 def mark_continued(stacks: Any, continues: Any) -> None:
-    """Write which stacks are those of the step before without its oldest frame, and a new one.
+    """Mark stacks that are the previous step's without its oldest frame plus a new frame.
 
     Args:
         stacks: `[N, B, F, S]` uint8.

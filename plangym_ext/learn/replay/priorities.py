@@ -69,7 +69,7 @@ class Priorities:
         assign(self._tree, places, np.where(drawn, self.highest**self.alpha, 0.0))
 
     def update(self, places: Places, priorities: npt.ArrayLike) -> None:
-        """Give places new priorities; of a place that comes twice the last one counts.
+        """Set priorities of places; the last entry of a repeated place counts.
 
         Args:
             places: `[N]`, of a draw.
@@ -178,7 +178,7 @@ def importance_weights(
 
 @kernel
 def assign(tree: SumTree, places: Any, masses: Any) -> None:
-    """Set the masses of rows, in place; of a row that comes twice the last one counts.
+    """Set the masses of rows, in place; the last entry of a repeated row counts.
 
     Args:
         tree: to write to.

@@ -114,7 +114,7 @@ class RingReplay(InheritedOptions, ABC):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to draw."""
+        """Whether there are steps to draw."""
         return len(self) > 0
 
     @abstractmethod

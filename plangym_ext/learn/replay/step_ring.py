@@ -284,7 +284,7 @@ class StepRing:
         return self.form.join("obs", found)
 
     def legal_after(self, places: Places, finals: Places) -> npt.NDArray[np.bool_] | None:
-        """Return a copy `[N, A]`, what could be played where `obs_after` is; None: everything.
+        """Return a copy `[N, A]` of the legal actions at `obs_after`; None if all are legal.
 
         After the last step of an episode it is everything, as nothing was to be played there.
         """
@@ -309,7 +309,7 @@ class StepRing:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return views of what there is, by slot; they hold until the next `add`."""
+        """Return views of all stored steps, by slot; they are valid until the next `add`."""
         # With the slot at the cursor, whose observation belongs to the newest step.
         used = min(self.count + 1, self.slots)
         return {
@@ -321,7 +321,7 @@ class StepRing:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what was saved.
+        """Replace the content by a saved one.
 
         Raises:
             InvalidSamples: it is not what `state_dict` returns of such a ring.

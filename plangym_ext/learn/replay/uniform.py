@@ -102,7 +102,7 @@ class Ring:
         return mapped(samples, lambda a: np.zeros((self.capacity, *a.shape[1:]), a.dtype))
 
     def check_filled(self) -> None:
-        """Refuse to draw from nothing."""
+        """Raise if there are no rows to draw."""
         if not self._size:
             raise ReplayEmpty(
                 f"{self._where}: there must be rows to draw from; none were added. Collect first."
@@ -317,7 +317,7 @@ class BalancedReplay(Replay):
 
     @property
     def groups(self) -> list[int]:
-        """The groups of one level that there are rows of, in the order in which they came."""
+        """The groups of one level that have rows, in the order of their first rows."""
         return [group[0] for group in self._buckets]
 
     def sample_groups(self, groups: Sequence[int], size: int) -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Ends(TypedDict, total=False):
 
 
 def refuses_unknown(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that refuses an argument that there is not, naming the closest."""
+    """Return a function that refuses unknown arguments and names the closest known one."""
     parameters = inspect.signature(function).parameters.values()
     known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
     if len(known) < len(parameters):
@@ -123,7 +123,7 @@ def clipped_ratio(where: str, name: str, rows: Rows, log_ratio: Any, clip: float
 
 
 def checked_array(where: str, library: Callable[[Any], Any], name: str, given: Any) -> Any:
-    """Return an argument as an array of numbers of the library that the call is in."""
+    """Return an argument as an array of numbers of the call's library, numpy or torch."""
     try:
         array = library(given)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -345,7 +345,7 @@ def converter(*values: Any) -> Any:
 
 
 def floating(array: Any) -> Any:
-    """Return the array in its own floating dtype, or else in float64.
+    """Return the array in its floating dtype; arrays of other dtypes as float64.
 
     Of numpy's only two are kept: compiled loops know no other.
     """

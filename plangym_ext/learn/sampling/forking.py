@@ -306,7 +306,7 @@ def _arrays(source: Any) -> Iterator[Ndarray]:
 
 
 def distinct(origin: Ndarray, action: Any) -> tuple[Ndarray, Ndarray]:
-    """Return which of M branches differ from all before, and the equal branch of each.
+    """Return the distinct ones of M branches, and for each branch its equal among them.
 
     Args:
         origin: `[M]` the state of each.

@@ -97,7 +97,7 @@ class PastSampler(Closing):
 
 
 def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
-    """Refuse to play another number of steps than a sampler was made for.
+    """Refuse a number of steps other than the sampler's own.
 
     Raises:
         InvalidOption: it is another.

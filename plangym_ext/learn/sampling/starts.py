@@ -57,7 +57,7 @@ class Starts(ABC):
 
     @abstractmethod
     def loaded(self, state: Mapping[str, Any]) -> Self:
-        """Return the distribution that a `state_dict` was taken of."""
+        """Return the distribution with the data of a `state_dict`."""
 
     def table(self) -> npt.NDArray[np.float64]:
         """Return cumulative weights of the states, `[N]` float64, fresh; the last is `share`."""

@@ -169,7 +169,7 @@ def steps_of(part: Any) -> Any:
 
 
 def copy_tree(source: ArrayDict, target: ArrayDict) -> None:
-    """Copy a sample tree into another one of its form, row T of what has one included."""
+    """Copy a sample tree into one of equal form, including row T where there is one."""
     one: Any
     other: Any
     for (_, one), (_, other) in zip(source.leaves(), target.leaves(), strict=True):

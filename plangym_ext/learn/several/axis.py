@@ -91,7 +91,7 @@ def apart(value: Any, count: int) -> Any:
 
 
 def shown(obs: Ndarray, lead: int, *, whole: bool) -> Any:
-    """Return what each agent's row of a network is shown.
+    """Return the network's input for each agent's row.
 
     Args:
         obs: `[..., B, A, *obs]`.
@@ -112,7 +112,7 @@ def shown(obs: Ndarray, lead: int, *, whole: bool) -> Any:
 
 
 def whole_space(one: spaces.Box, count: int) -> spaces.Dict:
-    """Return the space of a row with what all agents see.
+    """Return the space of the observations of all agents together.
 
     "agent" is `[A]`, 1 at the agent's own number; "all" `[A, *obs]`; "own" `[*obs]`.
     """

@@ -25,7 +25,7 @@ class Missing:
 
 
 def given(found: Sequence[Any], name: str) -> list[Any]:
-    """Return the same attributes of some envs.
+    """Return one attribute of some envs.
 
     Raises:
         AttributeError: one of them is missing.

@@ -47,7 +47,7 @@ class StableBaselines3VecEnv(VecEnv):
         self.metadata = venv.metadata
 
     def reset(self) -> Any:
-        """Reset all envs with the seeds and options set for that; obs `[n, *obs]`."""
+        """Reset all envs with the seeds and options that were set before; return `[n, *obs]`."""
         # As SB3's own: an env without options is not handed any.
         options = [one or None for one in self._options]
         if all(one == options[0] for one in options):
@@ -66,7 +66,7 @@ class StableBaselines3VecEnv(VecEnv):
         return obs
 
     def step_async(self, actions: Any) -> None:
-        """Begin a step; `actions` are an array, or a list with one of any kind for each env."""
+        """Begin a step; `actions` is an array, or a list with one action of any kind per env."""
         space = self.venv.single_action_space
         if isinstance(actions, list | tuple) and isinstance(space, spaces.Dict | spaces.Tuple):
             batch: Any = create_empty_array(space, len(actions))

@@ -250,7 +250,7 @@ class TianshouWorker(EnvWorker):
     def wait(
         workers: list[TianshouWorker], wait_num: int, timeout: float | None = None
     ) -> list[TianshouWorker]:
-        """Return the workers that are done, first ones first: `wait_num`, or fewer in time."""
+        """Return the finished workers in order: `wait_num` of them, fewer after the timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         ready: list[TianshouWorker] = []
         while len(ready) < min(wait_num, len(workers)):

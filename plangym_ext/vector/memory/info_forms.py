@@ -31,7 +31,7 @@ class InfoForm(NamedTuple):
 
     @classmethod
     def of(cls, info: dict[str, Any]) -> InfoForm | None:
-        """Return the form of an info; None if it has others than numbers and arrays of them."""
+        """Return the form of an info; None if a value is not a number or an array of numbers."""
         arrays: list[tuple[str, tuple[int, ...]] | None] = []
         for key, value in info.items():
             kind = type(value)
@@ -147,7 +147,7 @@ class InfoForms:
         return self._forms[known:]
 
     def learn(self, first: int, forms: Sequence[InfoForm]) -> None:
-        """Know forms that the other process has numbered from `first` on."""
+        """Record forms that the other process has numbered from `first` on."""
         for number, form in enumerate(forms, first):
             # Else two calls were begun with the same `known`, and both answers have brought it.
             if number == len(self._forms):

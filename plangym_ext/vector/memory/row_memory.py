@@ -223,7 +223,7 @@ class StepMessages:
         return StepRequest(rows, actions, resets, bool(flags & _SAME_STEP), out, forms)
 
     def answer(self, asked: StepRequest, reply: Reply) -> bytes | Reply:
-        """Return the message for a reply of `EnvRows.step`; or a reply, to be sent otherwise."""
+        """Return the message for a reply of `EnvRows.step`, or the reply if it has no such form."""
         rows, known = asked.rows, asked.forms
         infos, finals, obs, _, _, states, shown, checksum, *_ = reply
         # Triples: k, the row in the vector env, and the number of the form.

@@ -42,7 +42,7 @@ class OutLayout(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether a worker that does not know the memory yet could map it."""
+        """Whether a worker without this memory could still map it."""
         return not any(block.closed for block in self.blocks.values())
 
 

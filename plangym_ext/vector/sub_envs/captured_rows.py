@@ -34,7 +34,7 @@ Rows = Sequence[int]
 
 
 class CapturedRows:
-    """Some rows of a vector env, in this process, that can be brought back to states.
+    """Some rows of a vector env, in this process, that can be restored from states.
 
     Args:
         makes: constructor of each row's env; rows that share one have equal envs.
@@ -104,7 +104,7 @@ class CapturedRows:
         }
 
     def use(self, memory: RowMemory, index: int, proved: Sequence[ProvedRow]) -> None:
-        """Write there from now on; once, before any row is reset.
+        """Write results to this memory from now on; called once, before any row is reset.
 
         Args:
             memory: row 0 of this process is row `first` there.
@@ -319,7 +319,7 @@ class CapturedRows:
         self._undo = None
 
     def between_calls(self) -> None:
-        """Note that no row is moved: a call has ended, however it has."""
+        """Note that no row is moving: a call has ended, with or without an error."""
         self._progress[0] = NO_ROW
 
     def close(self) -> None:

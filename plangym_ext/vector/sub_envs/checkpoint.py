@@ -91,7 +91,7 @@ class Checkpoint:
         return self.calls[: self.count]
 
     def after(self, call: RowCall, reply: Reply, shown: Any) -> Checkpoint:
-        """Return where a call leads that has succeeded.
+        """Return the checkpoint after a call that has succeeded.
 
         Args:
             call: that moves rows.
@@ -227,7 +227,7 @@ class RowDeaths:
         self._begun: float | None = None
 
     def note(self, death: WorkerDied, doing: str, row: int, played: str) -> WorkerDied | None:
-        """Note one.
+        """Count one death.
 
         Args:
             death: how the worker ended.

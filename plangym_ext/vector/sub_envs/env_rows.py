@@ -33,7 +33,7 @@ from plangym_ext.workers.batch_layout import NO_ROW
 
 
 class EnvRows(CapturedRows):
-    """The rows of one process, which are played; arguments are those of `CapturedRows`."""
+    """Resets and steps the rows of one process; arguments are those of `CapturedRows`."""
 
     # Playing ------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class EnvRows(CapturedRows):
         capture: bool | None = None,
         out: OutRows | None = None,
     ) -> Reply:
-        """Step rows, or reset those that are to be.
+        """Step rows, and reset those whose episodes have ended.
 
         Args:
             rows: which.

@@ -21,7 +21,7 @@ from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout
 
 
 def row_ranges(num_rows: int, num_hosts: int) -> list[range]:
-    """Return the rows of each host: as even as can be, in order, none without any."""
+    """Return the rows of each host, in order and of equal number up to one; no host is empty."""
     num_hosts = min(num_rows, num_hosts)
     ends = [num_rows * k // num_hosts for k in range(num_hosts + 1)]
     return [range(a, b) for a, b in itertools.pairwise(ends)]

@@ -293,7 +293,7 @@ class WorkerHost(RowHost):
         self.worker.restart()
 
     def open(self, attributes: dict[tuple[int, str], Any]) -> int:
-        """Begin to set memory and attributes in a new process.
+        """Begin to set memory and attributes in a new process, as they were in the old one.
 
         Raises:
             Exception: what the constructor of an env raised.
@@ -348,7 +348,7 @@ class RowService:
         self._blocks.pop(number).close()
 
     def know(self, message: KnowArrays) -> None:
-        """Know arrays that steps may be written to."""
+        """Map arrays to which steps may write their results."""
         number, places, wanted = message
         arrays = {place.field: place.view(self._blocks[place.block]) for place in places}
         # With the views, so that `close_block` can drop those that would dangle.
@@ -356,7 +356,7 @@ class RowService:
         self._outs[number] = OutArrays(self._space, arrays, wanted), blocks
 
     def forget(self, number: int) -> None:
-        """Let go of such arrays."""
+        """Unmap such arrays."""
         self._outs.pop(number, None)
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

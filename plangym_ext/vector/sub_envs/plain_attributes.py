@@ -60,7 +60,7 @@ class PlainChanges:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Rows of whose envs a method was called."""
+        """Rows on whose envs a method was called."""
         return tuple(self._before)
 
     def watch(self, row: int) -> None:
@@ -74,7 +74,7 @@ class PlainChanges:
         return bool(found)
 
     def undo(self) -> None:
-        """Set all of it back."""
+        """Undo all recorded changes."""
         for row, held in self._before.items():
             set_back(self._envs[row], held)
 

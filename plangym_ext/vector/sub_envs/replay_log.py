@@ -105,7 +105,7 @@ class ReplayLog:
         return self._call
 
     def is_away(self, checkpoint: Checkpoint) -> bool:
-        """Return whether rows are elsewhere, as far as it is known."""
+        """Return whether rows are known to be in other states than their committed ones."""
         return self.at is not checkpoint or self.fallen is not None
 
     def is_lost(self, checkpoint: Checkpoint) -> bool:
@@ -145,7 +145,7 @@ class ReplayLog:
             self._bring_back()
 
     def send_ahead(self, target: Checkpoint, call: RowCall) -> None:
-        """Ask the host for a call that follows others, if it will be in order when they succeed.
+        """Send a call before earlier ones are answered, if it is valid once they succeed.
 
         It is begun all the same when its turn comes. `target` is where rows should be now.
         """
@@ -371,7 +371,7 @@ class ReplayLog:
     # Time ---------------------------------------------------------------------------
 
     def check(self, began: float, timeout: float | None) -> None:
-        """Stop a worker that is late, or that has made no progress for its limit.
+        """Stop a worker that has passed the deadline, or its limit without progress.
 
         Args:
             began: when the wait for the call began, in `time.monotonic()`.

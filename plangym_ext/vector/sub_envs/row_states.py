@@ -39,12 +39,12 @@ class ProvedRow(NamedTuple):
 
     @property
     def captures(self) -> bool:
-        """Whether it can be."""
+        """Whether the states of the row can be captured."""
         return isinstance(self.found, Binding)
 
     @property
     def note(self) -> str:
-        """What is to be known of its states; "" if nothing is."""
+        """Remark on the row's states for users; "" for none."""
         return self.found if isinstance(self.found, str) else self.found.note
 
     def state_of(self, env: gym.Env[Any, Any], *, trust: bool) -> RowState:
@@ -101,7 +101,7 @@ def proved_rows(
 
 
 def agreed(told: Iterable[ProvedRow]) -> list[ProvedRow]:
-    """Return all rows of a vector env, equal envs captured in one way: that of the first.
+    """Return all rows of a vector env; equal envs get the capture method of the first.
 
     Each process has chosen by times that it measured, and states of one way fit no env that takes
     another.
@@ -173,7 +173,7 @@ class CapturePace:
         self._longest, self._bound = _CALLS, _LEAST
 
     def note(self, seconds: float, share: float) -> bool:
-        """Note a call of a share of the rows; whether states should be captured now."""
+        """Note a call of a share of the rows; return whether to capture states now."""
         self._calls += share
         self._seconds += seconds
         return self._calls >= self._longest or self._seconds >= self._bound
@@ -227,7 +227,7 @@ class StepsAhead:
     def note_error(
         self, error: BaseException, env: gym.Env[Any, Any], unmoved: Sequence[int]
     ) -> None:
-        """Forget rows that an error has left alone, if it is the refusal of `OrderEnforcing`.
+        """Forget rows that did not move, if the error is the refusal of `OrderEnforcing`.
 
         Args:
             error: what the env has raised.

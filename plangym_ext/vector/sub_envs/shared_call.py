@@ -45,7 +45,7 @@ class Share:
 
 
 def own_if_possible(values: Any) -> Any:
-    """Return a copy of a caller's argument for a replay; itself if it cannot be copied."""
+    """Return a copy of a caller's argument for a replay; the argument if it cannot be copied."""
     try:
         return copy.deepcopy(values)
     except Exception:  # whatever an object's own copying raises
@@ -53,12 +53,12 @@ def own_if_possible(values: Any) -> Any:
 
 
 def shares_of_all(ranges: Sequence[range]) -> list[Share]:
-    """Share out all rows of the vector env, in order."""
+    """Divide all rows of the vector env among their processes, in order."""
     return [Share(k, rows, rows, slice(rows.start, rows.stop)) for k, rows in enumerate(ranges)]
 
 
 def shares_of(rows: Sequence[int], ranges: Sequence[range]) -> list[Share]:
-    """Share out some rows; a process that has none of them has no share."""
+    """Divide some rows among their processes; a process without rows gets no share."""
     found = []
     for k, hosted in enumerate(ranges):
         places = [place for place, row in enumerate(rows) if row in hosted]
@@ -96,7 +96,7 @@ class SharedCall(NamedTuple):
     logs: list[ReplayLog]
 
     def unmoved(self) -> Iterator[tuple[Share, ReplayLog]]:
-        """Yield shares and logs of processes that have answered, and whose rows did not move.
+        """Yield shares and logs of processes that have answered without moving their rows.
 
         The call may have failed in another process.
         """

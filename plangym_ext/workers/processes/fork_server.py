@@ -51,7 +51,7 @@ HEADER, ANSWER = struct.Struct("<Q"), struct.Struct("<Qqq")
 
 
 def available() -> bool:
-    """Return whether workers can be forked of a server on this system."""
+    """Return whether a server can fork workers on this system."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and hasattr(socket, "send_fds")
 
 
@@ -128,7 +128,7 @@ class ForkServer:
 
     @property
     def descriptors(self) -> tuple[int, int]:
-        """What this process holds open for it."""
+        """Descriptors that this process holds open for the server."""
         return self._socket.fileno(), self._life_write
 
     def start(

@@ -14,7 +14,7 @@ _KNOWN = frozenset({"id", "namespace", "name", "version"})
 
 
 class LazySpec(EnvSpec):
-    """Knows its id; becomes the spec itself as soon as anything else is read.
+    """Knows only its id; becomes the full spec when another attribute is read.
 
     What a spec holds may refer to anything, and what it refers to is imported when it is
     loaded: most workers never make an env of it.

@@ -222,7 +222,7 @@ _workers = each_in_child(lambda worker: worker._kill())
 
 
 def pickled_constructor(constructor: Any, index: int) -> bytes:
-    """Return the cloudpickle of what makes an env, or of a `Service`, for a worker of a number.
+    """Return the cloudpickle of an env's constructor or of a `Service`, for a numbered worker.
 
     Raises:
         TypeError: it is not callable or cannot be pickled.

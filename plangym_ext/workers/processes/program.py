@@ -59,7 +59,7 @@ def watch_parent(lifeline: int) -> None:
 
 @contextlib.contextmanager
 def killed_with_parent(lifeline: int) -> Iterator[None]:
-    """Watch the parent in here, as `watch_parent` does; after that its end is only read."""
+    """Context that watches the parent as `watch_parent` does; afterwards its end is only read."""
     watch_parent(lifeline)
     try:
         yield
@@ -141,7 +141,7 @@ def adopt() -> None:
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """End all children of this process but some, with all that is below them.
+    """End all children of this process except some, with their descendants.
 
     Args:
         own: pids of those that stay.

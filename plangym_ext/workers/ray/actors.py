@@ -88,16 +88,16 @@ class Actor(RayWorker):
 
     @property
     def shares_memory(self) -> bool:
-        """Whether it reaches memory of the driver."""
+        """Whether the actor can map the driver's shared memory."""
         return self.description is not None and bool(self.description["shares_memory"])
 
     @property
     def load(self) -> int:
-        """Row steps that it has still to take."""
+        """Row steps that the actor still has to take."""
         return sum(sent.steps for sent in self.sent)
 
     def answered(self, sent: Sent, seconds: float, *, watched: bool) -> None:
-        """Note how long a share has taken.
+        """Record the duration of a share.
 
         Args:
             sent: the share.

@@ -151,7 +151,7 @@ class RayRows(Rows):
         self.open[ref] = sent
 
     def offer_again(self, left: np.ndarray, deaths: list[Death]) -> None:
-        """See `Rows`: in parts where one has died, each smaller than before."""
+        """See `Rows`; after a death the rows are offered in smaller parts."""
         ready = self._owner.pool.ready()
         suspects = np.zeros(self.request.num_rows, np.bool_)
         for first, stop in (death.rows for death in deaths):
@@ -226,7 +226,7 @@ class RayRows(Rows):
         self._spoilt = self._spoilt or sent.in_place
 
     def ask_to_finish(self) -> None:
-        """See `Rows`: they do so by themselves, and what has come is taken in."""
+        """See `Rows`; actors report by themselves, so only their answers are read."""
         self.listen(0.0)
 
     def end_round(self) -> Round | None:

@@ -49,7 +49,7 @@ class RowActor:
         self._views: OrderedDict[tuple[Any, ...], tuple[SharedBlock, RowBatch]] = OrderedDict()
 
     def description(self) -> dict[str, Any]:
-        """Return what the driver has to know of the backend."""
+        """Return the backend's description for the driver."""
         return {
             "identity": self._env.envelope.identity,
             "backend": self._env.backend,
@@ -241,7 +241,7 @@ class Place(NamedTuple):
 
     @property
     def layout(self) -> tuple[Any, ...]:
-        """What views of the page follow from."""
+        """The layout that views of the page follow."""
         return self[:5]
 
 
@@ -301,7 +301,7 @@ def arrived(request: RowRequest) -> RowRequest:
 
 
 def result_names(layout: RowLayout, infos: str) -> tuple[str, ...]:
-    """Return `RowLayout`'s names of what results consist of."""
+    """Return `RowLayout`'s names of the result arrays."""
     columns = () if infos == "none" else range(len(layout.info))
     return (
         *(one.stored for one in RESULT_FIELDS),

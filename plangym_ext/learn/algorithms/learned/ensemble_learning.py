@@ -17,7 +17,7 @@ from plangym_ext.learn.torch_extra import torch
 
 
 class EnsembleLearning(ModelLearning):
-    """Teaches each member the steps of its own bag, by their likelihood (PETS).
+    """Trains each member by the likelihood of a bootstrap sample of the steps (PETS).
 
     For continuous actions and very few steps of the env.
 

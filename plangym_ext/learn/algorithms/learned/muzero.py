@@ -30,7 +30,7 @@ from plangym_ext.planners.base import Planner
 
 @final
 class WindowReplay:
-    """Draws steps of a replay, each with its K actions and what they are to teach.
+    """Draws steps of a replay, each with its K next actions and their targets.
 
     Args:
         steps: of rows as `rows_of_episode` makes them, whole episodes one after the other.
@@ -108,7 +108,7 @@ PARTS = ("policy", "value", "reward", "ending")
 
 
 class MuZero(ModelLearning):
-    """Unrolls a latent model along what was played, and teaches it rewards, values and policies.
+    """Unrolls a latent model along played actions, and trains its rewards, values and policies.
 
     For planning where no simulator can be stepped from states, or where its steps are dear.
 
@@ -265,5 +265,5 @@ class MuZero(ModelLearning):
 
 
 def halved(latent: Any) -> Any:
-    """Return a tensor whose gradient is half of what comes back."""
+    """Return the tensor with its gradient halved."""
     return 0.5 * latent + 0.5 * latent.detach()

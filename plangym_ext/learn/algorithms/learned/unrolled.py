@@ -48,7 +48,7 @@ def rewards(rows: Mapping[str, npt.NDArray[Any]], count: int) -> npt.NDArray[np.
 def value_targets(
     rows: Mapping[str, npt.NDArray[Any]], unroll: int, n_steps: int, discount: float
 ) -> npt.NDArray[np.float32]:
-    """Return what the states of windows are worth, `[B, K + 1]` float32, fresh.
+    """Return the value targets of the states of windows, `[B, K + 1]` float32, fresh.
 
     They are sums of n rewards and of the search's value after them. An episode that ends before
     is followed by `final`, and each state after its end is worth 0.
@@ -80,7 +80,7 @@ def value_targets(
 def masks(
     rows: Mapping[str, npt.NDArray[Any]], unroll: int, *, endings: bool
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return what is learned of the states of windows.
+    """Return which targets of the states of windows count.
 
     Args:
         rows: `[B, N]` of `SCALARS`, N at least 1.

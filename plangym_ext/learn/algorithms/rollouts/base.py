@@ -71,7 +71,7 @@ class RolloutAlgorithm(AgentAlgorithm):
     # Taking in ------------------------------------------------------------------
 
     def take(self, collected: Collected) -> None:
-        """Work out the returns of a fragment, for the next `train`; see `Algorithm.take`.
+        """Compute the returns of a fragment, for the next `train`; see `Algorithm.take`.
 
         The tree is not copied: train before it is collected into again. What was taken before,
         and not trained on, is forgotten.

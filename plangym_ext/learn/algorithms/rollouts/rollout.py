@@ -243,13 +243,13 @@ class TreeReader:
         return self.tensor(part, steps)
 
     def value(self, info: Any) -> Any:
-        """Return `[T, B]` what the agent thought of the rows; None if it did not say."""
+        """Return the agent's values of the rows, `[T, B]`; None if it has none."""
         if "value" in info and not self.by_q:
             return self.tensor(info["value"])
         return masked(self.tensor(info["q"]), self.legal()).amax(dim=-1) if "q" in info else None
 
     def legal(self, steps: int | None = None) -> Any:
-        """Return which actions could be played; None: all."""
+        """Return which actions were legal; None if all were."""
         return self.tensor(self.tree["action_mask"], steps) if "action_mask" in self.tree else None
 
     def shown(self) -> Inputs:

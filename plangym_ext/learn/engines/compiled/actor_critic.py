@@ -69,7 +69,7 @@ class CompiledLosses:
             self._bounds = np.array([0, distribution.width], np.int64)
 
     def batch(self, rows: Rows) -> Batch:
-        """Return N single steps as arrays; what is not learned of the network is applied."""
+        """Return N single steps as arrays, with the features that enter the dense layers."""
         with torch.no_grad():
             features = self._network.features(rows.inputs)
         return Batch(

@@ -23,7 +23,7 @@ def is_dense(network: Any) -> bool:
 
 
 def has_dense_layers(network: Any) -> bool:
-    """Return whether a network has dense layers alone, on the CPU, with tanh or relu between."""
+    """Return whether a network is a stack of dense layers with tanh or relu on the CPU."""
     if type(network) is not AgentNetwork or network.core is not None or has_own_code(network):
         return False
     bodies = [network.body] + ([] if network.value_body is None else [network.value_body])

@@ -112,7 +112,7 @@ class Actor:
         return self._first_legal is not None and self._columns.legal is None
 
     def find_masks(self) -> None:
-        """Use the room for masks that the tree has got."""
+        """Use the tree's array of masks, which was added after this actor was made."""
         self._columns.find_legal()
         self._inputs = self._built_inputs()
         self._show_first_legal()
@@ -260,7 +260,7 @@ class Actor:
     # Between fragments ------------------------------------------------------------------
 
     def begin_episodes(self) -> None:
-        """Reset every row, and play random steps if that was asked for: once."""
+        """Reset every row, and play random steps if the options say so; called once."""
         if not self._begun:
             where = self._venv, self._columns, self._options.numbers(self._rows)
             self._first_legal = begin_episodes(
@@ -271,7 +271,7 @@ class Actor:
             self._begun = True
 
     def state_dict(self, *, envs: bool = True) -> dict[str, Any]:
-        """Return where these rows are: arrays `[b, ...]`, or lists of them, by name.
+        """Return the state of these rows: arrays `[b, ...]`, or lists of them, by name.
 
         Args:
             envs: whether to capture states of the envs; "envs" is None without, and where

@@ -240,7 +240,7 @@ class Restarts:
             self.table = table
 
     def begin_all(self, steps: npt.NDArray[np.uint64], legal: Ndarray | None) -> None:
-        """Draw where all rows begin, which were reset; see `add`.
+        """Draw the start states of all rows, which were just reset; see `add`.
 
         Args:
             steps: `[b]`, as for `add`.
@@ -304,7 +304,7 @@ class Restarts:
         return {"start": np.concatenate([*self._ended, np.zeros(0, np.int64)])}
 
     def state_dict(self) -> dict[str, Ndarray]:
-        """Return where the episodes in progress began, `[b]` by name."""
+        """Return the start states of the episodes in progress, `[b]` by name."""
         return {} if self.start is None else {"start": self.start.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

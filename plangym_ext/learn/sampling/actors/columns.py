@@ -91,7 +91,7 @@ class Columns:
         self.find_legal()
 
     def find_legal(self) -> None:
-        """Look whether the tree has masks of actions."""
+        """Read the tree's array of action masks, if it has one."""
         # One array, or none.
         for array in self._arrays("action_mask", self.num_steps + 1):
             self.legal = array
@@ -205,7 +205,7 @@ GAME_OVER = "game_over"
 
 
 def info_column(infos: Any, name: str) -> tuple[Any, Any]:
-    """Return the values `[n]` of an info, and `[n]` bool which are known.
+    """Return the values `[n]` of an info, and `[n]` bool, which rows have the info.
 
     Args:
         infos: as gymnasium's vector envs give them.

@@ -112,7 +112,7 @@ def _values(infos: Any, name: str, entries: Ndarray) -> Ndarray:
 
 
 def games_going_on(infos: Any, ended: Ndarray) -> Ndarray:
-    """Return `[k]` bool, which endings are those of a life and not of the game.
+    """Return `[k]` bool, the endings of a life that do not end the game.
 
     Args:
         infos: of a step of k rows.
@@ -199,7 +199,7 @@ class Stepped(NamedTuple):
     infos: dict[str, Any]
 
     def where(self, chosen: Ndarray) -> Ndarray:
-        """Return `[m]`, at which entries of the infos the chosen rows are; all were stepped."""
+        """Return `[m]`, positions of the chosen rows in the infos; all were stepped."""
         # The rows are ascending.
         return chosen if self.rows is None else np.searchsorted(self.rows, chosen)
 
@@ -300,7 +300,7 @@ class EnvSteps:
 
 
 class ItemSteps(EnvSteps):
-    """The same of envs whose observations have items, which no array of a step can take."""
+    """`EnvSteps` for observations with items, which have no array of a fixed size."""
 
     def _out(self, t: int) -> dict[str, Any]:
         return {n: part for n, part in super()._out(t).items() if n not in ("obs", "final_obs")}

@@ -137,7 +137,7 @@ class VenvRows:
 
 
 class ItemRows(VenvRows):
-    """The same of envs whose observations have items: batches are those of `item_rows`."""
+    """`VenvRows` for observations with items: batches are those of `item_rows`."""
 
     def _items(self, result: Any) -> Any:
         obs, *rest = result

@@ -62,7 +62,7 @@ class SentColumns:
         ]
 
     def write(self, arrays: list[Ndarray]) -> None:
-        """Write what `taken` has returned, of as many rows of such a tree."""
+        """Write a result of `taken` into as many rows of an equal tree."""
         count = len(self._everywhere)
         for view, array in zip(self._everywhere, arrays[:count], strict=True):
             view[...] = array
@@ -118,7 +118,7 @@ class SharedWeights(Closing):
         return array_bytes(self._memory)
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Put weights there: of the names, shapes and dtypes that the block is laid out for."""
+        """Write weights to the block, with the names, shapes and dtypes of its layout."""
         # Without a lock: workers copy it as a fragment begins, samplers write between fragments.
         for name, view in self._views().items():
             view[...] = state[name]
@@ -136,7 +136,7 @@ Weights = Mapping[str, Any]
 
 
 class Exchange(Closing):
-    """Abstract; how weights and fragments travel.
+    """Abstract; transfer of weights and fragments between a sampler and its actors.
 
     Attributes:
         play: name of the call by which a worker plays a fragment.
@@ -175,7 +175,7 @@ class Exchange(Closing):
 
 
 class SharedExchange(Exchange):
-    """Everything is in shared memory, which workers read and write.
+    """Exchange through shared memory, which workers read and write.
 
     Args:
         tree: of the sampler, shared.
@@ -205,7 +205,7 @@ class SharedExchange(Exchange):
         return self._weights.read()
 
     def take(self, index: int, answer: Sequence[Any]) -> None:
-        """Do nothing: it was written there."""
+        """Do nothing: the worker has written into the tree."""
 
     @property
     def nbytes(self) -> int:
@@ -218,7 +218,7 @@ class SharedExchange(Exchange):
 
 
 class SentExchange(Exchange):
-    """Workers are anywhere: weights are placed where all can get them, and columns come back.
+    """Exchange by messages with workers on any machine: weights are sent, columns come back.
 
     Args:
         tree: of the sampler.

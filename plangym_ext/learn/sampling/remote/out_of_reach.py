@@ -27,7 +27,7 @@ _WATCHED = (np.ndarray, dict, list, tuple, set, deque)
 
 
 class OutOfReach:
-    """Refuses modules that an agent uses without holding them, and arrays of that kind that change.
+    """Refuses modules and changing arrays that an agent uses without holding them.
 
     A pickle has a function's globals and a class's attributes once at most, and of what can be
     imported nothing but the name: a copy goes on with those that it began with.

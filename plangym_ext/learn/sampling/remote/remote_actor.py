@@ -68,7 +68,7 @@ class RemoteActor:
         check_vector_env(self._venv, "WorkerSampler", maker.options.env_info)
 
     def description(self) -> dict[str, Any]:
-        """Return how many rows there are, and the bytes that they write to."""
+        """Return the number of rows, and the bytes of their memory."""
         return {"num_envs": self._venv.num_envs, "nbytes": self._venv.nbytes}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -77,7 +77,7 @@ class RemoteActor:
 
     @property
     def steps_done(self) -> int:
-        """Steps of the fragment that is being played."""
+        """Number of steps taken in the present fragment."""
         return int(self._progress[0])
 
     def _open(self, tree: ArrayDict, weights: SharedWeights, progress: Array) -> None:

@@ -45,7 +45,7 @@ class AgentCopy:
         self.agent, self._tensors = agent, tensors
 
     def load(self, weights: Mapping[str, Any]) -> None:
-        """Take over what `SentAgent.weights` has returned."""
+        """Load a result of `SentAgent.weights`."""
         if not _has_state(self.agent):
             return
         given = dict(weights)
@@ -55,7 +55,7 @@ class AgentCopy:
         self.agent.load_state_dict(_nested(given))
 
     def take(self, changes: bytes | None) -> None:
-        """Take over what `SentAgent.changes` has returned."""
+        """Apply a result of `SentAgent.changes`."""
         if changes is None:
             return
         with io.BytesIO(changes) as file:
@@ -118,7 +118,7 @@ class SentAgent:
         return state | {name: state[name].detach().cpu().numpy() for name in self._tensors}
 
     def changes(self, weights: Mapping[str, Any]) -> bytes | None:
-        """Return a pickle of a copy's changes beside the weights; None without any.
+        """Return a pickle of the agent's changes except weights; None without changes.
 
         Raises:
             WrongKind: it cannot be pickled, or does not arrive as it is.
@@ -151,13 +151,13 @@ class SentAgent:
         return found
 
     def whole(self) -> bytes | None:
-        """Return as `changes` all that a new copy has to take, as of the last `changes`."""
+        """Return all changes for a new copy, in the form of `changes`, as of its last call."""
         if self._copy is None or not self._sent:
             return None
         return _dumped(self._copy.agent, self._sent)
 
     def besides(self) -> dict[str, Any]:
-        """Return the differences of the present copies from the agent, without the weights.
+        """Return the differences between the agent and its copies, without the weights.
 
         Raises:
             WrongKind: it is nothing that a checkpoint can hold.
@@ -169,7 +169,7 @@ class SentAgent:
         return own_state(self._copy.agent, self.agent, "agent")
 
     def as_of(self, besides: Mapping[str, Any]) -> bytes | None:
-        """Return `changes` that bring copies to another's `besides`."""
+        """Return `changes` that bring copies to a given result of `besides`."""
         self.changes(self.weights())
         if self._copy is None:
             return None
