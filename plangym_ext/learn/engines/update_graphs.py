@@ -104,7 +104,7 @@ class UpdateGraphs:
         return optimizer.descend_unless(self._failed, loss, max_norm)
 
     def lost(self) -> int:
-        """Return the number of lost updates since `begin`: the first that failed and all later ones."""
+        """Return the number of lost updates since `begin`: the first that failed and later ones."""
         return self._begun - int(self._sound)
 
     def totals(self) -> Iterator[tuple[str, float, int]]:

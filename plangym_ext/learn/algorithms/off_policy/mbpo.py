@@ -198,7 +198,7 @@ class RolloutReplay(Replay):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to draw."""
+        """Whether there are steps to draw."""
         return len(self) > 0
 
     @property

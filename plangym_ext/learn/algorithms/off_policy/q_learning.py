@@ -115,7 +115,7 @@ class QLearning(OffPolicyAlgorithm):
         return out, masked(q, steps.next_legal).argmax(dim=1)
 
     def _q(self, obs: Any) -> Any:
-        """Return `[N, A]` of the network that learns."""
+        """Return Q values `[N, A]` of the trained network."""
         return self._out(self.network, obs).q
 
     def _check_head(self) -> None:
