@@ -71,7 +71,7 @@ class InvalidOption(PlangymExtError, ValueError):
 
 
 class NoSuchIndex(PlangymExtError, IndexError):
-    """A row, a cell or an item is asked for that is not there."""
+    """A requested row, cell or item does not exist."""
 
 
 class InvalidAnswer(PlangymExtError, ValueError):
@@ -262,7 +262,7 @@ def installing(extra: str) -> str:
 
 
 def in_our_words(name: str) -> str:
-    """Return an option's name, in lower case, with the word that is used here in the last place."""
+    """Return an option's name in lower case, with this library's word as its last part."""
     return re.sub(r"(?<![a-z])gamma$", "discount", name.lower())
 
 

@@ -64,7 +64,7 @@ class Parts:
         return self._layout.join(tuple(found))
 
     def no_preference(self, count: int) -> Floats:
-        """Return distributions `[count, W]` that are uniform; of unbounded numbers, as `drawn`."""
+        """Return uniform distributions `[count, W]`; NaN for numbers, as in `drawn`."""
         return np.where(self.is_choice, 1.0, np.nan) * np.ones((count, 1))
 
     def drawn(self, uniforms: Floats, distributions: Floats | None) -> Floats:
@@ -94,7 +94,7 @@ class Parts:
         return values
 
     def checked(self, answer: Any, count: int) -> Floats:
-        """Return what a proposal answered, `[count, W]` float64, after a check.
+        """Return the answer of a proposal, `[count, W]` float64, after a check.
 
         Raises:
             InvalidAnswer: it is none for these parts.
@@ -116,7 +116,7 @@ class Parts:
         return found.astype(np.float64)
 
     def allowed(self, distributions: Floats, legal: npt.NDArray[np.bool_]) -> Floats:
-        """Return distributions `[L, W]` without what is illegal.
+        """Return distributions `[L, W]` without weight on illegal choices.
 
         Args:
             distributions: `[L, W]`.
@@ -133,7 +133,7 @@ class Parts:
         return found
 
     def playable(self, distributions: Floats) -> npt.NDArray[np.bool_]:
-        """Return `[L]`, whether every part has a choice with any weight."""
+        """Return `[L]` bool, whether every part has a choice with positive weight."""
         found = np.ones(len(distributions), np.bool_)
         for part in np.flatnonzero(self.counts):
             weights = distributions[:, self.begins[part] : self.begins[part + 1]]

@@ -113,7 +113,7 @@ _FORMATS = "?bBhHiIlLqQfd"  # what a memoryview reads and writes
 
 
 def cells_of(array: np.ndarray) -> memoryview | None:
-    """Return the array's memory, if it takes numbers as the array does, but for casts."""
+    """Return a memoryview of the array, which takes numbers without casts; None if impossible."""
     return array.data if array.dtype.isnative and array.dtype.char in _FORMATS else None
 
 
@@ -176,7 +176,7 @@ def as_tensor(data: npt.NDArray[Any]) -> Any:
 
 
 def as_array(given: Any, where: str, kind: type[Exception]) -> np.ndarray:
-    """Return what a caller gave as an array; raise `kind` if it cannot be made one."""
+    """Return a caller's argument as an array; raise `kind` if it cannot be converted."""
     try:
         return np.asarray(given)
     except Exception as error:  # whatever `__array__` of an object raises

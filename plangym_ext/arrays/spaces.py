@@ -77,7 +77,7 @@ def is_text(space: spaces.Space[Any]) -> bool:
 
 
 class SpaceLayout:
-    """The leaves of a space, in a fixed order, and both ways between value and leaves.
+    """The leaves of a space in a fixed order; converts values to leaves, and back.
 
     Args:
         space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of them.
@@ -273,7 +273,7 @@ def _holds(dtype: np.dtype[Any], value: np.ndarray) -> bool:
 
 
 def own_copy(action: Any) -> Any:
-    """Return an action, or a batch of them, that an env may write into: numbers are as they are."""
+    """Return a copy of an action, or of a batch, for an env that may write into it."""
     if type(action) is np.ndarray:
         return action.copy()
     return action if isinstance(action, np.generic | int) else copy.deepcopy(action)

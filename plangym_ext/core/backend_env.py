@@ -23,7 +23,7 @@ NO_OUT: Mapping[str, np.ndarray] = {}
 
 
 class BackendEnv(PlanEnv):
-    """A serial env to play, which is the reference; subclasses define how rows run.
+    """Abstract; plays on a serial env, the reference; subclasses define how rows run.
 
     Attributes:
         plan_env: the local env, which `reset`, `step` and `set_state` move.
@@ -44,7 +44,7 @@ class BackendEnv(PlanEnv):
 
     @property
     def codec(self) -> StateCodec:
-        """How the env's states are captured."""
+        """Captures and restores the env's states."""
         return self.plan_env.codec
 
     @property

@@ -25,7 +25,7 @@ class Film(Protocol):
     on: bool
 
     def after_step(self) -> None:
-        """Hear that an env step was played."""
+        """Take a picture after an env step, if one is due."""
 
 
 def picture(env: gym.Env[Any, Any], name: str) -> Any:

@@ -158,7 +158,7 @@ def import_own(module: str, asked_by: str) -> None:
 
 
 def load_own(target: str, where: str, kind: str, which: str) -> Any:
-    """Return the callable of the user's that "module:name" names; its module is imported.
+    """Import a user's module, and return the callable that "module:name" names.
 
     Args:
         target: "module:name".
@@ -184,7 +184,7 @@ def load_own(target: str, where: str, kind: str, which: str) -> Any:
 
 
 def load_own_class(target: str, where: str, base: type) -> Any:
-    """Return the class that "module:Class" of the user's names.
+    """Import a user's module, and return the class that "module:Class" names.
 
     Args:
         target: "module:Class".
@@ -253,7 +253,7 @@ _ELSEWHERE = {
 def raise_if_unknown(
     error: TypeError, called: Any, given: Iterable[str], spec: Any, options: Iterable[str] = ()
 ) -> None:
-    """Raise, for the error of an env's constructor, one that says what to write instead.
+    """Raise `UnknownName` for an env constructor's error about an unknown argument.
 
     Args:
         error: of the constructor.

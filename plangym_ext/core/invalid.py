@@ -58,12 +58,12 @@ def checked_policy(policy: str, where: str) -> str:
 
 
 def remedy(policy: str) -> str:
-    """Return advice for a caller to whom a policy has refused a value."""
+    """Return the end of the message of a refused value: advice for the caller."""
     return _REMEDIES[policy]
 
 
 class ValuePolicy:
-    """Looks at rewards and observations, a range of rows at once.
+    """Checks rewards and observations for invalid values, a range of rows at once.
 
     Args:
         policy: one of `POLICIES`.
@@ -102,7 +102,7 @@ class ValuePolicy:
         )
 
     def apply(self, batch: RowBatch, rows: slice) -> None:
-        """Look at `rows` of a batch, whose observations and rewards are in place.
+        """Check `rows` of a batch, whose observations and rewards are in place.
 
         Raises:
             InvalidValue: the first row that has one, if they are refused.
@@ -146,7 +146,7 @@ class ValuePolicy:
 
 
 def leaf_checks(policy: str, obs: SpaceLayout) -> list[LeafCheck]:
-    """Return the checks of the leaves of observations that a policy looks at."""
+    """Return the checks of those observation leaves that a policy needs."""
     found: list[LeafCheck] = []
     for index, leaf in enumerate(obs.leaves):
         # Another element than a Discrete space has is never meant, unlike a number beside a Box.
@@ -169,7 +169,7 @@ def _is_bounded(leaf: Leaf) -> bool:
 
 
 def surely_finite(values: np.ndarray) -> bool:
-    """Return whether a look in the fewest operations finds a few floats finite.
+    """Return whether a quick test proves a few floats finite.
 
     Args:
         values: of any shape. Of many, or of non-contiguous ones, it says False: there it would

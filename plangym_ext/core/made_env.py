@@ -17,7 +17,7 @@ from plangym_ext.states.content_hash import remember_constructor
 
 
 def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
-    """Return the gymnasium env that a constructor makes.
+    """Call a constructor, and return its gymnasium env after checks.
 
     Raises:
         TypeError: it is not callable, or makes something else.
@@ -43,7 +43,7 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
 
 
 def close_env(env: gym.Env[Any, Any]) -> None:
-    """Close an env, and end the copies of this process that its constructor has made."""
+    """Close an env, and end the forks of this process that its constructor has made."""
     try:
         env.close()
     finally:

@@ -93,7 +93,7 @@ def wrapped(env: Any, item: Any) -> Any:
 
 
 def name_of(called: str, name: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return what names or makes the env, and the arguments for it, without those that name it.
+    """Return the env's id or constructor, and its arguments without those that name the env.
 
     The callable of an `EnvSpec` makes the env as `gymnasium.make` does, with the spec's wrappers
     and arguments.
@@ -140,7 +140,7 @@ def _make_spec(spec: Any, **kwargs: Any) -> gym.Env[Any, Any]:
 def wrappers_of(
     called: str, kwargs: dict[str, Any], constructor: Any
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Return the arguments for the env's constructor, and what its envs are wrapped with.
+    """Return the arguments of the env's constructor, and the wrappers of its envs.
 
     Args:
         called: `make` or `make_vec`, for messages.
@@ -175,7 +175,7 @@ def wrappers_of(
 
 
 def checked_wrappers(called: str, wrappers: Any) -> tuple[Any, ...]:
-    """Return wrappers as a tuple; refuse what `wrapped` could not apply."""
+    """Return wrappers as a tuple; refuse wrappers that `wrapped` could not apply."""
     is_single = callable(wrappers) or not isinstance(wrappers, Iterable)
     found = () if is_single else tuple(wrappers)
     if is_single or not all(

@@ -47,7 +47,7 @@ def mask_width(space: Any) -> int | None:
 
 
 def choices_of(space: Any) -> int | None:
-    """Return the choices of all parts of an action space, which planners heed masks of.
+    """Return the total number of choices that the mask of an action space covers.
 
     Those of Dict and Tuple are in the order of their parts, a bit of MultiBinary has two, and what
     a Box holds has none. None: there are none.

@@ -32,7 +32,7 @@ def check_flags(where: str, **flags: Any) -> None:
 
 
 def rounding_of(sums: Any) -> float:
-    """Return by how much sums of float64 rewards may differ that were added in another order.
+    """Return the rounding error between sums of float64 rewards in different orders.
 
     Rounding a step adds 1e-16 of the sum: this is enough for ten thousand steps whose roundings
     fall alike, and for any number of steps whose roundings fall either way.
@@ -73,7 +73,7 @@ def seconds_or_none(where: str, value: Any) -> float | None:
 
 
 def wait_or_none(where: str, value: Any) -> float | None:
-    """Return how many seconds a caller waits as a float, or None for as long as it takes.
+    """Return a caller's waiting time in seconds as a float, or None for no limit.
 
     Raises:
         InvalidOption: it is no number from 0 on (NaN is not).
@@ -97,7 +97,7 @@ def _as_float(value: Any) -> float:
 
 
 def told(value: Any) -> str:
-    """Return the `repr` of a value, or what it is where Python refuses to write so many digits."""
+    """Return the `repr` of a value; a phrase for an int with more digits than Python writes."""
     try:
         return repr(value)
     except ValueError:  # of a whole number with thousands of digits

@@ -22,19 +22,19 @@ _handlers: list[Callable[[], None]] = []
 
 
 def usable_processors() -> int:
-    """Return how many processors this process may run on: those of its affinity."""
+    """Return the number of processors in this process's affinity."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def fork_count() -> int:
-    """Return how many forks lie between the first process and this one; it never falls."""
+    """Return the number of forks between the first process and this one; it never falls."""
     return _count
 
 
 def end_copy(where: str) -> NoReturn:
-    """End this process, which has come back from where an env has forked it.
+    """End this process: a fork by an env, which has returned from the env's code.
 
     The program of its parent would run twice, and answer twice.
 

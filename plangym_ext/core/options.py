@@ -160,7 +160,7 @@ class CheckedOptions(InheritedOptions):
 
 @functools.cache
 def declarations(cls: type[Any]) -> dict[str, Declared]:
-    """Return what the fields of a dataclass take, by name."""
+    """Return the declarations of a dataclass's fields, by name."""
     # The annotation of each field, and the same without rules.
     found: dict[str, tuple[Any, Any]] = {}
     names = {field.name for field in dataclasses.fields(cls) if field.init}
@@ -187,7 +187,7 @@ def _evaluated(annotation: Any, module: str, *, rules: bool) -> Any:
 
 
 def declared_by(annotation: Any, module: str) -> Declared:
-    """Return what an annotation takes, which may be a text that a module has; else nothing."""
+    """Return the declaration of an annotation or of its text; empty if a name is unknown."""
     try:
         return declaration(_evaluated(annotation, module, rules=True))
     except NameError:
@@ -195,7 +195,7 @@ def declared_by(annotation: Any, module: str) -> Declared:
 
 
 def declaration(hint: Any) -> Declared:
-    """Return what an annotation takes."""
+    """Return the declaration of an annotation."""
     if typing.get_origin(hint) is Annotated:
         inner, *rules = typing.get_args(hint)
         found = declaration(inner)
@@ -211,7 +211,7 @@ def declaration(hint: Any) -> Declared:
 
 
 def checked(where: str, value: Any, declared: Declared, unknown: type[Exception]) -> Any:
-    """Return a value as the type that is declared.
+    """Return a value converted to its declared type.
 
     Args:
         where: name of the option, which begins messages.

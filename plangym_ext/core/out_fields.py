@@ -26,7 +26,7 @@ def _names_in(kind: type[Any]) -> tuple[str, ...]:
 
 
 class OutFields:
-    """The arrays of one call's `out`, checked, and the results that go into them.
+    """The checked arrays of one call's `out`, which receive the results.
 
     Args:
         layout: of the env's rows.

@@ -32,7 +32,7 @@ _ends: dict[int, weakref.finalize[..., Any]] = {}
 
 
 def constructed(make: Callable[[], _Made]) -> tuple[_Made, dict[int, str]]:
-    """Return what a constructor makes, and the copies of this process that it has made.
+    """Call a constructor; return its object, and the forks of this process that it made.
 
     A copy that comes back from the constructor is ended: the caller's program would run twice.
 
@@ -52,7 +52,7 @@ def constructed(make: Callable[[], _Made]) -> tuple[_Made, dict[int, str]]:
 
 
 def ends_with(env: Any, copies: dict[int, str]) -> None:
-    """Have copies of this process end when an env is collected, or by `end_copies`."""
+    """End forks of this process when an env is garbage-collected, or by `end_copies`."""
     if copies:
         end = weakref.finalize(env, _end_copies, copies, fork_count(), id(env))
         _ends[id(env)] = end
@@ -116,7 +116,7 @@ def _text(pid: int, name: str) -> bytes:
 
 
 def end_trees(pids: Iterable[int]) -> None:
-    """Send SIGKILL to processes and to all that is below them."""
+    """Send SIGKILL to processes and to all their descendants."""
     for pid in pids:
         # Stopped first, level by level: what is stopped starts nothing, and reaps nothing, so that
         # no number comes to stand for another process meanwhile.
@@ -149,7 +149,7 @@ def children_of(pid: int, thread: int | None = None) -> list[int]:
 
 
 def is_reaped(pid: int) -> bool:
-    """Return whether a child has ended; it is a zombie no more then."""
+    """Reap a child if it has ended; return whether it has."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

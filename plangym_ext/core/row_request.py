@@ -158,7 +158,7 @@ class ContinuedRows:
         self.drop()
 
     def first(self, count: int, root: Callable[[], np.ndarray]) -> None:
-        """Make sure that there are `count` rows; new ones begin at the `[S]` state of `root`."""
+        """Extend to at least `count` rows; new rows begin at the `[S]` state of `root`."""
         new = count - len(self.states)
         if new <= 0:
             return

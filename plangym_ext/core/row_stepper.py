@@ -29,7 +29,7 @@ from plangym_ext.states.envelope import Envelope
 
 
 class RowStepper(ABC):
-    """Steps any number of rows, from given states or from where each row is.
+    """Steps any number of rows, from given states or from each row's present state.
 
     Attributes:
         layout: what a row holds.

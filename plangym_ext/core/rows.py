@@ -225,7 +225,7 @@ class RowBatch:
             self.drop_own()
 
     def drop_own(self) -> None:
-        """Forget what rows of the batch before had of their own."""
+        """Forget the previous batch's row results that are not arrays."""
         self.own_infos.clear()
         self.own_objects.clear()
 

@@ -171,7 +171,7 @@ def cells_named(text: str) -> Cells:
 
 
 def cells_for(space: Any) -> Cells:
-    """Return the cells of an observation space for which none are named.
+    """Return the default cell function of an observation space.
 
     Screens are made small; of other observations all numbers count, those that are not whole in
     intervals of 0.25.

@@ -55,7 +55,7 @@ NO_KEYS = np.zeros((0, 0), np.uint8)
 
 @kernel_inline
 def home_of(entries: Entries, key: Any) -> Any:
-    """Return where in `place` a key `[W]` would be put, if that is free."""
+    """Return the preferred position of a key `[W]` in `place`."""
     found = _BASIS
     for byte in key:
         found = (found ^ np.uint64(byte)) * _PRIME
@@ -66,7 +66,7 @@ def home_of(entries: Entries, key: Any) -> Any:
 
 @kernel_inline
 def place_of(entries: Entries, key: Any) -> Any:
-    """Return where in `place` a key `[W]` is, or would be put."""
+    """Return the position in `place` that holds a key `[W]`, or that is free for it."""
     at, last = home_of(entries, key), len(entries.place) - 1
     while entries.place[at] != FREE:
         known = entries.key[entries.place[at]]

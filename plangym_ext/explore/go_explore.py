@@ -41,7 +41,7 @@ def check_actions(space: Any) -> None:
 def random_actions(
     space: Any, rng: np.random.Generator, steps: int, rows: int, repeat: float
 ) -> npt.NDArray[Any]:
-    """Return `[steps, rows, *act]`, fresh: each the one before it again, or drawn evenly.
+    """Return random actions `[steps, rows, *act]`, fresh, which may repeat the previous ones.
 
     Args:
         space: of actions.
@@ -230,7 +230,7 @@ class GoExplore:
         max_seconds: float | None = None,
         callback: Callable[[Progress], bool | None] | None = None,
     ) -> Archive:
-        """Explore until so many control steps were taken in total; return the archive.
+        """Explore until a total number of control steps is reached; return the archive.
 
         After an error within a round the exploration cannot go on: load what was saved before.
 

@@ -80,7 +80,7 @@ class Paths:
         return np.concatenate(parts[::-1])
 
     def hold(self, segment: npt.NDArray[Any], taken: npt.NDArray[Any]) -> bool:
-        """Return whether places `[L]` on segments are all there; any number is taken of ROOT."""
+        """Return whether places `[L]` lie on known segments; ROOT takes any position."""
         if not ((segment >= ROOT) & (segment < len(self)) & (taken >= 0)).all():
             return False
         on = segment != ROOT
@@ -97,7 +97,7 @@ class Paths:
         }
 
     def load(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """Take over what `arrays` returned.
+        """Load a result of `arrays`.
 
         Raises:
             ValueError: the links do not lead back to the root.

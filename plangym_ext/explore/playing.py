@@ -19,7 +19,7 @@ from plangym_ext.states.envelope import stacked_rows, state_content
 
 
 class Stepped(NamedTuple):
-    """A step of a trajectory that is played again."""
+    """A step of a replayed trajectory."""
 
     state: npt.NDArray[np.uint8]  # [S]
     obs: Any
@@ -29,7 +29,7 @@ class Stepped(NamedTuple):
 
 
 def steps_again(env: PlanEnv, seed: int, actions: npt.NDArray[Any]) -> Iterator[Stepped]:
-    """Reset an env and play actions in it one by one; it may be rendered between.
+    """Reset an env and yield its steps by given actions; it may be rendered between steps.
 
     Args:
         env: is moved.

@@ -18,7 +18,7 @@ LATEST = ROOT - 1
 
 
 def named(segments: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return segments with the numbers `[K]` of a round's in the place of LATEST - k; fresh."""
+    """Return segments with `numbers[k]` in the place of LATEST - k, fresh."""
     own = segments <= LATEST
     found = segments.copy()
     found[own] = numbers[LATEST - segments[own]]
@@ -92,7 +92,7 @@ class Rows:
     def move(
         self, states: Any, rewards: npt.NDArray[np.float64], ended: npt.NDArray[np.bool_]
     ) -> None:
-        """Take in a step of all rows."""
+        """Record a step of all rows."""
         # Its own: rows of it may be written.
         self.states, self._ended = states, ended
         self._scores += rewards
@@ -101,7 +101,7 @@ class Rows:
         self._stop[self._segment] = self._time
 
     def arrived(self) -> Arrived:
-        """Return the rows as an archive takes them in."""
+        """Return the rows in the form of `Archive.arrive`."""
         taken = self._time - self._start[self._segment]
         return Arrived(
             NO_KEYS,

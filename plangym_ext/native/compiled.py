@@ -149,7 +149,7 @@ Result = TypeVar("Result")
 
 
 def checked_threads(threads: Any) -> int:
-    """Return the threads to use: those asked for, or as many as there are processors if None.
+    """Return the number of threads to use; None means the number of processors.
 
     Raises:
         InvalidOption: not an integer >= 1.

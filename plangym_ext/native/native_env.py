@@ -246,7 +246,7 @@ def _hashed(value: Any, constant: Any, factor: Any) -> tuple[Any, Any]:
 
 @compiled
 def seed_streams(seeds: Any, streams: Any, pool: Any, words: Any) -> None:
-    """Write the generator that `numpy.random.default_rng(seed)` is, for each seed.
+    """Write the generator state of `numpy.random.default_rng(seed)`, for each seed.
 
     Source: numpy's `SeedSequence`, after O'Neill 2015, "Developing a seed_seq alternative";
     O'Neill 2014, "PCG".
@@ -305,7 +305,7 @@ def begin_stream(rng: Any, low: Any, high: Any, inc_low: Any, inc_high: Any) -> 
 
 
 def generator_at(state: np.ndarray, generator: np.random.Generator) -> int | None:
-    """Return at which byte of a state `[S]` uint8 a generator lies; None if not at one place."""
+    """Return the byte offset of the generator in a state `[S]` uint8; None if not unique."""
     record = np.zeros(RNG_BYTES, np.uint8)
     GeneratorBytes().capture(generator, record.data, 0)
     data, sought = state.tobytes(), record.tobytes()

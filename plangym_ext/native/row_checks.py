@@ -17,7 +17,7 @@ from plangym_ext.states.envelope import HEADER, Envelope
 
 @compiled
 def are_within(values: Any, low: Any, high: Any) -> bool:
-    """Return whether values lie between bounds; numbers that are none do not.
+    """Return whether all values lie between bounds; NaN does not.
 
     Args:
         values: `[N * size]`, rows one after another.
@@ -61,7 +61,7 @@ class RowChecks:
         self.seconds = first + second
 
     def whole(self, states: Any) -> bool:
-        """Return whether these are `[B, S]` uint8 states of this env and nothing is unusual."""
+        """Return whether these are valid `[B, S]` uint8 states of this env, of the usual form."""
         if (
             type(states) is not np.ndarray
             or states.dtype != np.uint8
@@ -89,7 +89,7 @@ class RowChecks:
 
 
 def bounds_of(leaf: Leaf) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least and the most value of each number of a leaf, `[size]` in its dtype."""
+    """Return the bounds of each number of a leaf, `[size]` each in its dtype."""
     low, high = (
         np.broadcast_to(bound, leaf.shape).astype(leaf.dtype).reshape(-1) for bound in leaf.bounds
     )

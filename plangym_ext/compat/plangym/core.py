@@ -154,12 +154,12 @@ class PlangymEnv(PlanEnv):
         self._use(lambda: gym_env)
 
     def apply_wrappers(self, wrappers: Iterable[Any]) -> None:
-        """Put wrappers on the env that is there, and reset it; each is an item of `wrappers`."""
+        """Put wrappers on the present env, and reset it; each is an item of `wrappers`."""
         for item in wrappers:
             self._gym_env = wrapped(self.gym_env, item)
 
     def wrap(self, wrapper: Any, *args: Any, **kwargs: Any) -> None:
-        """Put one wrapper on the env that is there, and reset it."""
+        """Put one wrapper on the present env, and reset it."""
         self._gym_env = wrapper(self.gym_env, *args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:

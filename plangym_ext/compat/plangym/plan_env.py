@@ -17,7 +17,7 @@ RunRows = Callable[[list[Any], list[Any], list[int]], tuple[list[Any], ...]]
 
 
 class PlanEnv(Closing, ABC):
-    """Base class: plangym's step, cut into hooks; subclasses say what is stepped.
+    """Base class with plangym's step as a sequence of hooks; subclasses define the env.
 
     A subclass defines `get_state`, `set_state`, `apply_action` and `apply_reset`, and may
     override any `process_*`. Pickled, an env takes its settings and its state along, and is built
@@ -63,7 +63,7 @@ class PlanEnv(Closing, ABC):
 
     @abstractmethod
     def get_state(self) -> Any:
-        """Return all that decides what comes next."""
+        """Return the complete state."""
 
     @abstractmethod
     def set_state(self, state: Any) -> None:
@@ -314,7 +314,7 @@ class PlanEnv(Closing, ABC):
     # Copies -------------------------------------------------------------------------
 
     def clone(self, **kwargs: Any) -> Self:
-        """Return a new env of the same arguments, but for some; not its state."""
+        """Return a new env with the same arguments, of which some may change; not its state."""
         args, given = self._given
         bound = inspect.signature(type(self).__init__).bind(self, *args, **given)
         known = {name for name in kwargs if name in bound.signature.parameters}

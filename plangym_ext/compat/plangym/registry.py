@@ -53,7 +53,7 @@ def make(
     state: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Make an env of plangym's face.
+    """Make an env with plangym's interface.
 
     Args:
         name: a gymnasium id, "PlanMontezuma-v0", "FastLunarLander-v0", a dm_control task such as

@@ -57,7 +57,7 @@ def kernel(function: Function) -> Function:
 
 
 def allocating_kernel(function: Function) -> Function:
-    """Compile as `kernel` does a function that makes arrays, or returns some."""
+    """Compile, as `kernel` does, a function that makes or returns arrays."""
     return _kept(function, numba.njit(**_COUNTING)(function))
 
 
@@ -70,12 +70,12 @@ def kernel_part(function: Function) -> Function:
 
 
 def allocating_part(function: Function) -> Function:
-    """Compile as `kernel_part` does a function that makes arrays for itself, and returns none."""
+    """Compile, as `kernel_part` does, a function that makes arrays but returns none."""
     return _part(function, _COUNTING)
 
 
 def kernel_inline(function: Function) -> Function:
-    """Compile as `kernel_part` does, and have the text copied to each place of a call.
+    """Compile as `kernel_part` does, with the function's code inlined at every call.
 
     A call copies what describes each array that is passed on, which can take longer than
     the function itself.

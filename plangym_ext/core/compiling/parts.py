@@ -23,7 +23,7 @@ class PartLibrary(JITCodeLibrary):
     """The IR of one function and of all that it calls, for others to be linked with."""
 
     def finalize(self) -> None:
-        """Link what is called, as every library does, but leave it as it is."""
+        """Link the called functions, as every library does, without optimising them."""
         self._raise_if_finalized()
         for library in dict.fromkeys(self._linking_libraries):
             self._reload_init.update(library._reload_init)
@@ -34,12 +34,12 @@ class PartLibrary(JITCodeLibrary):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class PartLowering(typed_passes.NativeLowering):
-    """Lowers a function to IR, and stops there."""
+    """Lowers a function to IR without compiling it to machine code."""
 
     _name = "part_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        """Write the function's IR, and tell the compiler where those who call it find it."""
+        """Write the function's IR, and register it for the functions that call it."""
         context = state.targetctx
         state.library = PartLibrary(context.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
@@ -54,7 +54,7 @@ class PartLowering(typed_passes.NativeLowering):
 
 
 class PartCompiler(compiler.CompilerBase):
-    """numba's compiler but for its last step."""
+    """numba's compiler without its last step."""
 
     def define_pipelines(self) -> list[Any]:
         """Return the usual steps with `PartLowering` in place of `NativeLowering`."""
@@ -120,9 +120,9 @@ class Part(registry.CPUDispatcher):
         )
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Return what a kernel that is compiled calls."""
+        """Return the call template for kernels under compilation."""
         return self._written.get_call_template(args, kws)
 
     def get_overload(self, sig: Any) -> Any:
-        """Return the name of what a kernel that is compiled calls."""
+        """Return the name of the function that a kernel under compilation calls."""
         return self._written.get_overload(sig)

@@ -166,7 +166,7 @@ _HEADER = re.compile(
 
 
 def write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by their names; readers take rows one after another alone."""
+    """Write arrays by their names; readers can read their rows only in order."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as part:

@@ -31,7 +31,7 @@ _FLAGS = {
 
 
 def opened(path: Path, mode: str = "rb", **how: Any) -> IO[Any]:
-    """Open a file; refuse what would keep its reader or writer waiting.
+    """Open a file; refuse a pipe or device on which a reader or writer would wait.
 
     Args:
         path: of the file.
@@ -67,7 +67,7 @@ def _descriptor(path: Path, flags: int) -> int:
 
 
 def contents(path: Path, most: int = 64 << 20) -> bytes:
-    """Return the bytes of a file; refuse what would keep its reader waiting or fill the memory.
+    """Return the bytes of a file; refuse pipes, devices and files that are too large.
 
     Args:
         path: of the file.
@@ -158,7 +158,7 @@ _locks = each_in_child(PathLock.close)
 
 
 class HeldFile(Closing):
-    """A file that this process will write, and no other meanwhile.
+    """A file that this process will write; other processes cannot write it meanwhile.
 
     What is written lies beside the file, under another name, until it is whole. That one is made
     and locked now, so that a place which cannot be written to is found before the work is done.

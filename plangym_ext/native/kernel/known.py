@@ -48,7 +48,7 @@ def register_kernel(env_class: type | str, kernel: str | Callable[[Any], Kernel]
 
 
 def may_have_kernel(target: Any) -> bool:
-    """Return whether a kernel is registered for the class that an entry point names or is."""
+    """Return whether a kernel may be registered for an entry point, a class or its name."""
     if isinstance(target, type):
         target = f"{target.__module__}:{target.__qualname__}"
     # What another callable makes is not known before it is called.

@@ -20,7 +20,7 @@ BAD_ROW, BAD_ACTION = -1, -2
 
 
 class RowArrays(NamedTuple):
-    """One batch, as the compiled loop sees it; every array is written but the inputs.
+    """Arrays of one batch for the compiled loop, which writes all except the inputs.
 
     `elapsed` and `state` are views of `rows`. An env without a TimeLimit has `elapsed`
     of its own, which is not read.

@@ -33,7 +33,7 @@ Allocate = Callable[..., np.ndarray]
 
 
 class StateRows(NamedTuple):
-    """State rows, and their parts as `RowArrays` has them."""
+    """State rows, and views of their parts as in `RowArrays`."""
 
     bytes: np.ndarray  # [B, S] uint8
     words: np.ndarray
@@ -42,7 +42,7 @@ class StateRows(NamedTuple):
 
 
 class RowMemory:
-    """Lays batches of one env out as its kernel wants them.
+    """Arrays for the batches of one env, in the layout of its kernel.
 
     Args:
         env: the env, whose rows have a fixed layout.
@@ -167,7 +167,7 @@ class RowMemory:
         return LiveRows(self, self.rows(size), actions, np.zeros(size, np.bool_))
 
     def other_live(self, states: np.ndarray) -> LiveRows:
-        """Return room for a step of all rows, apart from `states`, in which they begin.
+        """Return memory for a step of all rows, separate from their start states `states`.
 
         There are two in turn: rows that one call has written are where the next one begins, or, if
         that call came to nothing, free.

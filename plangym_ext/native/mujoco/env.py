@@ -251,7 +251,7 @@ def _difference(mine: RowResults, theirs: RowResults) -> str:
 def make_native(
     env: GymEnv, threads: int | None, *, check: bool | float, required: bool
 ) -> tuple[PlanEnv | None, str]:
-    """Return an env on the MuJoCo backend, or None and why not; then it is as it was.
+    """Return an env on the MuJoCo backend, or None with the reason and no change.
 
     Args:
         env: it is closed if this raises.

@@ -47,7 +47,7 @@ _CALLED = (
 
 
 def prepared_seconds() -> float:
-    """Return the seconds that it took to have `compiled_play`: nothing but the first time."""
+    """Prepare `compiled_play`; return the seconds it took: 0 after the first call."""
     begin = time.perf_counter()
     compiled_play()
     return time.perf_counter() - begin

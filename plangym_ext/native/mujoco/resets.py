@@ -40,7 +40,7 @@ class MujocoResets:
         self.draws = task.draw(self._rng) is not None
 
     def reset(self, rows: np.ndarray, ended: np.ndarray) -> FreshRows | None:
-        """Reset all of some rows but their simulations, or these too.
+        """Reset some rows, with or without their simulations.
 
         Args:
             rows: `[B, S]` uint8 states; written in place, without a new seal.

@@ -14,7 +14,7 @@ from plangym_ext.workers.scheduling import default_n_workers
 
 
 class VectorizedEnv(Closing):
-    """Abstract; all but `step_batch` is that of a local env, `plan_env`, whose attributes it has.
+    """Abstract; passes all calls except `step_batch` on to a local env, `plan_env`.
 
     Args:
         env_class: class of the face.
@@ -116,13 +116,13 @@ class VectorizedEnv(Closing):
     make_transitions = step_batch
 
     def sync_states(self, state: Any = None) -> None:
-        """Bring the local env and the workers' to one state; None is that of the local one."""
+        """Set the local env and the workers' envs to one state; None: the local env's."""
         state = self.plan_env.get_state() if state is None else state
         self.plan_env.set_state(state)
         self.batch_env.sync_states(state)
 
     def clone(self, **kwargs: Any) -> Self:
-        """Return a new env of the same arguments, but for some, with workers of its own."""
+        """Return a new env with the same arguments, of which some may change, and own workers."""
         given = {"env_class": self._env_class, "n_workers": self.n_workers, **self._env_kwargs}
         blocking = {"blocking": self.blocking} if "blocking" in vars(self) else {}
         return type(self)(**{**given, "delay_setup": self.delay_setup, **blocking, **kwargs})

@@ -20,7 +20,7 @@ __all__ = ["BatchEnv", "ExternalProcess", "ParallelEnv"]
 
 
 class Served:
-    """A face in a worker; see `Service`.
+    """A plangym env in a worker; see `Service`.
 
     Args:
         make: returns it.
@@ -35,20 +35,20 @@ class Served:
         return {name: getattr(self._env, name, None) for name in names}
 
     def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of the face."""
+        """Call a method of the env."""
         return getattr(self._env, name)(*args, **kwargs)
 
     def get(self, name: str) -> Any:
-        """Return an attribute of the face."""
+        """Return an attribute of the env."""
         return getattr(self._env, name)
 
     def close(self) -> None:
-        """Close the face."""
+        """Close the env."""
         self._env.close()
 
 
 class ExternalProcess(Process):
-    """One face in a worker process; its methods take `blocking`, as `plangym_ext`'s do.
+    """One plangym env in a worker process; methods take `blocking`, as `plangym_ext`'s do.
 
     Args:
         constructor: returns the face; called in the worker.
@@ -60,7 +60,7 @@ class ExternalProcess(Process):
 
 
 class BatchEnv(Closing):
-    """Faces in workers, stepped as one batch.
+    """Plangym envs in workers, stepped as one batch.
 
     Args:
         envs: `ExternalProcess`, or other handles of a `Served`.
