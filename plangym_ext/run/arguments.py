@@ -17,7 +17,7 @@ INTERRUPTED = 130
 
 
 class Argument(NamedTuple):
-    """A declared option that a command takes by its place.
+    """A declared option that is a positional argument of a command.
 
     Attributes:
         metavar: what the help calls the value.
@@ -31,7 +31,7 @@ class Argument(NamedTuple):
 
 
 class Option(Argument):
-    """A declared option that a command takes by its name, with what the help calls its value."""
+    """A declared option of a command by `--name`, with the help's word for its value."""
 
 
 def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
@@ -105,7 +105,7 @@ def at_least(low: int) -> Callable[[str], int]:
 
 
 def typed_settings(given: Sequence[str]) -> dict[str, str]:
-    """Return `--key value` and `--key=value` as they were typed, before anything is known."""
+    """Return typed `--key value` and `--key=value` pairs, before the parser is built."""
     found: dict[str, str] = {}
     for position, word in enumerate(given):
         if not word.startswith("--"):
@@ -119,7 +119,7 @@ def typed_settings(given: Sequence[str]) -> dict[str, str]:
 
 
 def let_pass(parser: argparse.ArgumentParser, keys: Iterable[str]) -> None:
-    """Add options that were typed and that help does not list, such as `--env.size`."""
+    """Add typed options that help does not list, such as `--env.size`."""
     for key in keys:
         parser.add_argument(f"--{key}", dest=key, help=argparse.SUPPRESS)
 
@@ -246,7 +246,7 @@ def import_modules(
 
 
 def render_modes(env_id: str) -> Sequence[str]:
-    """Return how an env can be drawn, as its class says."""
+    """Return the render modes in the metadata of an env's class."""
     import gymnasium as gym
 
     from plangym_ext.registry import find_spec

@@ -78,7 +78,7 @@ def known_interval(values: Sequence[float]) -> tuple[float, float | None, float 
 def unpaired_interval(
     first: Sequence[float], second: Sequence[float], *, level: float = 0.95, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Return by how much the mean of `second` is larger, and the ends of an interval of it.
+    """Return the mean of `second` minus that of `first`, and the ends of its interval.
 
     The two are resampled apart, as if they had nothing in common. Of pairs, `mean_interval` of
     their differences is the interval: it is the narrower the more the two have in common.

@@ -46,7 +46,7 @@ def made_folders(path: Path) -> list[Path]:
 
 
 def remove_empty(folders: Sequence[Path]) -> None:
-    """Remove some folders, the innermost first, up to one that is not empty."""
+    """Remove empty folders, the innermost first, until one is not empty."""
     with contextlib.suppress(OSError):
         for folder in folders:
             folder.rmdir()

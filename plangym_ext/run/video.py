@@ -202,7 +202,7 @@ class EnvFilm:
 
     @contextlib.contextmanager
     def taken(self, add: Callable[[Any], None]) -> Iterator[None]:
-        """Give `add` the pictures `[H, W, 3]` uint8 of all that is played meanwhile."""
+        """Pass the pictures `[H, W, 3]` uint8 of all steps in the block to `add`."""
         self._add, self._local.film = add, self
         if self._frames is not None:
             self._frames(self._simulator, self._take)

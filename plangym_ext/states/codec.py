@@ -106,7 +106,7 @@ class StateCodec:
         self.exact = all(part.exact for part in self.parts)
 
     def leave_out(self, made: Made) -> None:
-        """Leave out of snapshots what a constructor has made, and no reset or step changes."""
+        """Leave out of snapshots data of the constructor that no reset or step changes."""
         for part in self.parts:
             if isinstance(part, SnapshotPart):
                 part.leave_out(made)

@@ -161,7 +161,7 @@ class Constant:
         self._live: list[Any] = []
 
     def held_by(self, stack: Sequence[Any]) -> Any:
-        """Return what is at its place now; None if there is no such place."""
+        """Return the present object at the constant's place; None if there is no such place."""
         found = stack[self.layer]
         for name in self.path.split("."):
             found = getattr(found, "__dict__", {}).get(name)
@@ -241,7 +241,7 @@ def _identities(held: tuple[Any, ...]) -> bytes:
 
 
 def left_out(layer: Any, path: str) -> str:
-    """Return the message for a state that leaves out what is otherwise here."""
+    """Return the message for a state whose constant has another content in this env."""
     return (
         f"state: it leaves out {type(layer).__qualname__}.{path}, which no step had changed where "
         "it was captured and which has other content here. Make the env with the same data."
@@ -265,7 +265,7 @@ class Constants:
         return bool(self._by_place)
 
     def take(self, made: Made, own: set[int]) -> None:
-        """Leave out what a constructor has made, if the first reset has left it as it was.
+        """Leave out data made by the constructor, if the first reset has not changed it.
 
         Args:
             made: of such an env.
@@ -284,21 +284,21 @@ class Constants:
                 self._by_place[layer, path] = one
 
     def learned(self) -> list[tuple[int, str, bytes, bool]]:
-        """Return all of them as plain data; what has changed is not left out any more."""
+        """Return all constants as plain data, without those that have changed since."""
         return [
             (one.layer, one.path, one.data, one.used and not one.changed)
             for one in self._by_place.values()
         ]
 
     def adopt(self, learned: list[tuple[int, str, bytes, bool]]) -> None:
-        """Leave out what an equal env leaves out."""
+        """Leave out the same constants as an equal env."""
         self._by_place = {
             (layer, path): Constant(layer, path, data, used=used)
             for layer, path, data, used in learned
         }
 
     def add_names(self, named: dict[int, Name]) -> None:
-        """Add the names of those that are as they were."""
+        """Add the names of unchanged constants."""
         self.arrays = set()
         for one in self._by_place.values():
             if one.used and one.is_now(one.held_by(self._stack)):
@@ -318,7 +318,7 @@ class Constants:
         return one.found(name, self._stack)
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of each that states leave out, by layer and path."""
+        """Return the bytes of each constant that states leave out, by layer and path."""
         return {
             f"{type(self._stack[one.layer]).__qualname__}.{one.path}": len(one.data)
             for one in self._by_place.values()

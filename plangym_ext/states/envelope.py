@@ -60,7 +60,7 @@ def fingerprint(identity: dict[str, Any]) -> bytes:
 
 
 def difference(there: Any, here: Any) -> tuple[str, Any, Any]:
-    """Return where two identities differ first, and what stands there in each.
+    """Return the first place at which two identities differ, and both values.
 
     It leads as deep as both have the same keys: `parts > TimeLimit > max_episode_steps`. Of dicts
     that have not, only what differs is returned.
@@ -160,7 +160,7 @@ class Envelope:
 
     @property
     def weights(self) -> np.ndarray:
-        """`[width / 8]` uint64: what each word of a row counts in its checksum."""
+        """`[width / 8]` uint64: weight of each word of a row in its checksum."""
         return self._weights
 
     def seal(self, rows: np.ndarray, lengths: np.ndarray | int) -> None:
@@ -182,7 +182,7 @@ class Envelope:
         words[:, _CHECKSUM_WORD] = _sums(words, self._weights)
 
     def check(self, states: Any, where: str) -> np.ndarray:
-        """Refuse anything but whole rows of this very env.
+        """Refuse everything except intact rows of this env.
 
         Args:
             states: `[B, width]` uint8; the width may be that of an earlier or later
@@ -208,7 +208,7 @@ class Envelope:
         return rows
 
     def shaped(self, states: Any, where: str) -> np.ndarray:
-        """Check everything but the rows' content; see `check`."""
+        """Check everything except the rows' content; see `check`."""
         rows = states
         if type(rows) is not np.ndarray:
             rows = as_array(states, f"{where}: states", StateError)

@@ -119,7 +119,7 @@ class Family:
         return contextlib.nullcontext() if self.building is None else load_named(self.building)()
 
     def is_run_by(self, backend: str) -> bool:
-        """Return whether this is the family's native backend."""
+        """Return whether a backend is the family's native backend."""
         return self.native is not None and self.native[0] == backend
 
     def load_native(self, backend: str) -> Callable[[Any], Any] | None:
@@ -249,7 +249,7 @@ def family_of(base: Any) -> Family | None:
 
 
 def hosted(base: Any) -> list[Any]:
-    """Return the env of other people's that an unwrapped env holds, from its wrappers inwards."""
+    """Return the layers of another library's env inside an unwrapped env, outermost first."""
     family, found = family_of(base), [base]
     names = family.hosts if family is not None else ()
     while inner := [vars(found[-1])[name] for name in names if name in vars(found[-1])]:

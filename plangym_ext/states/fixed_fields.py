@@ -36,7 +36,7 @@ class FixedFields:
         self.rebase()
 
     def rebase(self) -> None:
-        """Take them as they are now: they were set for good."""
+        """Accept the present values as the fixed ones."""
         codec = self._codec
         fields = {} if codec is None else LayerAttributes(self._simulator, ()).state()
         self._hold(
@@ -51,7 +51,7 @@ class FixedFields:
         )
 
     def adopt(self, first: Mapping[str, Any]) -> None:
-        """Take them as they are in an equal env."""
+        """Accept the values of an equal env as the fixed ones."""
         self._hold({name: first.get(name, value) for name, value in self.first.items()})
 
     def _hold(self, first: dict[str, Any]) -> None:
@@ -72,14 +72,14 @@ class FixedFields:
             return False
 
     def changed(self) -> list[str]:
-        """Return the names of those that are another number now."""
+        """Return the names of fields whose values have changed."""
         if self._is_as_held():
             return []
         now = vars(self._simulator)
         return [name for name, value in self.first.items() if not _equal(now.get(name), value)]
 
     def check(self) -> None:
-        """Refuse a capture while one of them is another number.
+        """Refuse a capture while the value of a field has changed.
 
         Raises:
             IncompleteState: one is.
@@ -119,7 +119,7 @@ _SCALAR = 32
 
 
 def plain_fields(simulator: Any) -> dict[str, bytes]:
-    """Return plain attributes of a simulator whose class derives from a known one; else nothing."""
+    """Return plain attributes of a simulator, if its class derives from a known one; else none."""
     family = family_of(simulator)
     if family is None or is_own_class(simulator):
         return {}
@@ -175,12 +175,12 @@ class ExtraFieldsPart(StatePart):
         return int(size * _SLACK) + len(name)
 
     def learned(self, before: Mapping[str, bytes]) -> Any:
-        """Return the fields that the first reset changed, as it left them; names of those gone."""
+        """Return the fields that the first reset set, with values, and names of deleted fields."""
         touched = {name: data for name, data in self._first.items() if before.get(name) != data}
         return touched, sorted(before.keys() - vars(self._layer).keys())
 
     def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:
-        """Compare with what the twin's first reset made; the rest is this instance's own."""
+        """Compare with the fields after the twin's first reset; others are this instance's own."""
         touched, gone = learned
         own = {
             name: data
@@ -196,7 +196,7 @@ class ExtraFieldsPart(StatePart):
         return self._codec.covers(name, value)
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the attributes that differ from the first ones, and names of those gone."""
+        """Write attributes that differ from the first ones, and names of deleted ones."""
         changed, fields = {}, self._fields()
         for name in sorted(fields):
             data = self._encoded(name, fields[name])

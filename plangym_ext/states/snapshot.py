@@ -111,19 +111,19 @@ class SnapshotPart(StatePart):
         self.width = min(int(len(data) * _SLACK), self._max_bytes) + 256
 
     def leave_out(self, made: Made) -> None:
-        """Leave out what a constructor has made, and no reset or step changes."""
+        """Leave out data of the constructor that no reset or step changes."""
         own = {i for i in range(len(self._stack)) if i not in self._others}
         self._constants.take(made, own)
         if self._constants:
             self._set_width(self._data())
 
     def learned(self, before: Mapping[str, bytes]) -> Any:  # noqa: ARG002 - no simulator
-        """Return the names that the first graph referred to, and whether graphs do not suffice."""
+        """Return the names in the first graph, and whether attributes need a pickle."""
         code = [layer.code_names() for layer in self._layers]
         return self._nameable.learned(), self._pickles, code, self._constants.learned()
 
     def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:  # noqa: ARG002
-        """Refer to the same as an equal env, whose first graph may have held other objects."""
+        """Allow the same names as an equal env, whose first graph may have held other objects."""
         names, pickles, code, constants = learned
         self._nameable.adopt(names)
         self._constants.adopt(constants)

@@ -31,7 +31,7 @@ Groups = dict[str, dict[str, Any]]
 
 
 def read_list(path: Path, names: Sequence[str]) -> Groups:
-    """Return groups of packages of a list of envs; those alone that are named.
+    """Return the package groups of a list of envs, or only the named groups.
 
     Args:
         path: TOML: a table for each group, with `packages`; see `public_envs.toml`.

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what was compared and how long it took."""
+    """Print the extent of the comparison and the times."""
     from plangym_ext.native.translate.compile_env import compile_env
 
     import_modules(options, [options.env])

@@ -61,7 +61,7 @@ class AppendedFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Say of the file what is wrong with what is read in it.
+        """Context in which errors about the content name the file.
 
         Raises:
             UnreadableFile: the block has raised an error of its content.

@@ -31,7 +31,7 @@ from plangym_ext.run.logs.table import LiveTable, as_text
 
 
 class LogService(Closing):
-    """Abstract; another place that gets the rows of a log.
+    """Abstract; a service that receives the rows of a log.
 
     One of your own is named in the settings (`loggers`), and made with the folder of the run and
     its params, which are its settings, seed and versions.
@@ -59,7 +59,7 @@ class LogService(Closing):
 
 
 class TextFile(LogService):
-    """The rows in `progress.txt` as a person reads them; clocks left out, so equal runs are equal.
+    """Writes the rows as text to `progress.txt`, without times, so that equal runs are equal.
 
     Args:
         folder: of the file.

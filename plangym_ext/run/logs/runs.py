@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Runs that differ in nothing but their seed.
+    """Runs that differ only in their seeds.
 
     Args:
         label: what tells them from the other groups.
@@ -61,7 +61,7 @@ class Group(NamedTuple):
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run, also while it is going on.
+    """Read a finished or running run.
 
     Raises:
         UnreadableFile: its `params.json` holds no params, or its log no table.

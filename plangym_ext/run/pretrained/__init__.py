@@ -15,7 +15,7 @@ CARDS = FOLDER / "cards.json"
 
 
 def cards() -> dict[str, dict[str, Any]]:
-    """Return by name what is known of each agent: "env", mean "return", "returns", "steps"."""
+    """Return the card of each agent by name: "env", mean "return", "returns", "steps"."""
     return read_json(CARDS, "what pretrained agents reach")
 
 

@@ -89,7 +89,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         self.url = f"http://{named}:{self.server_address[1]}/"
 
     def server_bind(self) -> None:
-        """Listen; the name of this machine is not asked for, which can take long."""
+        """Listen without looking up the name of this machine, which can take long."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self._host, self.server_address[1]
 
@@ -119,7 +119,7 @@ class PageServer(http.server.ThreadingHTTPServer):
         return None
 
     def is_own_name(self, host: str) -> bool:
-        """Return whether a request names this server, and not a site that has its address.
+        """Return whether a request's host is this server, not another site at its address.
 
         A site may have its own name answered with 127.0.0.1, and its page read all of this one.
         """
@@ -136,7 +136,7 @@ class PageServer(http.server.ThreadingHTTPServer):
     # Clients --------------------------------------------------------------------
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, of which there are not more than a few."""
+        """Answer in a separate thread; the number of threads is limited."""
         with self._lock:
             # First those that have not asked yet.
             longest = min(self._clients, key=self._clients.__getitem__, default=None)
@@ -155,7 +155,7 @@ class PageServer(http.server.ThreadingHTTPServer):
             self._drop(one)
 
     def asked(self, request: Any) -> None:
-        """Note that a client has asked: from here on it may take as long as it reads on."""
+        """Note that a request has come: the client has no time limit while it reads."""
         with self._lock:
             if request in self._clients:
                 self._clients[request] = float("inf")

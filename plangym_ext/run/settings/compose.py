@@ -246,7 +246,7 @@ def _parsed(ending: str, text: str) -> Any:
 
 
 class Preset(NamedTuple):
-    """A file of settings that work, for users to copy.
+    """A file of tested settings, for users to copy.
 
     Attributes:
         path: of the TOML file, whose first line says in a comment what learns what.
@@ -256,7 +256,7 @@ class Preset(NamedTuple):
 
     @property
     def about(self) -> str:
-        """What learns what, in one line."""
+        """Description of the preset in one line."""
         first, _, _ = contents(self.path).decode().partition("\n")
         return first.removeprefix("# ").rstrip()
 
@@ -273,7 +273,7 @@ PRESETS = {
 
 
 def preset(name: str) -> dict[str, Any]:
-    """Return the settings of a preset, to be changed as one likes.
+    """Return the settings of a preset, a fresh copy that may be changed.
 
     Raises:
         UnknownName: there is no such preset.

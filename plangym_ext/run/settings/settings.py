@@ -73,7 +73,7 @@ def build(cls: type[Any], values: Mapping[str, Any], where: str = "") -> Any:
 
 
 def check_no_trust(values: Mapping[str, Any], where: str) -> None:
-    """Refuse the settings of an env if they vouch for states: a file cannot.
+    """Refuse env settings from a file that declare states as trusted.
 
     Raises:
         InvalidOption: they do.

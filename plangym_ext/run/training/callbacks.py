@@ -92,7 +92,7 @@ class StopAt(Callback):
 
 
 class CuriousRewards(Callback):
-    """Adds the bonus of a `Curiosity` to the rewards that a run learns from; those of its log stay.
+    """Adds the bonus of a `Curiosity` to the rewards of the updates, not to those in the log.
 
     For runs of one process that learn from the sampler's tree. Its model is a part of checkpoints.
 
@@ -203,7 +203,7 @@ class Recording(Closing, Callback):
             self._player.return_tree = True
 
     def on_evaluation(self, runner: Any, episodes: list[Any]) -> None:  # noqa: ARG002
-        """Film one, if it is its turn."""
+        """Film the evaluation, if it is due."""
         # By what the log counts: a run that was resumed films the same ones.
         number = -(-runner.round // runner.config.evaluation.every)
         # `StopAt` comes before: it has looked at these episodes, too.
@@ -249,7 +249,7 @@ class Recording(Closing, Callback):
 
 
 def own_callbacks(parts: Parts, agent: Any) -> list[Callback]:
-    """Return the callbacks that the settings ask for; a `Recording` is to be closed."""
+    """Return the callbacks of the settings; a `Recording` has to be closed."""
     settings = parts.config.evaluation
     found: list[Callback] = [] if settings.stop_at is None else [StopAt(settings.stop_at)]
     if settings.record and settings.every:

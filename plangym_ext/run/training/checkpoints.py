@@ -69,14 +69,14 @@ class Checkpoints:
         self._needed: dict[str, set[int]] | None = None
 
     def paths(self) -> list[Path]:
-        """Return those that are there, the oldest first."""
+        """Return the paths of all checkpoints, the oldest first."""
         if not self.folder.is_dir():
             return []
         # Numbers in names are padded with zeros, so this is the order of rounds.
         return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
 
     def latest(self) -> Path | None:
-        """Return the newest; None if there is none."""
+        """Return the newest checkpoint; None if there is none."""
         found = self.paths()
         return found[-1] if found else None
 
@@ -115,7 +115,7 @@ class Checkpoints:
             )
 
     def without(self, path: Path, why: str) -> str:
-        """Return how to continue without the newest, unreadable checkpoint.
+        """Return advice for resuming without the newest, unreadable checkpoint.
 
         Args:
             path: of that one.
@@ -130,7 +130,7 @@ class Checkpoints:
         )
 
     def read(self, path: Path, config: RunConfig) -> dict[str, Any]:
-        """Return the content of one of these that a run with these settings goes on from.
+        """Return the content of the checkpoint from which a run with these settings resumes.
 
         Raises:
             DamagedCheckpoint: it cannot be read.
@@ -153,7 +153,7 @@ class Checkpoints:
                 path.unlink()
 
     def save(self, round_number: int, content: Mapping[str, Any]) -> Path:
-        """Write one, and then drop all but the newest.
+        """Write a checkpoint, then remove all except the newest.
 
         Of a large replay it writes what the last one does not have. At any moment the
         checkpoints that are there have all that they need.
@@ -330,7 +330,7 @@ def check_not_former(where: str, config: Any) -> None:
 
 
 def check_same_spaces(where: str, saved: Mapping[str, Any], env: Any) -> None:
-    """Refuse an env whose observations or actions are not those that were learned from.
+    """Refuse an env whose spaces differ from those of the training.
 
     Args:
         where: the checkpoint, for the message.

@@ -38,18 +38,18 @@ class Evaluation:
         self._env = env if self._own is None else self._own
 
     def is_due(self, round_number: int) -> bool:
-        """Return whether it belongs to a round: to every so many, and to the last one."""
+        """Return whether it is due in a round: every `every` rounds, and in the last round."""
         every = self._settings.every
         return bool(every) and (round_number % every == 0 or round_number == self._last)
 
     def summary(self, episodes: list[Episode]) -> dict[str, float]:
-        """Return the numbers that the log has of its episodes."""
+        """Return the log's numbers of the episodes."""
         return summary(episodes, self._settings.name)
 
     def episodes(
         self, count: int | None = None, callback: Callable[..., None] | None = None
     ) -> list[Episode]:
-        """Play them.
+        """Play the episodes.
 
         Args:
             count: how many; None: as the settings say.

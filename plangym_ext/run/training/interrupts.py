@@ -98,7 +98,7 @@ class _Terminated(BaseException):
 
 @contextmanager
 def closing_when_terminated() -> Iterator[None]:
-    """Leave the block in order if SIGTERM comes, then end by it as anything else would.
+    """On SIGTERM, leave the block in order, then end the process by the signal.
 
     Else half-written files stay, and workers have to find out by themselves. Only the main
     thread gets signals: elsewhere, and where SIGTERM has a handler already, nothing is changed.

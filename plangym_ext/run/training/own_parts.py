@@ -71,7 +71,7 @@ class OwnParts:
         return {name: one for name, one in found.items() if one}
 
     def check(self, algorithm: Any) -> None:
-        """Refuse what no checkpoint can hold, once the algorithm has made its first updates.
+        """Refuse attributes that no checkpoint can hold; called after the first updates.
 
         Raises:
             WrongKind: as `state_dict`.
@@ -91,7 +91,7 @@ class OwnParts:
             self._own = whole
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Give them what `state_dict` has returned."""
+        """Set the attributes from a `state_dict`."""
         from plangym_ext.learn.own_state import load_own_state
 
         for name, one in saved.items():

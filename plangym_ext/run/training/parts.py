@@ -85,7 +85,7 @@ class Parts:
         }
 
     def of_run(self, env: Any) -> Parts:
-        """Return the parts for all other envs of a run, in this process and others, and later.
+        """Return the parts for all further envs of a run, in any process.
 
         Where several ways are exact, the cheapest by measure is taken, which may be another one
         in each process; states of one way fit no env that takes another.

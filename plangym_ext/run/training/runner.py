@@ -336,7 +336,7 @@ class Runner(Closing):
         }
 
     def save_weights(self, path: Path) -> None:
-        """Write what plays now, for `eval`, `audit` and planners."""
+        """Write the present playing weights, for `eval`, `audit` and planners."""
         with self._writing():
             trainer = to_play(self.algorithm.trainer_dict())
             content = {**self._about(), "trainer": trainer, OWN_STATE: self._own.agent_state()}

@@ -97,7 +97,7 @@ class SolutionSampler:
         return records, places
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which problems come next."""
+        """Return the round, which determines the next problems."""
         return {"round": self._round}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -286,7 +286,7 @@ def _to_rewards(algorithm: Any) -> Callable[[Any], Any]:
 
 
 class AgentValue:
-    """An agent's values of observations, taken as first ones of an episode.
+    """An agent's values of observations, each as the first of an episode.
 
     Args:
         agent: that has values.

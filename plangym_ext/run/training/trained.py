@@ -156,7 +156,7 @@ def checked_best(saved: Mapping[str, Any]) -> dict[str, float]:
 
 
 def playing_part(checkpoint: Path | str) -> dict[str, Any]:
-    """Return the content of a checkpoint for a file that plays: settings, spaces and weights.
+    """Return the part of a checkpoint for playing: settings, spaces and weights.
 
     Args:
         checkpoint: as of `Trained`.
@@ -207,10 +207,10 @@ def settings_of(checkpoint: Path | str) -> tuple[RunConfig, str]:
 def asking(
     cls: type[Any], checkpoint: Path | str, env: Any, options: Mapping[str, Any] | None = None
 ) -> Any:
-    """Make a planner with the network of a run, for a given env.
+    """Make a planner with the network of a run as its evaluator, for a given env.
 
-    The network is its evaluator; of an agent with continuous actions its policy is the planner's
-    as well, if that takes one.
+    The policy of an agent with continuous actions becomes the planner's `policy` as well, if the
+    planner takes one.
 
     Args:
         cls: of the planner; it has the option `evaluator`.

@@ -49,7 +49,7 @@ class TreeRecorder:
         self._played = 0
 
     def add(self, move: Any, frame: Any | None) -> None:
-        """Take in a move.
+        """Add a move.
 
         Args:
             move: as `play` hands it to its callback.

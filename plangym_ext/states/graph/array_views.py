@@ -40,7 +40,7 @@ class Ties:
         self._met: set[int] = set(met)
 
     def owner(self, array: np.ndarray) -> np.ndarray | None:
-        """Return the array of which an array is written as a view; None: it is written itself.
+        """Return the owner whose view an array is written as; None if it is written itself.
 
         Args:
             array: met for the first time.

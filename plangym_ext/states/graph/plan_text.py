@@ -112,7 +112,7 @@ class PlanText:
         return name
 
     def structural(self, count: int = 1) -> list[int]:
-        """Take the next whole numbers as a part of the structure."""
+        """Make the next integers a part of the structure."""
         first = self._num_ints
         found = self._values[first : first + count]
         self._ints += map(str, found)
@@ -128,7 +128,7 @@ class PlanText:
         return [f"i{k}" for k in range(first, first + count)]
 
     def float_names(self, count: int, source: str) -> list[str]:
-        """Take the next floating point numbers likewise."""
+        """Take the next floats as values; return their names in the reading function."""
         first = self._num_floats
         self._floats.append(source)
         self._num_floats += count
@@ -147,7 +147,7 @@ class PlanText:
         return name
 
     def run(self, source: str, kind: type, count: str) -> str:
-        """Take the next numbers, `count` by what reading calls it, from the bytes."""
+        """Take the next numbers from the bytes; `count` is their number in the reading function."""
         code = CODES[kind]
         self._blobs.append(f"array({code!r}, {source}).tobytes()")
         name = f"x{len(self._blobs)}"
@@ -164,7 +164,7 @@ class PlanText:
         self.writing.append(f"if {condition}: return None")
 
     def number(self, source: str, name: str) -> None:
-        """Give an object the next number, by what writing and reading call it."""
+        """Give an object the next number, by its names in the writing and the reading function."""
         self.seen.append((source, name))
         self.marks.append(source)
 

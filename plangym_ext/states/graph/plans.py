@@ -46,7 +46,7 @@ class Plans:
         self._own: set[Any] = set()
 
     def forget(self) -> None:
-        """Forget all plans: what may be named has changed."""
+        """Forget all plans: the names that a graph may refer to have changed."""
         self.__init__()  # type: ignore[misc]
 
     def written(

@@ -51,7 +51,7 @@ class Finder(Protocol):
     careful: bool
 
     def built(self, row: tuple[str, ...]) -> type:
-        """Return the class of which an instance is to be built: module, name, its attributes."""
+        """Return the class of an instance to build, by module, name and attributes."""
 
     def referred(self, module: str, name: str) -> Any:
         """Return the class, enumeration or function of that name."""

@@ -21,7 +21,7 @@ _tables: dict[Any, bytes] = {}
 
 
 class GraphTables:
-    """Numbers what a graph names, in the order in which it is met.
+    """Numbers the names in a graph, in the order of their first use.
 
     Args:
         known: classes and functions by `name_of`; others must be importable.
@@ -50,7 +50,7 @@ class GraphTables:
 
     @property
     def references(self) -> Iterable[Any]:
-        """What else the graph refers to: classes, enumerations and functions."""
+        """Other objects that the graph refers to: classes, enumerations and functions."""
         return self._references
 
     def put(self, value: Any) -> None:

@@ -212,7 +212,7 @@ _PLACES: dict[Any, tuple[Callable[[Any], Places], Callable[[Any, Places], None]]
 
 
 def places_in(value: Any) -> Any:
-    """Return how the places of an object are read and set, as `places_of` its class."""
+    """Return functions that read and set the places of an object, as `places_of` its class."""
     if type(value) is np.ndarray:
         return OBJECTS if value.dtype.hasobject and value.base is None else None
     kind: Any = type(value)
@@ -235,7 +235,7 @@ def _is_instance(kind: Any) -> bool:
 
 @functools.cache
 def places_of(kind: Any) -> Any:
-    """Return how the places of an instance of a class are read and set; None if it has none."""
+    """Return functions that read and set the places of a class's instances; None if it has none."""
     found = _PLACES.get(kind)
     if found is None and _is_instance(kind):
         plain = kind.__dictoffset__ != 0 and not _slots(kind)
@@ -275,7 +275,7 @@ _CONTENT: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
 
 
 def content_of(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]] | None:
-    """Return how the content of an instance of a class is read and set; None if it has none."""
+    """Return functions that read and set the content of a class's instances; None without any."""
     return _CONTENT.get(kind)
 
 
@@ -324,7 +324,7 @@ def same_atom(one: Any, two: Any) -> bool:
 
 
 def is_flat(value: Any) -> bool:
-    """Return whether a tuple or frozenset holds atoms, and other such tuples, alone."""
+    """Return whether a tuple or frozenset holds only atoms and such tuples."""
     return all(map(has_no_parts, value))
 
 
@@ -335,7 +335,7 @@ def has_no_parts(value: Any) -> bool:
 
 
 def hashed(*what: Any) -> int:
-    """Return 64 bits of the text of some atoms; of bytes, which may be many, of a digest."""
+    """Return a 64-bit hash of the texts of some atoms; bytes enter by their digest."""
     data = repr(_shortened(what)).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 

@@ -77,7 +77,7 @@ class Names(dict[int, tuple[int, str]]):
         self._of_memory: dict[int, list[Any]] = {}
 
     def name(self, number: int) -> None:
-        """Give an object its number, which it has had before or not."""
+        """Register an object under its number, in place of an earlier object of that number."""
         value = self._objects.live[number]
         before = self._named.get(number)
         if before is value and self.get(id(value)) is self._called[number]:
@@ -96,7 +96,7 @@ class Names(dict[int, tuple[int, str]]):
                 self.arrays.add(id(array))
 
     def forget(self, number: int) -> None:
-        """Take the name of an object that is nowhere."""
+        """Remove the name of an object that no longer exists in the env."""
         value = self._named.pop(number, None)
         if value is None:
             return
@@ -123,7 +123,7 @@ class Names(dict[int, tuple[int, str]]):
                 self[id(found)] = number, _GENERATOR
 
     def is_generator(self, value: Any) -> bool:
-        """Return whether it is the generator of a layer as it is now."""
+        """Return whether an object is the present generator of a layer."""
         layers = self._objects.live[: self._objects.num_layers]
         return any(vars(layer).get(_GENERATOR) is value for layer in layers)
 
@@ -152,7 +152,7 @@ def _is_owned_array(value: Any) -> bool:
 
 
 class Look:
-    """Traversal of all objects, which finds their differences and goes on from the last one.
+    """Traversal of all objects for their differences, which starts from the last traversal.
 
     Attributes:
         entries: how objects differ, by number; simulators are not among them.
@@ -169,12 +169,12 @@ class Look:
         self._walk()
 
     def again(self) -> None:
-        """Look at the objects once more."""
+        """Traverse the objects once more."""
         if not self.is_known():
             self._walk()
 
     def is_known(self) -> bool:
-        """Look at what has changed; return False if a whole look is needed for that."""
+        """Look only at changed objects; return False if a whole traversal is needed."""
         if self._seen is None:
             return False
         self._names.name_generators()
@@ -202,7 +202,7 @@ class Look:
         self.entries[number] = entry
 
     def forget(self) -> None:
-        """Make the next look a whole one."""
+        """Make the next traversal a whole one."""
         self._seen = None
 
     def _walk(self) -> None:
@@ -256,7 +256,7 @@ class Look:
         return found
 
     def holder(self, error: NotPlain) -> str:
-        """Return which object holds what has no place in a graph, by where it was at first."""
+        """Return a message about an item without a form in graphs, and the object with it."""
         for number, entry in self.entries.items():
             writer = GraphWriter(self._names, {}, learns=True)
             writer.put(entry)

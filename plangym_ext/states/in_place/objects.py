@@ -117,7 +117,7 @@ class Objects:
 
     @property
     def num_layers(self) -> int:
-        """How many of the first objects are the layers."""
+        """Number of layers, which are the first objects."""
         return len(self._layers)
 
     def path(self, number: int) -> str:
@@ -238,7 +238,7 @@ class Objects:
             how[1](value, wanted)
 
     def has_attributes_alone(self, number: int) -> bool:
-        """Return whether the attributes of an object that `vars` shows are all of its places."""
+        """Return whether an object's `vars` are all of its places."""
         return number < self.num_layers or self._readers[number] is vars
 
     def is_first(self, number: int) -> bool:
@@ -279,7 +279,7 @@ class Objects:
         return self._homes.get(id(value))
 
     def may_be(self, number: int, value: Any) -> bool:
-        """Return whether an object may be the one of that number, and let it be that."""
+        """Accept an object as the one of a number, if it fits; return whether it does."""
         live = self.live[number]
         if value is live:
             return True
@@ -303,7 +303,7 @@ class Objects:
         return True
 
     def renew(self, number: int) -> None:
-        """Let an object that is nowhere be another one than that which took its place."""
+        """Put a fresh object in the place of one that the env no longer holds."""
         live = self.live[number]
         kind: Any = type(live)
         if number in self._made:

@@ -44,7 +44,7 @@ def holds_simulator(simulator: Any) -> bool:
 
 
 def remember(layers: list[Any]) -> None:
-    """Look at a new env before its first reset, if it holds a simulator.
+    """Record the objects of a new env before its first reset, if it holds a simulator.
 
     Args:
         layers: of the env, the simulator last.

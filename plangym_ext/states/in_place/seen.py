@@ -23,7 +23,7 @@ _values = methodcaller("values")
 
 
 class Seen:
-    """The places of some objects as they are now, and later what has changed in them.
+    """The present references of some objects, for finding changes later.
 
     Args:
         objects: of an env.
@@ -54,7 +54,7 @@ class Seen:
         self._counts, self._held, self._ids = counts, held, _identities(held)
 
     def changed(self) -> list[int] | None:
-        """See the objects as they are; return the numbers of those that hold something else.
+        """Read the references again; return the numbers of objects with changed ones.
 
         It is None, and nothing is seen, if another object that has parts came or went.
         """

@@ -96,7 +96,7 @@ class Audit:
         self._started = self._before = 0.0
 
     def is_due(self) -> bool:
-        """Return whether there is time for an audit; raise a difference that was found.
+        """Return whether an audit is due; raise if an earlier one has found a difference.
 
         Raises:
             InexactState: the last audit found one.
@@ -115,11 +115,11 @@ class Audit:
         return needed <= 0.0
 
     def open(self, state: Any) -> None:
-        """Store the payload of a state; the env's next results are to be noted."""
+        """Store the payload of a state as the sample, whose next results `note` records."""
         self.sample = Sample(bytes(state))
 
     def note(self, action: Any, shown: tuple[Any, ...]) -> bool:
-        """Store the result of an action after the sample's state; return whether it suffices."""
+        """Record the result of an action after the sample's state; return if these are enough."""
         assert self.sample is not None
         self.sample.actions.append(action)
         self.sample.shown.append(shown)
@@ -187,7 +187,7 @@ class Audit:
         return fork.seconds or time.monotonic() - self._started
 
     def close(self) -> None:
-        """End what runs."""
+        """End the running audit."""
         self._next = float("inf")
         self._end()
 

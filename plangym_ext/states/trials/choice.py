@@ -49,7 +49,7 @@ _order: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
 def check_way(capture: str, *others: str) -> None:
-    """Refuse what names no way to capture a state.
+    """Refuse an unknown name of a capture method.
 
     Args:
         capture: the name.
@@ -74,7 +74,7 @@ def prove(
     trusted: bool,
     make: Callable[[], Any] | None = None,
 ) -> Binding:
-    """Return how the states of an env are captured; the env stays as it is.
+    """Return the proved capture method of an env, which stays unchanged.
 
     Args:
         env: as its constructor made it.
@@ -112,7 +112,7 @@ def prove(
 def prove_unbuilt(
     make: Callable[[], Any], capture: str, *, check: bool | float, trusted: bool
 ) -> Binding:
-    """Return how the states of an env are captured that is constructed in a fork, not here.
+    """Return the proved capture method of an env that is constructed only in a fork.
 
     Args:
         make: constructor of the env.
@@ -143,7 +143,7 @@ def prove_unbuilt(
 
 
 def is_certified(env: gym.Env[Any, Any]) -> bool:
-    """Return whether codecs that come with the library, and are tested with it, know all of it."""
+    """Return whether codecs of this library, which its tests cover, capture the whole env."""
     *above, simulator = layers(env)
     family = family_of(simulator)
     if family is None or family.hosts or family in custom_families():

@@ -66,13 +66,13 @@ _TELLING = ("tell", "locked", "qsize", "cache_info", "digest", "total_changes", 
 
 
 def is_own(cls: Any) -> bool:
-    """Return whether a class or function is of a package of the env's, not of a known library."""
+    """Return whether a class or function is from the env's package, not from a known library."""
     return is_own_module(module_of(cls))
 
 
 @functools.lru_cache(4096)
 def is_own_module(name: str) -> bool:
-    """Return the same of a module, by its name."""
+    """Return whether a module is from the env's package, by its name."""
     root = name.partition(".")[0]
     return bool(root) and not (root in _LIBRARIES or root in sys.stdlib_module_names)
 
@@ -89,7 +89,7 @@ def cells(function: Any) -> list[Any]:
 
 
 def digest(value: Any) -> bytes:
-    """Return a digest of a value's content, as far as it is data of the env's; 16 bytes.
+    """Return a 16-byte digest of a value's content, of all parts that are the env's data.
 
     Objects of classes of the env's own packages count by their attributes, functions of these by
     their code and what it encloses, others by their class alone.
@@ -98,7 +98,7 @@ def digest(value: Any) -> bytes:
 
 
 class Digests:
-    """Digests of many values: what several of them reach counts in the first one alone.
+    """Digests of many values; an object that several reach counts only in the first.
 
     Args:
         deep: also look at what may change without deciding anything: how far iterators and files
@@ -217,7 +217,7 @@ def _inside(value: Any) -> Iterator[Any]:
 
 
 def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object that are plain data of it, by name."""
+    """Return the plain-data attributes of an object, by name."""
     try:
         # Past any code of the class's own.
         found = object.__getattribute__(value, "__dict__")
@@ -249,7 +249,7 @@ class Marking:
         self._digests = Digests(deep=deep)
 
     def add(self, name: str, value: Any) -> None:
-        """Add what tells whether a value has changed, and whether it has only grown."""
+        """Add a mark of a value, which shows whether it has changed or only grown."""
         try:
             self.found[name] = self._telling(value)
         except Exception:  # of a proxy whose object is gone, or whatever an object raises

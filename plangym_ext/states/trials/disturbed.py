@@ -86,7 +86,7 @@ class DisturbedSubject(Subject):
         self._first = {kept: self._first[kept] for kept in fixed if kept in self._first}
 
     def unordered(self) -> str:
-        """Return which objects it has run through in the order of their addresses."""
+        """Return the objects that the env has iterated in the order of their addresses."""
         if not self._run_through:
             return ""
         return (
@@ -119,7 +119,7 @@ class DisturbedSubject(Subject):
 
 
 def depends_on_texts(env: gym.Env[Any, Any], codec: StateCodec, trip: Trip) -> bool:
-    """Return whether futures from states of an env are others where hashes of texts are.
+    """Return whether futures from an env's states depend on the hashes of texts.
 
     Args:
         env: of this process, which is thrown away.

@@ -47,7 +47,7 @@ class Line:
         self._pulse = time.monotonic()
 
     def send(self, value: Any) -> None:
-        """Send what can be pickled."""
+        """Send a picklable value."""
         data = pickle.dumps(value, protocol=5)
         self._socket.sendall(_LENGTH.pack(len(data)) + data)
 
@@ -78,7 +78,7 @@ class Line:
             self.send(value)
 
     def has_come(self) -> bool:
-        """Return whether something was sent, or the other end has ended."""
+        """Return whether a message has come, or the other end has ended."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def _exactly(self, size: int) -> bytes:

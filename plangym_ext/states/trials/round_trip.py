@@ -102,7 +102,7 @@ class Plan:
 def check_round_trip(
     subject: Subject, others: Sequence[tuple[str, Subject | RemoteSubject]], plan: Plan
 ) -> RoundTrip:
-    """Compare futures from restored states with the ones that really happened.
+    """Compare futures from restored states with the original futures.
 
     The envs are reset and moved. Actions are random, held for some steps, or held for a whole
     episode; an episode that ends goes on with the next one, and the last step of all is
@@ -248,7 +248,7 @@ class Trip:
         return ""
 
     def outcome(self, others: Sequence[tuple[str, Subject | RemoteSubject]]) -> RoundTrip:
-        """Return what came of it in the instance itself and in others; see `check_round_trip`."""
+        """Return the outcome in the instance itself and in others; see `check_round_trip`."""
         subject = self._subject
         instances = [("the same process", subject), *others]
         for _, instance in instances:
@@ -268,7 +268,7 @@ class Trip:
         )
 
     def row_seconds(self) -> float:
-        """Return the processor seconds of a capture and a restore of one state, the least of some.
+        """Return the least processor time of a capture and a restore of one state, in seconds.
 
         A busy machine changes neither the state, which every proof comes to, nor the least by much.
         """

@@ -96,7 +96,7 @@ _PLAIN = (bool, int, float, str)
 
 
 def scalars() -> dict[str, str]:
-    """Return the numbers and texts that modules of others hold, and how much there is in tables.
+    """Return numbers and texts in other packages' modules, and the sizes of their tables.
 
     Modules of the env's own are looked at as a whole.
     """

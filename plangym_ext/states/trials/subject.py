@@ -66,7 +66,7 @@ class Subject:
         self._layout = SpaceLayout(env.observation_space, objects=True)
 
     def save(self) -> bytes:
-        """Return state as the codec writes it."""
+        """Return the state as the codec writes it."""
         started = time.process_time()
         while True:
             row = bytearray(self.codec.width)
@@ -110,7 +110,7 @@ class Subject:
             line.send(found)
 
     def replayed_here(self, state: bytes, actions: Sequence[Any]) -> list[Fields]:
-        """Return the same, without what a process has once: it is never the same in another."""
+        """Replay here; leave out values that differ in every process."""
         return [
             {key: one[key] for key in one if not key.startswith(OF_PROCESS)}
             for one in self.replayed(state, actions)
@@ -154,11 +154,11 @@ class Subject:
         return {RANDOM: self.random_state(), **self.outside()}
 
     def outside(self) -> Fields:
-        """Return marks of what this process has outside of every state."""
+        """Return marks of process-wide generators, and of attributes left out as drawing."""
         return {**generators(), **named_as_drawing_marks(self._layers)}
 
     def around(self, names: Sequence[str]) -> Marks:
-        """Return the marks of what lies around the env, by these names."""
+        """Return the marks of variables outside the env, by these names."""
         found = surroundings(self.env)
         return {name: found.get(name) for name in names}
 
@@ -191,7 +191,7 @@ class Subject:
         return ""
 
     def random_state(self) -> bytes:
-        """Return the state of the simulator's `np_random`; empty if it was never asked for."""
+        """Return the state of the simulator's `np_random`; empty if there is none yet."""
         # The property itself would make one.
         generator = vars(layers(self.env)[-1]).get("_np_random")
         return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""

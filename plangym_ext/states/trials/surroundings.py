@@ -82,7 +82,7 @@ def all_layers(env: gym.Env[Any, Any]) -> list[Any]:
 
 
 def named_as_drawing_marks(env_layers: Iterable[Any]) -> dict[str, bytes]:
-    """Return marks of what is left out of states for its name alone, such as a `screen`."""
+    """Return marks of attributes that states leave out for their names, such as `screen`."""
     found = {}
     for layer in env_layers:
         for attribute, value in named_as_drawing(layer).items():
@@ -193,7 +193,7 @@ def around_code(env: gym.Env[Any, Any]) -> tuple[list[Any], list[set[Any]]]:
 
 
 def sets_in(values: Iterable[Any]) -> list[set[Any]]:
-    """Return the sets that can be reached from values, but for empty ones."""
+    """Return the non-empty sets that can be reached from values."""
     return [one for one in _reached(values)[3] if one]
 
 

@@ -136,7 +136,7 @@ def prepare(env: gym.Env[Any, Any], capture: str) -> None:
 
 @dataclass
 class Failed:
-    """A way failed its trial; the message says why."""
+    """A capture method failed its trial; the message says why."""
 
     reason: str
 
@@ -160,7 +160,7 @@ class Raised(Failed):
 
 
 def raised_by(error: BaseException) -> Raised:
-    """Return the failure that an error is, with its place if that is in this package."""
+    """Return an error as a `Failed` or `Raised`, with its place if that is in this package."""
     *_, (frame, line) = traceback.walk_tb(error.__traceback__)
     module = frame.f_globals.get("__name__", "")
     place = f"{module}:{line}" if module.startswith(_OURS) else ""
@@ -169,7 +169,7 @@ def raised_by(error: BaseException) -> Raised:
 
 @dataclass(frozen=True)
 class Trial:
-    """The trial of one way, in another process.
+    """The trial of one capture method, in another process.
 
     Attributes:
         capture: as for `prove`.
@@ -186,7 +186,7 @@ class Trial:
     make: Callable[[], Any] | None = None
 
     def outcome(self, env: gym.Env[Any, Any], line: Line | None = None) -> Binding | Failed:
-        """Try the way on a copy of an env.
+        """Try the method on a copy of an env.
 
         Args:
             env: as its constructor made it; it is the trial's own.
@@ -245,7 +245,7 @@ class Trial:
         )
 
     def cost(self, env: gym.Env[Any, Any], line: Line) -> Cost | Failed:
-        """Return what a row costs, by a short play; how far it is exact is not said."""
+        """Return the cost of a row, measured in a short play without a proof of exactness."""
         try:
             env, codec, _ = self._bound(env, seed=0)
             width = codec.width
