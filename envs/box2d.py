@@ -303,7 +303,9 @@ class _Scene:
         # Box2D asserts, and ends the process, where a place or a speed is no number.
         numbers = [number for row in (*places, *movements, *motors) for number in row]
         if not np.isfinite(np.array(numbers, np.float64)).all():
-            raise DamagedState("state: it places bodies where no number is.")
+            raise DamagedState(
+                "state: positions and speeds must be finite. Pass a row from get_state."
+            )
         bodies = self.bodies()
         for body, (x, y, angle) in zip(bodies, places, strict=True):
             body.transform = ((x, y), angle)

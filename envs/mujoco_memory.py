@@ -213,7 +213,7 @@ class DataMemory(SimulatorMemory):
                 *(other.nq, other.nv, other.nu, other.nbody, other.ngeom),
             ):
                 return other
-        raise IncompleteState("mujoco: the env holds data and not the model that they are for")
+        raise IncompleteState("mujoco: the env holds an MjData, but not its MjModel")
 
     def read(self) -> bytes:
         """Return the whole of it."""

@@ -58,8 +58,8 @@ class AgentsEnv(gym.Env[Any, Any]):
         if not all(hasattr(env, name) for name in ("possible_agents", "observation_space")):
             raise WrongKind(
                 f"AgentsEnv: expected an env of PettingZoo's parallel interface, with "
-                f"possible_agents and observation_space; got {type(env).__name__}. Convert one of "
-                f"turns with pettingzoo.utils.conversions."
+                f"possible_agents and observation_space; got {type(env).__name__}. Convert a "
+                f"turn-based env with pettingzoo.utils.conversions."
             )
         self.env, self.agents = env, tuple(env.possible_agents)
         self.metadata, self.render_mode = env.metadata, getattr(env, "render_mode", None)

@@ -78,7 +78,7 @@ class Trials(gym.Wrapper[Any, Any, Any, Any]):
         if not all(callable(getattr(base, name, None)) for name in _METHODS):
             raise WrongKind(
                 f"Trials: the env must have the methods {', '.join(_METHODS)}; "
-                f"{type(base).__name__} has not. Give it them, as plangym_ext.envs.HasTasks says."
+                f"{type(base).__name__} lacks some. Add them; see plangym_ext.envs.HasTasks."
             )
         seen = self.env.observation_space
         if not isinstance(seen, gym.spaces.Box) or len(seen.shape) != 1:
@@ -179,7 +179,7 @@ _METHODS = ("sample_tasks", "set_task", "get_task")
 def _made(env: Any, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
     if isinstance(env, gym.Env):
         if kwargs:
-            raise InvalidOption(f"Trials: {', '.join(kwargs)} is for the id of an env; got {env}.")
+            raise InvalidOption(f"Trials: {', '.join(kwargs)} needs the id of an env; got {env}.")
         return env
     if isinstance(env, str):
         family = family_of_name(env)

@@ -230,13 +230,13 @@ class Planner(CheckedOptions, ABC):
             return
         if getattr(self, "keep_tree", False):
             raise InvalidOption(
-                f"{type(self).__name__}: keep_tree looks for the state that came about among those "
-                f"in the tree, and they cannot be compared: {why}. Set keep_tree=False."
+                f"{type(self).__name__}: keep_tree compares the env's next state with those in the "
+                f"tree, and they cannot be compared: {why}. Set keep_tree=False."
             )
         if getattr(self, "state_key", "") == "state":
             raise InvalidOption(
-                f"{type(self).__name__}: state_key 'state' takes states of the same bytes for one, "
-                f"and they cannot be compared: {why}. Set state_key='obs' if observations tell all."
+                f"{type(self).__name__}: state_key 'state' compares the bytes of states, and they "
+                f"cannot be compared: {why}. Set state_key='obs' if observations identify states."
             )
 
     def _take_options(self) -> None:

@@ -234,7 +234,7 @@ def _check_kinds(env: Any, planner: Any, name: str) -> None:
     # Kinds are checked first: without it the first error would come out of the middle of a plan.
     if not hasattr(env, "step_batch"):
         raise WrongKind(
-            f"play: env must step batches from states, as what plangym_ext.make returns does; got "
+            f"play: env must step batches from states, as envs of plangym_ext.make do; got "
             f"{env}. Make it with plangym_ext.make."
         )
     if isinstance(planner, str):

@@ -43,7 +43,7 @@ def from_code(value: Callable[[Any], float]) -> Evaluator:
     def evaluate(obs: Any) -> tuple[None, npt.ArrayLike]:
         if isinstance(obs, dict | tuple):
             raise InvalidOption(
-                f"from_code: compiled values are of observations that are one array; got a "
+                f"from_code: a compiled function takes observations of one array; got a "
                 f"{type(obs).__name__}. Use from_value, or flatten them with a wrapper."
             )
         rows = np.asarray(obs)

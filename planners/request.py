@@ -65,8 +65,8 @@ class PlanRequest:
         # None where the planner asks no model, as `NetworkPolicy`.
         if self.env is not None and not any(hasattr(self.env, name) for name in _STEPPING):
             raise WrongKind(
-                f"{self.planner}: env must step batches from states, as what plangym_ext.make "
-                f"returns does; got {self.env}. Make it with plangym_ext.make."
+                f"{self.planner}: env must step batches from states, as envs of plangym_ext.make "
+                f"do; got {self.env}. Make it with plangym_ext.make."
             )
         kinds = {*map(type, rngs)} if isinstance(rngs, Sequence) else {None}
         # By their classes, of which there is one, as a rule.

@@ -57,8 +57,8 @@ def visited_states(
     moves = drawn.moves()
     if len(moves) < count:
         raise InvalidOption(
-            f"visited_states: {count} states were asked for, and {num_episodes} episodes came "
-            f"through {len(moves)}. Raise num_episodes or max_steps, or ask for fewer."
+            f"visited_states: {count} states were requested, but {num_episodes} episodes visited "
+            f"only {len(moves)}. Raise num_episodes or max_steps, or request fewer."
         )
     return _state_set(env, moves, episodes)
 

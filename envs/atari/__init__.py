@@ -34,8 +34,8 @@ class AtariPart(StatePart):
         self._env = env
         if env.sound_obs:
             raise IncompleteState(
-                "Atari: the emulator does not save where in their waves its sounds are, so states "
-                "do not cover sound_obs=True. A replay from the reset is exact."
+                "Atari: the emulator does not save the phase of its sound waves, so states do not "
+                "cover sound_obs=True. A replay from the reset is exact."
             )
         if not isinstance(env.ale, Emulator):
             _complete(env)

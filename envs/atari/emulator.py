@@ -280,8 +280,8 @@ class Emulator:
         self._ale.restoreState(ale_py.ALEState(data))
         if self._ale.cloneState().serialize() != data:
             raise IncompleteState(
-                f"Atari: ale-py {ale_py.__version__} restores {self._game} otherwise than it "
-                "saved it, so its states are of no use. A replay from the reset is exact."
+                f"Atari: ale-py {ale_py.__version__} restores another state of {self._game} than "
+                "it saved, so its states cannot be used. A replay from the reset is exact."
             )
         try:
             layout = StateLayout(data)
@@ -377,8 +377,8 @@ class Emulator:
             self._load(lead.anchor, lead.draws)
         if self._look() != core:
             raise IncompleteState(
-                f"Atari: the last {len(lead.codes)} frames, emulated again, did not lead to the "
-                "state that they led to at first. Please report the game."
+                f"Atari: emulating the last {len(lead.codes)} frames again gave another state "
+                "than the first time. Please report the game."
             )
         self._stale = False
 

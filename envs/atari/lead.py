@@ -147,8 +147,8 @@ class Lead:
         known = all(code in _CODES for code in codes)
         if offset > len(buffer) or not known or max(middle_at, anchor_at) > count:
             raise DamagedState(
-                f"Atari: a state has {count} actions since an earlier one, which are none of the "
-                "emulator's or lie beyond its end. Pass a row from get_state."
+                f"Atari: a state has {count} actions since an earlier state; some are unknown to "
+                "the emulator, or lie beyond the row's end. Pass a row from get_state."
             )
         self.draws, self._middle_at, self.anchor_at = draws, middle_at, anchor_at
         self.base, self._middle, self.anchor, self.generator, _ = parts

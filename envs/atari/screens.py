@@ -47,7 +47,7 @@ class AtariScreens(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorA
         game: Any = env.unwrapped
         if not isinstance(game._frameskip, int):
             raise InvalidOption(
-                "make: preprocessing=True shows the last two of a fixed number of frames; got "
+                "make: preprocessing=True needs a fixed frameskip, a whole number; got "
                 f"frameskip={game._frameskip!r}. Use frameskip=4."
             )
         if game.continuous:

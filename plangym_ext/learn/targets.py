@@ -145,8 +145,8 @@ def value_after_last(record: EpisodeRecord, discount: float) -> float:
     last, reward = float(record.root_values[-1]), float(record.rewards[-1])
     if not math.isfinite(last):
         raise InvalidSamples(
-            "targets: an episode that was cut needs a value of what would have followed; its "
-            "plans have none. Pass final_value to the record."
+            "targets: a truncated episode needs a value of its last state; its plans have none. "
+            "Pass final_value to the record."
         )
     # The search's value of the last state is r + gamma V of what follows, solved for V.
     # With a discount of 0 nothing reads what follows.

@@ -360,8 +360,8 @@ class StateBackend(VectorBackend):
             return found[0]
         what = getattr(name, "__qualname__", name)
         raise VectorResetNeeded(
-            f"call: row {row} was never reset, so there is nothing of which {what!r} could be "
-            "asked. Call reset first."
+            f"call: row {row} was never reset, so it has no env for a call of {what!r}. Call "
+            "reset first."
         )
 
     def _check_held(self, row: int, before: dict[str, Any]) -> None:

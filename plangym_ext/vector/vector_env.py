@@ -667,6 +667,6 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def _lost(self, where: str) -> VectorResetNeeded:
         return VectorResetNeeded(
-            f"{where}: an earlier call failed, and sub-envs could not be brought back to where "
-            "they were. Reset all of them first."
+            f"{where}: an earlier call failed and could not be rolled back. Reset all sub-envs "
+            "first."
         )

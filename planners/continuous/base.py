@@ -205,8 +205,8 @@ class Shooting(Planner):
         if repeat > 1:
             if knots is not None:
                 raise InvalidOption(
-                    f"{self._option('action_repeat')} and num_knots say the same thing in two "
-                    f"ways; got {repeat} and {knots}. Set one of them."
+                    f"{self._option('action_repeat')} and num_knots exclude each other; got "
+                    f"{repeat} and {knots}. Set one of them."
                 )
             knots, kind = -(-self.horizon // repeat), "zero"
         knots = self.horizon if knots is None else knots

@@ -102,8 +102,7 @@ class PHS(LevinTS):
         # Only now: commands make the planner first, and then give it the network of a run.
         if self.value_to_go and self.evaluator is None:
             raise InvalidOption(
-                f"{self._option('value_to_go')} needs an evaluator, whose values they are; there "
-                f"is none."
+                f"{self._option('value_to_go')} converts an evaluator's values; got no evaluator."
             )
         return super()._plan_batch(request)
 

@@ -192,8 +192,8 @@ class GraphSearch(DiscretePlanner):
         most = self.max_model_steps
         if most is not None and most < cost:
             raise InvalidOption(
-                f"GraphSearch: max_model_steps must be at least {cost}, what one simulation may "
-                f"take; got {most}. Raise it, or lower num_expansions or rollout_depth."
+                f"GraphSearch: max_model_steps must be at least {cost}, the cost of one "
+                f"simulation; got {most}. Raise it, or lower num_expansions or rollout_depth."
             )
         return most is None or grown.budget.model_steps + cost <= most
 

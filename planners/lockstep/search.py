@@ -354,8 +354,8 @@ class Search:
         most = self.settings.max_model_steps
         if most is not None and cost > most:
             raise InvalidOption(
-                f"{self._planner}: max_model_steps must be at least {cost}, what one simulation "
-                f"may take; got {most}. Raise it, or make simulations shorter (rollout_depth, "
+                f"{self._planner}: max_model_steps must be at least {cost}, the cost of one "
+                f"simulation; got {most}. Raise it, or make simulations shorter (rollout_depth, "
                 f"num_rollouts, of STS num_expansions, num_children)."
             )
         return Limits(self.settings.num_simulations, -1 if most is None else most, cost)

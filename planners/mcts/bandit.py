@@ -130,11 +130,11 @@ class BanditSearch(TreeSearch):
         if self.choice != "visits" and (self.temperature > 0.0 or self.selection == "gumbel"):
             raise InvalidOption(
                 f"{self._option('choice')} must be 'visits' with a temperature or selection "
-                f"'gumbel', which draw by them; got {self.choice!r}."
+                f"'gumbel', which draw by visits; got {self.choice!r}."
             )
         if self.selection == "uct" and self.root_noise > 0.0:
             raise InvalidOption(
-                f"{self._option('root_noise')} must be 0 with selection 'uct', which heeds no "
+                f"{self._option('root_noise')} must be 0 with selection 'uct', which ignores the "
                 f"prior; got {self.root_noise}."
             )
 

@@ -140,8 +140,8 @@ class MCTS(WidenedSearch):
                 )
         if self.choice == "branch":
             raise InvalidOption(
-                f"{self._option('choice')} must be 'visits' or 'value' with chance=True, where no "
-                f"branch can be played again; got 'branch'."
+                f"{self._option('choice')} must be 'visits' or 'value' with chance=True, which "
+                f"cannot replay a branch; got 'branch'."
             )
         if self.capacity is not None and self.capacity < 3:
             raise InvalidOption(
@@ -369,6 +369,6 @@ def check_reseeds(planner: str, model: Any) -> None:
     """
     if not hasattr(model, "reseeded"):
         raise WrongKind(
-            f"{planner}: chance=True needs an env with `reseeded(states, rng)`, which draws what "
-            f"will happen anew, as what plangym_ext.make returns; got {model}."
+            f"{planner}: chance=True needs an env with `reseeded(states, rng)`, as envs of "
+            f"plangym_ext.make have; got {model}."
         )

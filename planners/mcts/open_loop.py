@@ -98,13 +98,13 @@ class OpenLoopMCTS(WidenedSearch):
         super().__post_init__()
         if self.q_function is not None and self.rollout_depth:
             raise InvalidOption(
-                f"OpenLoopMCTS: rollout_depth must be 0 with a q_function, which rates in place of "
-                f"rollouts; got {self.rollout_depth}."
+                f"OpenLoopMCTS: rollout_depth must be 0 with q_function, which replaces rollouts; "
+                f"got {self.rollout_depth}."
             )
         if self.keep_tree:
             raise InvalidOption(
-                "OpenLoopMCTS: keep_tree must be off: what state a node stands for is not known, "
-                "so none can be compared with the one that came about. MCTS can keep its tree."
+                "OpenLoopMCTS: keep_tree must be False, as an open-loop node has no state that "
+                "could be compared with the env's next state. MCTS can keep its tree."
             )
 
     def _own_settings(self) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def tile_grid(obs: Any) -> tuple[int, int]:
     """
     if isinstance(obs, dict | tuple):
         raise InvalidOption(
-            f"features of tiles are of screens; got observations nested in a "
+            f"features of tiles need screens; got observations nested in a "
             f"{type(obs).__name__}. Choose other features, or pick the screen with a wrapper."
         )
     screen = np.asarray(obs)

@@ -98,9 +98,9 @@ def play_out(
     out = model.rollout_batch(actions + origin, starts.states)
     if has_masks(getattr(out, "infos", {})):
         raise InvalidObservation(
-            f"rollouts: an env that tells the info {MASK!r} must tell it in its first step, from "
-            f"which is known that rollouts have to heed it; it came later. Tell it in every "
-            f"reset and step, also where every action may be played."
+            f"rollouts: an env with the info {MASK!r} must return it in its first step, so that "
+            f"rollouts obey it; it came later. Return it in every reset and step, also where all "
+            f"actions are legal."
         )
     ones = np.ones(len(actions), np.int64)
     return Playouts(actions[:, 0], out.rewards, out.obs, out.terminateds, out.steps, ones, 0 * ones)

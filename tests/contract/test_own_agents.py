@@ -100,7 +100,7 @@ class TestNestedStates(OwnAgent):
 
 class TestRefuses(OwnAgent):
     make = own_agents.Refuses
-    refused = r"load_state_dict of Refuses must take what its state_dict returns.*RuntimeError"
+    refused = r"load_state_dict of Refuses must take the result of its state_dict.*RuntimeError"
 
 
 class TestIsModule(OwnAgent):

@@ -90,7 +90,7 @@ def test_masks_that_come_late_are_obeyed_or_refused():
         (one,) = play(env, rated, seed=0, max_steps=5, num_episodes=1)
         assert one.actions[2:].max() <= 1
         # Rollouts step many times at once: that they have to heed masks must be known.
-        with pytest.raises(InvalidObservation, match="must tell it in its first step"):
+        with pytest.raises(InvalidObservation, match="must return it in its first step"):
             play(env, DiscreteShooting(16), seed=0, max_steps=5)
 
 

@@ -93,7 +93,7 @@ def test_an_agent_that_looks_at_rewards_must_be_told_them():
         planner = ActorCriticAgent(network).as_planner()
         state, obs, _ = env.reset(seed=0)
         planner.plan(env, state, rng=0, obs=obs)
-        with pytest.raises(InvalidOption, match=r"none was told. Call take_rewards\(rewards\)"):
+        with pytest.raises(InvalidOption, match=r"got none. Call take_rewards\(rewards\)"):
             planner.plan(env, state, rng=0, obs=obs)
         with (
             plangym_ext.make("Acrobot-v1") as other,

@@ -206,7 +206,7 @@ def test_phs_takes_steps_to_go_from_the_values_of_its_evaluator(models):
     assert planned(PHS(**both), model).budget.model_steps == straight
     both = {**options, "evaluator": network, "heuristic": lambda obs: 0.5 * told(obs)}
     assert planned(PHS(**both), model).budget.model_steps == straight
-    with pytest.raises(InvalidOption, match="value_to_go needs an evaluator"):
+    with pytest.raises(InvalidOption, match="value_to_go converts an evaluator's values"):
         planned(PHS(**options), model)
     # Values mean nothing unless it is said that they do.
     ignored = planned(PHS(evaluator=network, wave_size=1), model)

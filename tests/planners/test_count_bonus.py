@@ -98,7 +98,7 @@ def test_counts_go_on_with_the_episode_and_end_with_it(models):
 def test_bad_options_are_named():
     with pytest.raises(InvalidOption, match=r"count_bonus must be .*; got -1"):
         RolloutIW(count_bonus=-1)
-    with pytest.raises(InvalidOption, match="count_bonus counts from plan to plan"):
+    with pytest.raises(InvalidOption, match="count_bonus counts over all plans of an episode"):
         RolloutIW(count_bonus=1, keep_tree=False)
     with pytest.raises(UnknownName, match=r"counted must be one of .*; got 'pairs'"):
         IW(count_bonus=1, counted="pairs")

@@ -184,7 +184,7 @@ def test_visited_states_are_drawn_alike_and_none_twice(models):
     assert sorted(all_of_them.obs[:, 0].tolist()) == sorted([*range(1, 8)] * 2)
     # The 8 steps of an episode pay 1 each: 8 - i are left at i.
     np.testing.assert_array_equal(all_of_them.to_go, 8 - all_of_them.obs[:, 0])
-    with pytest.raises(InvalidOption, match="15 states were asked for, and 2 episodes came"):
+    with pytest.raises(InvalidOption, match="15 states were requested, but 2 episodes visited"):
         visited_states(model, MCTS(2), 15, max_steps=20, num_episodes=2)
 
 

@@ -107,7 +107,7 @@ def test_no_states_are_kept_and_steps_are_bounded(models):
     planner = OpenLoopMCTS(max_model_steps=300, rollout_depth=2)
     plan = planner.plan(model, model.state(0), rng=0)
     assert 200 < plan.budget.model_steps == model.model_steps <= 300
-    with pytest.raises(InvalidOption, match="keep_tree must be off"):
+    with pytest.raises(InvalidOption, match="keep_tree must be False"):
         OpenLoopMCTS(keep_tree=True)
     with pytest.raises(InvalidOption, match="resample must be a function of states or None; got 3"):
         OpenLoopMCTS(resample=3)
@@ -344,7 +344,7 @@ def test_a_q_function_takes_no_steps_of_its_own(models):
     plan = planner.plan(model, model.state(0), rng=0, obs=np.zeros(1, np.float32))
     assert 25 < plan.budget.model_steps == model.model_steps <= 30
     assert plan.budget.evaluator_rows <= 1 + plan.budget.model_steps
-    with pytest.raises(InvalidOption, match="rollout_depth must be 0 with a q_function"):
+    with pytest.raises(InvalidOption, match="rollout_depth must be 0 with q_function"):
         OpenLoopMCTS(q_function=lambda obs: obs, rollout_depth=2)
     wrong = OpenLoopMCTS(4, q_function=lambda obs: obs)
     with pytest.raises(InvalidAnswer, match=r"q_function: values must be \(1, 3\) finite"):

@@ -339,7 +339,7 @@ def test_tianshou_may_wait_for_fewer_envs():
     assert envs.is_async
     infos = envs.step(np.ones(3, int))[-1]
     assert [info["env_id"] for info in infos] == [0, 1, 2]
-    with pytest.raises(ValueError, match="No env is still stepping"):
+    with pytest.raises(ValueError, match="there is none to wait for"):
         envs.step(None)
     envs.close()
 

@@ -390,7 +390,7 @@ ASKED_TOO_EARLY = {
 def test_rows_that_were_never_reset_show_nothing_of_the_env_proper(ask):
     with plangym_ext.make_vec("CartPole-v1", 2, render_mode="rgb_array") as venv:
         assert venv.backend == "kernel"
-        with pytest.raises(ResetNeeded, match="row 0 was never reset, so there is nothing"):
+        with pytest.raises(ResetNeeded, match="row 0 was never reset, so it has no env"):
             ask(venv)
         # What is alike in all of them is told.
         assert venv.get_attr("gravity") == venv.call("get_wrapper_attr", "gravity") == (9.8, 9.8)

@@ -164,7 +164,7 @@ def test_without_states_a_death_loses_them_and_says_so():
         kill(venv, 0)
         with pytest.raises(WorkerDied, match="are not captured"):
             steps(venv, 1)
-        with pytest.raises(gym.error.ResetNeeded, match="could not be brought back"):
+        with pytest.raises(gym.error.ResetNeeded, match="could not be rolled back"):
             steps(venv, 1)
         venv.reset(seed=0)
         steps(venv, 1)

@@ -531,7 +531,7 @@ def test_without_states_a_fault_asks_for_a_reset():
         venv.step(np.zeros(2, int))
         with pytest.raises(WorkerDied):
             venv.step(np.array([0, 2]))
-        with pytest.raises(gym.error.ResetNeeded, match="could not be brought back"):
+        with pytest.raises(gym.error.ResetNeeded, match="could not be rolled back"):
             venv.step(np.zeros(2, int))
         venv.reset(seed=0)
         venv.step(np.zeros(2, int))

@@ -143,7 +143,7 @@ def _folder() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtra(
             "plangym_ext/dog-run-v0: its model and meshes are files of dm_control, which is not "
-            "installed. Install it without what it needs, beside any MuJoCo: "
+            "installed. Install it without its dependencies, beside any MuJoCo: "
             "pip install --no-deps dm-control"
         )
     return Path(spec.submodule_search_locations[0]) / "suite"

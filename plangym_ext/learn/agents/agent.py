@@ -86,8 +86,8 @@ class Agent(Protocol):
             InvalidOption: the agent estimates none.
         """
         raise InvalidOption(
-            f"{type(self).__name__}: it estimates no value, so nothing can be bootstrapped from "
-            f"it. Use an agent with a value or Q head, or returns that need no value."
+            f"{type(self).__name__}: it estimates no value, so returns cannot bootstrap from it. "
+            f"Use an agent with a value or Q head, or returns that need no value."
         )
 
     def set_mode(self, mode: Mode) -> None:
@@ -302,8 +302,8 @@ def _check_carry(name: str, before: Any, given: Any, returned: Any) -> None:
         # A carry may hold NaN, which is unlike itself.
         if not np.array_equal(old, now, equal_nan=old.dtype.kind == "f"):
             raise InvalidAnswer(
-                f"{name}.step: the carry that it is given must not be changed, since a sampler "
-                f"keeps it; it was. Return a new one."
+                f"{name}.step: it must not change the carry that it receives, since a sampler "
+                f"keeps that; it did. Return a new one."
             )
 
 

@@ -121,7 +121,7 @@ class AgentPlanner(Planner):
             return reward
         if "reward" in getattr(getattr(self.agent, "network", None), "inputs_used", ()):
             raise InvalidOption(
-                f"{type(self).__name__}: the agent looks at the previous reward; none was told. "
+                f"{type(self).__name__}: the agent needs the previous reward; got none. "
                 f"Call take_rewards(rewards) after each step, as planners.play does."
             )
         return np.zeros(batch, np.float32)

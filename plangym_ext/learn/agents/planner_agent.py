@@ -87,7 +87,7 @@ class PlannerAgent(Agent):
             name = getattr(model, "name", type(model).__name__)
             raise IncompleteState(
                 f"PlannerAgent: a planner searches from exact states, and those of {name} are "
-                f"not. `plangym-ext doctor` says why; learn by another algorithm there."
+                f"not. `plangym-ext doctor` says why. Choose an algorithm without a planner."
             )
         self.planner, self._model, self._make = planner, model, make
         self.student, self.network, self._evaluator = student, network, evaluator
@@ -108,8 +108,8 @@ class PlannerAgent(Agent):
         """
         if self._make is None:
             raise WrongKind(
-                "PlannerAgent: it must be made in each process that it plays in, as its model "
-                "belongs to this one; it was to travel. Give make, a function that makes it."
+                "PlannerAgent: it cannot be sent to another process, as its model belongs to this "
+                "one. Pass `make`, a function that makes it in each process."
             )
         return self._make, ()
 

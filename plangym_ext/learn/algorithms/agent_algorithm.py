@@ -80,9 +80,9 @@ class AgentAlgorithm(InheritedOptions, ABC):
             WrongKind: always.
         """
         raise WrongKind(
-            f"{type(self).__name__}: an algorithm must not be copied or pickled, since its "
-            f"optimisers and compiled code hold on to weights where they lie; that was tried. Make "
-            f"another one with the same config, and load_state_dict what state_dict returns."
+            f"{type(self).__name__}: an algorithm cannot be copied or pickled, since its "
+            f"optimisers and compiled code refer to the memory of the weights. Make another one "
+            f"with the same config, and call its load_state_dict with this one's state_dict."
         )
 
     def join(self, group: LearnerGroup) -> None:  # noqa: ARG002

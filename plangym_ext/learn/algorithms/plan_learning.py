@@ -338,8 +338,8 @@ class ModelLearning(PlanLearning):
     def __init__(self, network: Any, config: Any = None, *, seed: int = 0) -> None:
         if not isinstance(network, self.network_class):
             raise WrongKind(
-                f"{type(self).__name__}: the network must be of {self.network_class.__name__}, "
-                f"whose model it teaches; got {type(network).__name__}. {self.made_by}"
+                f"{type(self).__name__}: the network must be a {self.network_class.__name__}, "
+                f"the model to train; got {type(network).__name__}. {self.made_by}"
             )
         super().__init__(network, config, seed=seed)
         self._seed = seed

@@ -184,8 +184,8 @@ def captured(call: Callable[[], Any], device: Any) -> tuple[Callable[[], Any], A
                 # The calls before have gone well.
                 reason = str(error).splitlines()[0].rstrip(".")
                 raise InvalidOption(
-                    f"an update on a GPU cannot be recorded ({reason}). A network of your own may "
-                    f"read numbers from the GPU while it is asked: leave that, or set "
+                    f"an update on a GPU cannot be recorded ({reason}). A network of your own must "
+                    f"not read numbers from the GPU in its forward pass. Change that, or set "
                     f"compiled=False."
                 ) from error
         finally:

@@ -276,7 +276,7 @@ class ModelEnv(LocalStepper, PlanEnv):
             InvalidOption: anything is to be changed.
         """
         if overrides:
-            raise InvalidOption(f"{self.name}: clone changes nothing; got {sorted(overrides)}.")
+            raise InvalidOption(f"{self.name}: clone takes no changes; got {sorted(overrides)}.")
         made = copy.copy(self)
         # What belongs to one caller is made anew: rows, slots, the lock.
         LocalStepper.__init__(made)

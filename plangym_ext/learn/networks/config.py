@@ -159,8 +159,8 @@ class QAgentConfig(AgentConfig):
         super().__post_init__()
         if self.needs_head and self.heads != ("q",):
             raise InvalidOption(
-                f"QAgentConfig: a head that is dueling, noisy or of atoms or quantiles is the only "
-                f"one; got heads {self.heads}. Name 'q' alone."
+                f"QAgentConfig: a Q head that is dueling, noisy or of atoms or quantiles must be "
+                f"the only head; got heads {self.heads}. Name 'q' alone."
             )
         limits = self.return_range
         if len(limits) != 2 or not -math.inf < limits[0] < limits[1] < math.inf:
@@ -232,8 +232,8 @@ class AgentsConfig(AgentConfig):
             )
         if self.previous_reward:
             raise InvalidOption(
-                "AgentsConfig: the previous reward that agents are shown is that of all together; "
-                "got previous_reward=True. Leave it out."
+                "AgentsConfig: previous_reward must be False, as the env's reward is that of all "
+                "agents together; got True. Leave it out."
             )
         if self.normalize_obs and not self.is_plain:
             raise InvalidOption(
@@ -268,13 +268,12 @@ class ContextConfig(SoftPolicyConfig):
         super().__post_init__()
         if self.recurrent != "none" or self.previous_action or self.previous_reward:
             raise InvalidOption(
-                "ContextConfig: the context is all that is remembered; leave out recurrent, "
+                "ContextConfig: the context must be the only memory; leave out recurrent, "
                 "previous_action and previous_reward."
             )
         if self.normalize_obs:
             raise InvalidOption(
-                "ContextConfig: normalize_obs would change contexts that are kept; normalise in "
-                "the env."
+                "ContextConfig: normalize_obs would change stored contexts; normalise in the env."
             )
 
 

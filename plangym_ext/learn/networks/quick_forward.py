@@ -257,9 +257,9 @@ class OfObservations(nn.Module):
         used = set(getattr(network, "inputs_used", ("obs",)))
         if used != {"obs"}:
             raise InvalidOption(
-                f"a planner that asks an agent's network: it must look at observations alone; it "
-                f"looks at {', '.join(sorted(used))}. Make it without a recurrent layer, "
-                f"previous_action and previous_reward."
+                f"an agent's network in a planner must take only observations; it takes "
+                f"{', '.join(sorted(used))}. Make it without a recurrent layer, previous_action "
+                f"and previous_reward."
             )
         made: Any = network
         self.network, self._unit = network, value_unit

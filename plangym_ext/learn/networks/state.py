@@ -199,9 +199,9 @@ class KnownParameters:
         known = set(map(id, self._known))
         new = [name for name, one in now if id(one) not in known]
         raise InvalidOption(
-            f"{self._where}: the network must keep the parameters that it was given with; "
-            f"{', '.join(new[:4]) or 'some of them'} came or went since, and would never be "
-            f"learned. Make all layers in __init__."
+            f"{self._where}: the network must keep the parameters that it had when it was given; "
+            f"{', '.join(new[:4]) or 'some of them'} were added or removed since, and would never "
+            f"be trained. Make all layers in __init__."
         )
 
 

@@ -232,7 +232,7 @@ class StepRing:
         given, num = StepForm.of(tree), tree["reward"].shape[0]
         if given != self.form:
             raise InvalidSamples(
-                f"{self._where}: a fragment must look as the first one did, {self.form}; got "
+                f"{self._where}: a fragment must have the form of the first, {self.form}; got "
                 f"{given}. Begin a new replay."
             )
         if num > self.length:

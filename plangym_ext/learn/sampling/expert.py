@@ -83,9 +83,10 @@ class ExpertSampler(LocalSampler):
         student = getattr(agent, "student", None)
         if student is None or student.initial_carry(1) is not None:
             raise InvalidOption(
-                f"ExpertSampler: the agent must be a PlannerAgent with a student that carries "
-                f"nothing, as it is taught single states; {type(student or agent).__name__} is "
-                f"{'recurrent' if student else 'none'}. Make its network without a core."
+                f"ExpertSampler: the agent must be a PlannerAgent with a student that is not "
+                f"recurrent, as it learns from single states; got "
+                f"{f'a recurrent {type(student).__name__}' if student else 'no student'}. Make its "
+                f"network without a core."
             )
         self._share, self._expert = share, agent
         self._again = finite_between("ExpertSampler: reanalyze", reanalyze, 0.0, 1000.0)

@@ -182,7 +182,7 @@ class ForkingSampler(LocalSampler):
         super().__init__(venv, agent, num_steps, chosen, [range(venv.num_envs)])
         if "log_prob" not in self.tree.get("agent_info", {}):
             raise InvalidOption(
-                f"ForkingSampler: the agent must tell the log_prob of its actions, as an "
+                f"ForkingSampler: the agent must return the log_prob of its actions, as an "
                 f"ActorCriticAgent does; {type(agent).__name__} does not."
             )
         self._numbers = np.array(chosen.numbers(range(venv.num_envs)))
@@ -277,13 +277,13 @@ def _check(env: Any, agent: Any) -> None:
     if env.exact is False:
         raise IncompleteState(
             f"ForkingSampler: branches begin from exact states, and those of {env.name} are not. "
-            f"`plangym-ext doctor` says why; learn from advantages by GAE there."
+            f"`plangym-ext doctor` says why. Use advantages by GAE."
         )
     if agent.initial_carry(1) is not None:
         raise InvalidOption(
-            f"ForkingSampler: the agent must carry nothing, as a branch begins in the middle of an "
-            f"episode; {type(agent).__name__} is recurrent. Learn from advantages by GAE, or make "
-            f"its network without a core."
+            f"ForkingSampler: the agent must not be recurrent, as a branch begins in the middle of "
+            f"an episode; {type(agent).__name__} is. Use advantages by GAE, or make its network "
+            f"without a core."
         )
 
 

@@ -226,8 +226,8 @@ class AlternatingSampler(LocalSampler):
         if hasattr(agent, "visit"):
             # What it keeps from step to step is by the number of a row, which both halves have.
             raise InvalidOption(
-                f"AlternatingSampler: {type(agent).__name__} searches for all rows of its vector "
-                f"env at once, and is asked for halves here. Use a SerialSampler."
+                f"AlternatingSampler: {type(agent).__name__} acts only in all rows of its vector "
+                f"env at once, not in halves. Use a SerialSampler."
             )
         # Adjoining rows, so that the columns of a half are views of the tree.
         halves = [range(count // 2), range(count // 2, count)]

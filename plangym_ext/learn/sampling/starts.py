@@ -168,8 +168,8 @@ class BackwardStarts(Starts):
         name = type(self).__name__
         if states.to_go is None:
             raise InvalidOption(
-                f"{name}: the states must say what was earned from there on (to_go), which is what "
-                f"an episode has to earn too. Take them from demonstrated_states."
+                f"{name}: the states must have the demonstration's return from there on (to_go), "
+                f"which an episode has to reach. Take them from demonstrated_states."
             )
         slack = finite_between(f"{name}: slack", slack, 0.0, np.inf)
         # What is left to earn is a difference of sums, and a return is added from its start on.

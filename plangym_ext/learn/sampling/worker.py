@@ -353,8 +353,8 @@ class WorkerSampler(PastSampler):
             return {"rows": joined_states(self._states), **known}
         if not self._options.recover:
             raise IncompleteState(
-                "WorkerSampler: a fragment is being played ahead, and where it has begun was not "
-                "kept. Save with recover=True, or without ahead."
+                "WorkerSampler: a fragment is being played ahead, and the state at its beginning "
+                "was not saved. Save with recover=True, or without ahead."
             )
         flight = {
             "version": self._owed,

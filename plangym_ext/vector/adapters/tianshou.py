@@ -91,8 +91,8 @@ class TianshouVectorEnv(BaseVectorEnv):
         numbers = self._numbers(id)
         if action is None:
             raise InvalidOption(
-                "TianshouVectorEnv: step: action must be one for each env; got None. No env is "
-                "still stepping: each step returns what all envs of it gave."
+                "TianshouVectorEnv: step: action must be one for each env; got None. Each step "
+                "waits for all of its envs, so there is none to wait for."
             )
         obs, rewards, terminations, truncations, infos = self.venv.step(action, numbers)
         listed: Any = infos

@@ -188,12 +188,12 @@ class ResultChecksum:
 def not_exact(rows: range, num_calls: int) -> NotExact:
     """Return the error for sub-envs with other results in a replay."""
     return NotExact(
-        f"sub-envs {rows.start} to {rows[-1]} are not where they were: a worker was replaced or a "
-        f"call undone, {num_calls} calls since their states were captured were played again, and "
-        "rewards, endings or observations were not those of the first time. So the env is not "
-        "exact: something decides about it that its state does not hold, such as global random "
-        "numbers, the time or a file. Draw from self.np_random, or use capture='off'. Reset to go "
-        "on."
+        f"sub-envs {rows.start} to {rows[-1]} could not be restored: after the replacement of a "
+        f"worker or the rollback of a call, {num_calls} calls since the last captured states were "
+        "replayed, with other rewards, endings or observations than the first time. So the env is "
+        "not exact: its results depend on something outside its state, such as global random "
+        "numbers, the time or a file. Draw from self.np_random, or use capture='off'. Reset to "
+        "continue."
     )
 
 

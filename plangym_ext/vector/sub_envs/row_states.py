@@ -138,7 +138,7 @@ def _proved(
         return IncompleteState(f"its state cannot be captured: {error}")
     except (Exception, SystemExit) as error:
         return IncompleteState(
-            f"its state cannot be captured: a copy of it, on which this was tried, raised "
+            f"its state cannot be captured: the trial on a copy of the env raised "
             f"{type(error).__name__}: {error}"
         )
 
@@ -258,6 +258,6 @@ class StepsAhead:
         moved = [self._first + row for row in sorted(self._rows) if states[row] is None]
         if moved:
             raise VectorResetNeeded(
-                f"sub-envs {moved} were stepped before their first reset, so there is no state to "
-                "bring them back to after a call that failed. Reset all of them."
+                f"sub-envs {moved} were stepped before their first reset, so they cannot be "
+                "restored after a failed call. Reset all of them."
             )

@@ -207,10 +207,10 @@ class ActorPool:
         ray = ray_module()
         free, wanted = ray.available_resources().get("CPU", 0), self.actors[-1].n_workers
         return WorkerTimeout(
-            f"backend='ray': of {len(self.actors)} actors none was ready within "
-            f"{ACTOR_START_TIMEOUT:g} s. The smallest needs {wanted} processors of one node; of "
-            f"the cluster's {ray.cluster_resources().get('CPU', 0):g} there are {free:g} free. Add "
-            "nodes, or end what holds them.",
+            f"backend='ray': none of {len(self.actors)} actors was ready within "
+            f"{ACTOR_START_TIMEOUT:g} s. The smallest needs {wanted} processors on one node; "
+            f"{free:g} of the cluster's {ray.cluster_resources().get('CPU', 0):g} are free. Add "
+            "nodes, or end programs that hold processors.",
             workers=tuple(range(len(self.actors))),
         )
 

@@ -243,7 +243,7 @@ class RayEnv(WorkerStepper, LiveStepper):
         else:
             return
         raise BackendUnavailable(
-            f"make_vec: {self.name} has {what}, which the ray backend has no rows for. Choose "
+            f"make_vec: {self.name} has {what}, which the ray backend cannot store. Choose "
             "backend='process', or leave them out with a wrapper."
         )
 

@@ -465,7 +465,7 @@ def test_a_state_of_another_algorithm_is_refused():
 def test_networks_that_it_cannot_learn_with_are_refused():
     venv = make_vec("CartPole-v1", 4, backend="kernel", autoreset_mode="same_step")
     with venv:
-        with pytest.raises(InvalidOption, match="looks at first, obs"):
+        with pytest.raises(InvalidOption, match="it takes first, obs"):
             made(venv, network={"recurrent": "lstm"})
         with pytest.raises(InvalidOption, match="must have a Q head"):
             made(venv, network={"heads": ("value",)})

@@ -295,12 +295,12 @@ def test_students_and_envs_that_cannot_be_taught_are_refused():
         AgentConfig(hidden=(4,), recurrent="lstm", recurrent_size=4),
         seed=0,
     )
-    with pytest.raises(InvalidOption, match="it looks at first, obs"):
+    with pytest.raises(InvalidOption, match="it takes first, obs"):
         ExpertIteration(recurrent)
     carries = PlannerAgent(Numbered(), made.env, student=ActorCriticAgent(recurrent))
     alone = PlannerAgent(Numbered(), made.env)
     with make_vec("CartPole-v1", 1, n_workers=0, autoreset_mode="same_step") as venv:
-        for agent, message in ((carries, "ActorCriticAgent is recurrent"), (alone, "with a stu")):
+        for agent, message in ((carries, "recurrent ActorCriticAgent"), (alone, "no student")):
             with pytest.raises(InvalidOption, match=message):
                 ExpertSampler(venv, agent, 2)
     loose = SimpleNamespace(exact=False, name="Loose", action_space=made.env.action_space)

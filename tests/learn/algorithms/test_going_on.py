@@ -154,7 +154,7 @@ def test_rounds_learn_and_go_on_bit_for_bit(case):
 @pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_an_algorithm_says_that_it_cannot_be_copied_and_how_another_goes_on(copying):
     sampler, _, algorithm = made(CASES[0])
-    with sampler, pytest.raises(WrongKind, match="load_state_dict what state_dict returns"):
+    with sampler, pytest.raises(WrongKind, match="load_state_dict with this one's state_dict"):
         copying(algorithm)
 
 

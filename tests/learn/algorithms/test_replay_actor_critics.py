@@ -451,9 +451,9 @@ def test_policies_that_cannot_be_learned_are_refused():
         space = venv.single_observation_space, venv.single_action_space
         with pytest.raises(InvalidOption, match="must be a SquashedGaussian or a Categorical"):
             SAC(make_agent_network(*space, AgentConfig(), seed=0))
-        with pytest.raises(InvalidOption, match="actions of a Box alone"):
+        with pytest.raises(InvalidOption, match="DeterministicActions of a Box"):
             TD3(make_agent_network(*space, SoftPolicyConfig(), seed=0))
-        with pytest.raises(InvalidOption, match="actions of a Box alone"):
+        with pytest.raises(InvalidOption, match="DeterministicActions of a Box"):
             made(other, "ddpg")
         with pytest.raises(InvalidOption, match="policy head"):
             made(venv, "sac", network={"heads": ("value",)})

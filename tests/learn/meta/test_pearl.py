@@ -419,7 +419,7 @@ def test_what_does_not_go_together_is_refused():
         make_context_network(SEEN, spaces.Discrete(3), seed=0)
     with pytest.raises(InvalidOption, match="n_steps must be 1"):
         PEARLConfig(n_steps=3)
-    with pytest.raises(InvalidOption, match="context is all"):
+    with pytest.raises(InvalidOption, match="context must be the only memory"):
         ContextConfig(recurrent="gru")
     with pytest.raises(InvalidOption):
         SAC(network())

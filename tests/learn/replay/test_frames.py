@@ -138,7 +138,7 @@ def test_observations_that_are_no_stacks_are_refused():
     replay = StepReplay(20, frames=True)
     replay.add(Stacked([Stream(0, [GOES_ON])], 4, fill=True).fragment(2))
     other = Stacked([Stream(0, [GOES_ON])], 3, fill=True).fragment(2)
-    with pytest.raises(InvalidSamples, match="must look as"):
+    with pytest.raises(InvalidSamples, match="must have the form of the first"):
         replay.add(other)
 
 

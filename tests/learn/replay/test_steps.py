@@ -292,7 +292,7 @@ def test_a_capacity_that_is_none_is_refused(capacity):
 def test_what_does_not_fit_is_refused_and_nothing_is_added():
     replay, streams = filled()
     before = len(replay)
-    with pytest.raises(InvalidSamples, match="must look as the first one did"):
+    with pytest.raises(InvalidSamples, match="must have the form of the first"):
         replay.add(fragment(streams_of(LONG), 5))
     with pytest.raises(InvalidSamples, match="room for 12 of each"):
         replay.add(fragment(streams, 13))

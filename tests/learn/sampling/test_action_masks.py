@@ -174,7 +174,7 @@ def test_masks_that_come_in_steps_alone_are_not_left_out(sampler):
     def rows():
         return make_vec([lambda: Late(0)] * 2, backend="serial", autoreset_mode="same_step")
 
-    with sampler(rows(), agent(), T) as one, pytest.raises(InvalidObservation, match="Tell it in"):
+    with sampler(rows(), agent(), T) as one, pytest.raises(InvalidObservation, match="Return it"):
         one.collect()
     with sampler(rows(), agent(), T, action_mask=False) as one:
         assert "action_mask" not in one.collect().data
@@ -187,7 +187,7 @@ def test_masks_that_come_in_steps_of_workers_alone_are_not_left_out():
 
     with (
         WorkerSampler(late_rows, agent(), T, 2, n_workers=1) as one,
-        pytest.raises(InvalidObservation, match="Tell it in"),
+        pytest.raises(InvalidObservation, match="Return it"),
     ):
         one.collect()
 

@@ -207,7 +207,7 @@ def test_a_planner_is_not_played_in_halves_nor_sent_as_it_is():
     with plangym_ext.make("CartPole-v1", n_workers=0) as env:
         venv = plangym_ext.make_vec("CartPole-v1", 2, n_workers=0, autoreset_mode="same_step")
         agent = PlannerAgent(DiscreteShooting(4), env)
-        with venv, pytest.raises(InvalidOption, match="asked for halves here"):
+        with venv, pytest.raises(InvalidOption, match="not in halves"):
             AlternatingSampler(venv, agent, 4)
-        with pytest.raises(WrongKind, match="Give make, a function that makes it"):
+        with pytest.raises(WrongKind, match="`, a function that makes it"):
             copy.deepcopy(agent)

@@ -53,7 +53,7 @@ def test_a_written_policy_plays_as_the_agent_does(name, kind, tmp_path):
 def test_what_is_no_function_of_observations_is_refused():
     seen, done = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
     config = AgentConfig(hidden=(4,), recurrent="gru", recurrent_size=4)
-    with pytest.raises(InvalidOption, match="it must look at observations alone"):
+    with pytest.raises(InvalidOption, match="must take only observations"):
         GreedyPolicy(make_agent_network(seen, done, config, seed=0), seen, done)
     pair = spaces.MultiDiscrete([2, 2])
     network = make_agent_network(seen, pair, AgentConfig(hidden=(4,)), seed=0)

@@ -122,7 +122,7 @@ def test_q_values_rate_and_lead_a_tree(tmp_path):
 def test_what_looks_at_more_than_observations_has_no_answer(tmp_path):
     recurrent = {"agent": {"recurrent": "lstm", "recurrent_size": 8}}
     run(tmp_path, "ppo_cartpole", recurrent, {"algorithm": {"minibatch": "env"}})
-    refused = pytest.raises(InvalidOption, match="must look at observations alone; it looks at")
+    refused = pytest.raises(InvalidOption, match="must take only observations; it takes")
     with plangym_ext.make("CartPole-v1") as env, refused:
         trained_evaluator(tmp_path, env)
     with plangym_ext.make("Pendulum-v1") as env, pytest.raises(ForeignCheckpoint):

@@ -106,8 +106,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         used = set(getattr(self.network, "inputs_used", ("obs",)))
         if used != {"obs"}:
             raise InvalidOption(
-                f"{type(self).__name__}: the network must look at observations alone, since single "
-                f"steps are drawn; it looks at {', '.join(sorted(used))}. Make it without a "
+                f"{type(self).__name__}: the network must take only observations, since single "
+                f"steps are drawn; it takes {', '.join(sorted(used))}. Make it without a "
                 f"recurrent layer, previous_action and previous_reward."
             )
 

@@ -246,7 +246,7 @@ class Rainbow(AtomsLearning):
         # By default nothing but the noise explores.
         if not has_noise(self.network) and self.config.exploration == 0.0:
             raise InvalidOption(
-                f"Rainbow: the network has no noise, and exploration is 0: nothing would be tried. "
+                f"Rainbow: the network has no noise, and exploration is 0: it would not explore. "
                 f"Make it with {self._needed}, or give RainbowConfig an exploration."
             )
 

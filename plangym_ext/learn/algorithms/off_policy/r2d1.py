@@ -79,9 +79,9 @@ class R2D1(QLearning):
         if sees_rewards and self.config.clip_reward is not None:
             # The replay has them clipped; the agent acts on them as they are.
             raise InvalidOption(
-                "R2D1: with clip_reward the network would learn from other previous rewards than "
-                "it is shown in play. Make it with previous_reward=False, or leave clip_reward at "
-                "None and clip in the env, as gymnasium's TransformReward does."
+                "R2D1: with clip_reward the network would get other previous rewards in learning "
+                "than in play. Make it with previous_reward=False, or leave clip_reward at None "
+                "and clip in the env, as gymnasium's TransformReward does."
             )
 
     def _check_head(self) -> None:

@@ -46,8 +46,8 @@ class TD3(ReplayActorCritic):
         super()._check_policy()
         if not isinstance(self.network.distribution, DeterministicActions):
             raise InvalidOption(
-                f"{type(self).__name__}: the network must have actions of a Box alone for a "
-                f"policy; it has a {type(self.network.distribution).__name__}. Make it with "
+                f"{type(self).__name__}: the policy must be DeterministicActions of a Box; the "
+                f"network has a {type(self.network.distribution).__name__}. Make it with "
                 f"DeterministicPolicyConfig()."
             )
 

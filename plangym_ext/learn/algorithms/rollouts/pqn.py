@@ -52,7 +52,7 @@ class PQN(RolloutAlgorithm):
         check_minibatch(self)
         if has_noise(network):
             raise InvalidOption(
-                "PQN: the network must have no noise, which is not drawn here: it explores by "
+                "PQN: the network must have no noise, since PQN explores by "
                 "PQNConfig(exploration). Make it with QAgentConfig(noisy=False)."
             )
 

@@ -219,10 +219,9 @@ class Actor:
         count = len(self._rows) if stepped.rows is None else len(stepped.rows)
         if legal_actions(stepped.infos, self._spaces.single_action_space, count) is not None:
             raise InvalidObservation(
-                f"sampler: envs must tell the info {MASK!r} in their first reset if they do in "
-                f"steps, since room is made for it then; it first came in a step. Tell it in "
-                f"reset, also where every action may be played, or leave masks out: "
-                f"action_mask=False."
+                f"sampler: envs with the info {MASK!r} must return it in their first reset, when "
+                f"memory for it is allocated; it first came in a step. Return it in reset, also "
+                f"where all actions are legal, or ignore masks: action_mask=False."
             )
 
     def end_fragment(self) -> dict[str, Ndarray]:

@@ -65,8 +65,8 @@ class OutOfReach:
     def _refusal(self, where: str, why: str) -> WrongKind:
         return WrongKind(
             f"{self._sampler}: {where}, which {self._name} uses, {why}: copies of the agent in "
-            f"other processes would play on with what it was when they began. Make it an "
-            f"attribute: self.x = ... in __init__, and use self.x."
+            f"other processes would play with its old value. Make it an attribute: self.x = ... "
+            f"in __init__, and use self.x."
         )
 
 

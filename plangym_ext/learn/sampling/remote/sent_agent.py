@@ -131,10 +131,10 @@ class SentAgent:
             self._copy.load({name: np.array(one) for name, one in weights.items()})
         except Exception as error:
             raise WrongKind(
-                f"{self._sampler}: load_state_dict of {self._name} must take what its state_dict "
-                f"returns, of which numbers come as arrays, and tensors as tensors; it raised "
-                f"{text_of(error)}. Leave out what is neither, and both methods if need be: "
-                f"attributes are sent without them."
+                f"{self._sampler}: load_state_dict of {self._name} must take the result of its "
+                f"state_dict, with numbers as arrays and tensors as tensors; it raised "
+                f"{text_of(error)}. Return only arrays, numbers and tensors, or leave out both "
+                f"methods: attributes are sent without them."
             ) from error
         differing = self._differing()
         if not differing:
