@@ -192,8 +192,8 @@ class SampledModel(AdaptedModel):
     def rollout_batch(self, actions: npt.NDArray[Any], states: States) -> Any:
         """Play numbers `[B, H]` from `states`; see `SearchModel.rollout_batch`.
 
-        The first action is that of the state. Where states do not differ in what they allow, the
-        others depend on the numbers before them, so that one batch is enough.
+        The first action is that of the state. Where all states allow the same actions, a later
+        action depends only on the numbers before it, so that one batch is enough.
         """
         numbers = np.asarray(actions)
         if self._differs and not self._by_sequence:
@@ -223,7 +223,7 @@ class SampledModel(AdaptedModel):
 
     def _told_plan(self, plan: Plan, values: Floats) -> Plan:
         candidates = self._parts.joined(values)
-        # What follows the first action was drawn in states that are gone.
+        # Later actions were drawn in states that no longer exist.
         return told_plan(
             plan, rows_of(candidates, int(plan.action)), actions=None, candidates=candidates
         )

@@ -208,7 +208,7 @@ class Planner(CheckedOptions, ABC):
         try:
             return _with_compiling(self._plan_batch(request), clock.compile_seconds)
         except InvalidAnswer as error:
-            # The check of the answer does not know which planner asked.
+            # The check of the evaluator's answer does not know the planner's name.
             raise InvalidAnswer(f"{name}: {error}") from error
         except MemoryError as error:
             raise _no_memory(request, error) from error

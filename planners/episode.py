@@ -179,9 +179,9 @@ def play(
         max_steps: most steps to take, at least 1.
         num_episodes: how many; None: one, returned as it is.
         callback: called after every step; what it raises ends all episodes.
-        starts: states to begin from instead of a reset: episode i begins at the i-th, one alone
-            at the first, and the seed decides the planner's choices alone. What the env itself
-            will draw, and when it will cut the episode, is part of the state.
+        starts: states to begin from instead of a reset: episode i begins at the i-th, a single
+            episode at the first, and the seed decides only the planner's choices. What the env
+            itself will draw, and when it will cut the episode, is part of the state.
 
     Returns:
         The episode, ended or cut at `max_steps`, or the list of them.

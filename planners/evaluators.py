@@ -98,7 +98,7 @@ def from_q(q_function: Values, *, temperature: float = 1.0, policy: Values | Non
                 f"from_q: the function must return Q values [L, A], a row per observation; got "
                 f"shape {q.shape}."
             )
-        # Of another number of actions the planner tells, in its own words.
+        # A wrong number of actions is reported by the planner.
         if legal is not None and legal.shape == q.shape:
             # Nothing was learned of what cannot be played. Where nothing can be, all counts.
             q = np.where(legal | ~legal.any(axis=1, keepdims=True), q, -np.inf)

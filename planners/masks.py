@@ -99,7 +99,7 @@ def action_masks(infos: Any, ended: npt.NDArray[np.bool_], num_actions: int) -> 
             f"search: infos[{MASK!r}] must be one entry per action, {num_actions}; got shape {got}."
         )
     masks = values.astype(np.bool_)
-    # A state of which nothing is said allows everything.
+    # A state without a mask allows all actions.
     masks[~known] = True
     return masks
 

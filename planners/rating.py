@@ -205,13 +205,13 @@ def as_floats(what: str, given: npt.ArrayLike, dtype: type[Float]) -> npt.NDArra
         InvalidAnswer: it is no array of numbers.
     """
     if np.ma.isMaskedArray(given):
-        # What its mask hides would be taken for what was said.
+        # Masked numbers would be taken for the answer.
         raise InvalidAnswer(
             f"{what} must be an array of numbers; got one with a mask. Fill it: masked.filled(0.0)."
         )
     try:
         found = np.asarray(given)
-        # What is complex is refused below: numpy would drop its imaginary part.
+        # Complex numbers are refused below: numpy would drop their imaginary parts.
         floats = None if found.dtype.kind == "c" else found.astype(dtype, copy=False)
     except (TypeError, ValueError) as error:
         raise InvalidAnswer(

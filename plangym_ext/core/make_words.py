@@ -110,8 +110,8 @@ def name_of(called: str, name: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[s
     way = kwargs.get("state")
     if isinstance(way, str) and way in _WAYS:
         raise UnknownName(
-            f"{called}: the way of capture is called capture, and state is where a console game "
-            f"starts; got state={way!r}. Write capture={way!r}."
+            f"{called}: the capture method is the option capture; state is the start of a console "
+            f"game; got state={way!r}. Write capture={way!r}."
         )
     if isinstance(name, gym.envs.registration.EnvSpec):
         kwargs, wrappers = wrappers_of(called, kwargs, name.entry_point)

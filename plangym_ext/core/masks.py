@@ -79,9 +79,9 @@ def checked_mask(
     found, width = flat_mask(mask), width_of(space)
     if width is None:
         raise InvalidObservation(
-            f"{where}: the info {MASK!r} is heeded for Discrete and MultiDiscrete actions; the env "
-            f"tells it of {space}. Leave it out of the infos, or wrap the env so that its actions "
-            f"are Discrete."
+            f"{where}: the info {MASK!r} must be for Discrete or MultiDiscrete actions; the env "
+            f"returns it for {space}. Leave it out of the infos, or wrap the env so that its "
+            f"actions are Discrete."
         )
     if not isinstance(found, np.ndarray) or found.shape != (width,):
         raise InvalidObservation(

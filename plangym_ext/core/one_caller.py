@@ -133,7 +133,7 @@ class OneCaller:
     def __reduce__(self) -> NoReturn:
         raise WrongKind(
             f"{self._name}: a handle cannot be pickled or copied, for it belongs to this process. "
-            "Pass what makes it, and call that where it is needed."
+            "Pass a function that makes it, and call that where it is needed."
         )
 
     def enter_within(self, timeout: float) -> bool:
@@ -198,7 +198,7 @@ class _Copied(OneCaller):
         if self.inherited:
             raise InheritedEnv(
                 f"{self._name}: this env belongs to process {self._owner}, of which process "
-                f"{os.getpid()} is a fork; its workers answer to the former alone. Make an env in "
+                f"{os.getpid()} is a fork; its workers answer only to the former. Make an env in "
                 "each process that uses one: with a DataLoader in worker_init_fn or at first use, "
                 "or with multiprocessing's start method 'spawn'."
             )

@@ -198,8 +198,8 @@ class GoExplore:
     ) -> None:
         if env.exact is False:
             raise NotExact(
-                f"GoExplore: states of {env.name} are approximate, so what is found could not be "
-                f"played again. Make the env with exact states."
+                f"GoExplore: states of {env.name} are approximate, so its trajectories could not "
+                f"be replayed. Make the env with exact states."
             )
         if (env.metadata or {}).get("num_players", 1) != 1:
             raise WrongKind(
@@ -363,8 +363,8 @@ class GoExplore:
         found: npt.NDArray[np.float64] = np.where(ended, 0.0, weights)
         if not found.any():
             raise InvalidAnswer(
-                f"weights: must not be 0 for all {np.count_nonzero(~ended)} places that an episode "
-                "goes on from; got more than 0 only where one has ended."
+                f"weights: must not be 0 for all {np.count_nonzero(~ended)} cells whose episode "
+                "can continue; got positive ones only for ended episodes."
             )
         return found
 

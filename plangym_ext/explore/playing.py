@@ -73,9 +73,9 @@ def verify(explorer: GoExplore, cell: int) -> None:
         if played != told:
             both = "" if isinstance(played, bytes) else f": {played!r}, not {told!r}"
             raise InvalidAnswer(
-                f"verify: {name} of the trajectory to cell {cell} is another, played from "
-                f"reset(seed={explorer.seed}){both}. The env does not follow from its seed and "
-                f"its states; see check_env."
+                f"verify: {name} of the trajectory to cell {cell} differs in a replay from "
+                f"reset(seed={explorer.seed}){both}. The env does not depend on seed and states "
+                f"alone; see check_env."
             )
 
 

@@ -28,9 +28,8 @@ class NetworkEvaluator:
     Observations are read where they are, and the answers are views of the network's
     own output: nothing is copied on the CPU. They stay good; each call has its own.
 
-    What a row is rated can differ in the last bits with the other rows of the call, as
-    matrix products add in an order that depends on their number. The same calls give the
-    same.
+    A row's values can differ in the last bits with the number of rows in the call, as matrix
+    products add in an order that depends on it. The same calls give the same.
 
     Args:
         network: a `Network`, or any module whose forward returns a `NetworkOutput`. It is

@@ -99,7 +99,7 @@ def joined(fragments: Sequence[Collected]) -> Collected:
         is the oldest. Algorithms take it like a fragment of one sampler.
 
     Raises:
-        InvalidOption: there is none, or one has branches or what a planner says of older states.
+        InvalidOption: there is none, or one has branches or a planner's labels of older states.
     """
     if not fragments or any(
         extra is not None for one in fragments for extra in (one.forks, one.again)

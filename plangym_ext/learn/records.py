@@ -40,8 +40,9 @@ class EpisodeRecord:
         legal: `[T, A]` bool; None: everything was.
         final_value: what the last observation is worth, by an evaluator; None: unknown.
             It stands for what would follow an episode that was cut.
-        sides: `[T + 1]` float64, of two players: 1 where the one of the first step is to move, -1
-            where the other is; None: there is one player. Rewards and values are the mover's.
+        sides: `[T + 1]` float64, of two players: 1 where the player of the first step is to move,
+            -1 where the other player is; None: there is one player. Rewards and values are the
+            mover's.
         attributes: anything else, such as `{"solved": True}`.
         budget: what all plans cost together.
     """

@@ -186,7 +186,7 @@ class StateCodec:
         if len(of_parts) != len(self.parts):
             names = ", ".join(name for _, name in self._found)
             raise IncompleteState(
-                f"state: expected {len(of_parts)} parts, as an env of the same constructor has; "
+                f"state: expected {len(of_parts)} parts, as in another env of this constructor; "
                 f"got {len(self.parts)} ({names}). Let the constructor make equal envs."
             )
         for part, what in zip(self.parts, of_parts, strict=True):

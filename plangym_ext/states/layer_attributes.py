@@ -23,7 +23,7 @@ _VALUES = (bool, int, float, complex, str, bytes, type(None))
 def is_same(one: Any, two: Any) -> bool:
     """Return whether two functions or classes are one, or were made by one line of equal values.
 
-    A reset may make a function anew each time, which then does what the one before it did.
+    Each reset may make a new function that does the same as the one before it.
     """
     if one is two:
         return True

@@ -56,8 +56,8 @@ class RowStep(NamedTuple):
 class VectorBackend(ABC):
     """Rows 0 to n - 1 of a vector env.
 
-    Of what is begun one thing is in flight at a time, or steps of which no two have a row in
-    common. They are finished, and kept, in the order in which they were begun.
+    One call is in flight at a time, or several steps without common rows. They are finished, and
+    kept, in the order in which they were begun.
 
     What fails leaves every row where it was before, or else `lost` says so.
     """

@@ -49,12 +49,12 @@ class Reply(NamedTuple):
             it; None if the memory has that, for no call of other rows can have followed.
         states: of all rows of the process, None for one that was never reset; empty if they
             turned out not to be capturable; or None if it was not time to capture them.
-        checksum: of what the process's rows have shown since their states were captured or
-            restored, this call included; see `ResultChecksum`. None if the call shows nothing.
+        checksum: of the results of the process's rows since their states were captured or restored,
+            this call included; see `ResultChecksum`. None if the call shows nothing.
         forms: forms of infos that the process which sends it has numbered, from the first on
             that the other one did not know, and the number of that; see `InfoForms`.
-        attributes: by row and name, what a method that was called has set, to be set again in a
-            process that is started anew; None: nothing.
+        attributes: by row and name, the attributes that a called method has set, to be set again in
+            a new process; None: nothing.
     """
 
     infos: Sequence[tuple[int, dict[str, Any]]] = ()

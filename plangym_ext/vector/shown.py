@@ -62,8 +62,8 @@ class ObsBuffer:
     Attributes:
         space, num_rows, strict: as given.
         layout: of the space, None if it has no array form.
-        is_array: whether observations are kept in arrays; else they are kept as they came,
-            and what is kept elsewhere is brought here by `put`.
+        is_array: whether observations are kept in arrays; else they are kept as objects, and `put`
+            copies observations from elsewhere.
     """
 
     def __init__(

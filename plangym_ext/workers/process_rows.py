@@ -139,9 +139,8 @@ class ProcessRows(SharedBatch):
     def _wants_all(self) -> bool:
         """Return whether all workers are to be heard, though the rows are done without some.
 
-        So that what they were told has been done, such as to let go of memory, and batches that
-        were abandoned do not pile up; and for a worker that is stopped while others run what it
-        would have.
+        So that earlier messages are handled, such as to unmap memory, and abandoned batches do not
+        pile up; and for a worker that is stopped while others run what it would have.
         """
         runs = self._pool.runs
         if self._told or any(run.abandoned for run in runs if run.rows is not self):

@@ -136,7 +136,7 @@ def make_rate(
         total = -0.0
         for _ in range(job.num_rollouts):
             total += rollout(tree, job, places, b, node, lane)
-        # A value that is none is one even where rollouts make it count for nothing.
+        # An invalid value is an error, even where rollouts give it a weight of 0.
         return total / job.num_rollouts + (0.0 * rated)
 
     return rate

@@ -164,7 +164,7 @@ class CompiledSearch:
         self._draw(drawn)
         more = self._grow(waves)
         for b in np.flatnonzero(job.used < drawn).tolist():
-            # As if only what was needed had been drawn.
+            # As if only the needed numbers had been drawn.
             rngs[b].bit_generator.state = before[b]
             self._numbers(b, int(job.used[b]))
         return more

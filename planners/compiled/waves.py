@@ -35,7 +35,7 @@ from plangym_ext.planners.trees.tree import (
     backup_leaf,
 )
 
-# What a wave returns that compiled code cannot handle. The trees are as before the wave.
+# Result of a wave that compiled code cannot handle. The trees are as before the wave.
 LEFT = -1
 
 #: Makes `wave(tree, job, selection, halving, places, b, lane) -> int` from `observe`: how
@@ -79,7 +79,7 @@ def make_leaf_wave(observe: Callable[..., bool]) -> Callable[..., int]:
         count = select_leaves(tree, b, allowance(job, b), selection, halving, leaves)
         for i in range(count):
             leaf = leaves[i]
-            # Ended nodes that were chosen again have no need of the model.
+            # Ended nodes that were chosen again need no model step.
             if tree.kind[b, leaf] == PENDING and not observe(tree, job, places, b, leaf, lane):
                 withdraw(tree, b, leaves, count, size)
                 return LEFT
@@ -125,7 +125,7 @@ def make_loop(
                 # Simulations that end early leave steps for more than were drawn for.
                 if used + allowance(job, b) * job.rollouts > job.drawn[b]:
                     break
-                # A wave that is left to the planner must not have cost anything here.
+                # A wave that is left to the planner must not have been counted here.
                 copy_counts(job.counts, job.counts_before, b)
                 count = wave(tree, job, selection, halving, places, b, lane)
                 run += 1

@@ -276,7 +276,7 @@ class Shooting(Planner):
 
     def _rounds(self) -> Iterator[Round]:
         """Yield the rounds of a plan; without end if only time bounds them."""
-        # What the policy plays first costs as much as a sequence.
+        # The policy's first sequence costs as many steps as any other.
         before = 0 if self.policy is None else self.horizon
         total = self._affordable(self.horizon, before)
         tried = self.default_simulations if total is None else total

@@ -77,9 +77,9 @@ class FrontierSearch(DiscretePlanner):
     """Abstract base: expands states by priority, and plays the path to the first goal.
 
     For deterministic envs that are solved rather than explored. A goal is an ending with a
-    reward; it is taken when nothing that waits has a better priority. What was found is
-    played to its end without another search, as long as the states come about. Without a
-    goal the way with most reward is begun, and of those the one nearest to a goal.
+    reward; it is taken when nothing that waits has a better priority. The path is played to its end
+    without another search, as long as the env's states follow it. Without a goal the way with most
+    reward is begun, and of those the one nearest to a goal.
 
     `num_simulations` are expansions, each of which steps every legal action.
 
@@ -191,7 +191,7 @@ class FrontierSearch(DiscretePlanner):
         if not rows:
             return {}
         masks, found = request.masks(), {}
-        # Without a policy nothing has to be seen.
+        # Without a policy no observation is needed.
         obs = rows_of(request.obs, rows) if self._policy() else None
         priors, _ = self._asked(obs, masks[rows])
         for i, b in enumerate(rows):

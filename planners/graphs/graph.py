@@ -297,7 +297,7 @@ class OpenList:
     def first_step(self) -> tuple[int, float]:
         """Return a legal action of the root and its reward, if no new state can be reached.
 
-        One that ends nothing if there is any, and of those the one that earns most.
+        A step that does not end the episode goes first, and among equal ones the highest reward.
         """
         legal = [int(a) for a in self.order if self.nodes[_ROOT].legal[a]]
         steps = {action: self._first_steps.get(action, (False, 0.0)) for action in legal}

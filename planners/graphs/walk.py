@@ -103,10 +103,10 @@ class GraphWalk:
     ) -> tuple[int, bool]:
         """Return the node of a state, and whether it is new or to be known anew.
 
-        A node that was met at an ending alone is known anew when it is met where the episode
-        goes on, one from which an edge was cut when it is met after fewer steps, and any node
-        when what it allows has changed. An ending says nothing new about a node that goes on
-        elsewhere: it is a matter of the edge.
+        Three nodes are expanded again: one that was met only at endings, when the episode continues
+        there; one with a cut edge, when it is met after fewer steps; and any node whose mask has
+        changed. An ending says nothing new about a node that goes on elsewhere: it is a matter of
+        the edge.
         """
         graph, node = self.graph, self._index.get(key)
         if node is None:

@@ -240,8 +240,8 @@ def _child_in(tree: Tree, states: NodeStates, b: int, state: States) -> int:
     """Return the child of the root that is in a state, NO_PARENT if none is.
 
     Comparing bytes covers everything that could have gone differently: the
-    action that was executed, chance, and a new episode. Of two actions
-    that led to the same state, the one that is known better is kept.
+    action that was executed, chance, and a new episode. Of two actions that led to the same state,
+    the one with more visits is kept.
     """
     best, here, wanted = NO_PARENT, np.array([b]), state_content(state)
     for child in tree.children[b, ROOT]:

@@ -60,8 +60,8 @@ class Answer(NamedTuple):
 class SimulatedStates(ArrayStates):
     """States in one array that compiled code steps in place, bit for bit as in batches.
 
-    What compiled code cannot handle, such as an observation that is not finite, is asked of the
-    model, which says what is wrong with it, if it is.
+    Steps that compiled code cannot handle, such as one to an observation that is not finite, are
+    taken by the model, which raises its own error if there is one.
 
     Args:
         model: whose rules they are, and what is asked in such a case.
@@ -126,7 +126,7 @@ class SimulatedStates(ArrayStates):
             self._loop = self._simulator.build(maker, arguments)
         try:
             return self._loop(*arguments)
-        # What compiled code raises has no words: the model steps again and raises its own.
+        # Errors of compiled code have no message: the model steps again and raises its own.
         except Exception:
             return False
 

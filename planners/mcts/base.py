@@ -152,9 +152,9 @@ class TreeSearch(DiscretePlanner):
         search.start(request)
         while run_wave() and not clock.over:
             pass
-        # What is in flight has cost its steps: it counts.
+        # Waves in flight have cost their steps: they count.
         search.finish_all()
-        # Only now: a search that was interrupted is not one to go on with.
+        # Only now: an interrupted search must not be continued.
         self._kept.put(search, in_code)
         return tree_plans(search, clock.seconds)
 

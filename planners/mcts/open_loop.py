@@ -61,11 +61,11 @@ class OpenLoopMCTS(WidenedSearch):
     tree masks other than the root's are not looked at. Trees are not kept between moves.
 
     With `num_expansions` a simulation goes on from its leaf as one of `STS` does: it gives a node
-    all its children, goes on into the one that the rule takes, H times, and hands up the last
-    one's return. A child counts as visited once by what it is rated: by a step into it and the
-    rating there, or by a `q_function`, which takes no steps. Nothing is stepped or credited
-    beyond the last expansion, and an ending is worth what it has paid (Alpacka's code goes a step
-    too far, and hands up a stale value there).
+    all its children, descends into the child that the rule selects, H times, and backs up the
+    return of the last one. A child counts as visited once by what it is rated: by a step into it
+    and the rating there, or by a `q_function`, which takes no steps. Nothing is stepped or credited
+    beyond the last expansion, and the value of an ending is its reward (Alpacka's code goes a step
+    too far, and backs up a stale value there).
 
     Args:
         num_expansions: H; None: one child a simulation, or 1 with a `q_function`. Not where
@@ -85,7 +85,7 @@ class OpenLoopMCTS(WidenedSearch):
     q_function: Annotated[QFunction | None, Function()] = None
     resample: Resample | None = None
     max_depth: Count | None = None
-    # What a node pays is another time's: there is no branch to play again.
+    # A node's reward differs between simulations: there is no branch to replay.
     choice: Annotated[str, OneOf(("visits", "value"))] = "visits"
 
     def __post_init__(self) -> None:

@@ -173,8 +173,8 @@ class ANTS(MENTS):
 
     For rewards of unknown scale.
 
-    Whenever a tree has doubled, its temperature is set anew, so that the mean entropy of the
-    policies in its nodes is what is asked for, and all its nodes are valued with that. So
+    Whenever a tree has doubled, its temperature is set to the one at which the mean entropy of the
+    policies in its nodes is the wanted one, and all its nodes are valued with that temperature. So
     it needs no temperature that fits the rewards of an env.
 
     Args:

@@ -39,11 +39,10 @@ class STS(BanditSearch):
 
     For goals that lie deep, with an evaluator that ranks states, such as Sokoban.
 
-    A simulation goes down to a node without children, steps every legal action from
-    it (or `num_children` of them), rates the new nodes, and goes on into the one that
-    the rule takes, H times. The value of the last one is backed up along the whole
-    path. H trades the breadth of a tree for the depth of shooting at equal model
-    steps; H = 1 is tree search with full expansions.
+    A simulation descends to a node without children, steps every legal action from it (or
+    `num_children` of them), rates the new nodes, and descends into the one that the rule selects, H
+    times. The value of the last one is backed up along the whole path. H trades the breadth of a
+    tree for the depth of shooting at equal model steps; H = 1 is tree search with full expansions.
 
     A new child counts as visited once, by its rating. Nothing is stepped or credited
     beyond the last expansion (Alpacka's code goes one step too far, and counts a

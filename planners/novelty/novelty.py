@@ -171,7 +171,7 @@ def action_at(tree: Tree, novelty: Novelty, b: int, node: int, mass: float) -> i
     for a in range(tree.children.shape[2]):
         prior = np.float64(tree.prior[b, node, a])
         if prior > 0.0 and leads_on(tree, novelty, b, node, a):
-            # What rounding may leave over in the end is the last one's.
+            # A remainder from rounding goes to the last action.
             action = a
             mass -= prior
             if mass < 0.0:

@@ -201,7 +201,7 @@ class BanditShooting(DiscretePlanner):
         if self.rollout_policy is not None:
             obs = request.needed_obs("a rollout_policy")
             prior[:] = check_prior("rollout_policy", self.rollout_policy(obs), *shape)
-        # After the mask: what a policy gives to illegal actions is shared out among the others.
+        # After the mask: a policy's weight on illegal actions is shared out among the others.
         prior = weights_over_legal(prior, mask)
         prior /= prior.sum(axis=1, keepdims=True)
         arms = []

@@ -112,7 +112,7 @@ class Particles:
         chosen = []
         for group, row in enumerate(self.of.tolist()):
             own = self.members(group)
-            # Alone these would be over: what others do makes no difference to them.
+            # Alone these plans would be over: the steps of others must not change them.
             if self.ended[own].all():
                 chosen.append(np.arange(own.start, own.stop))
                 continue

@@ -80,7 +80,7 @@ class RolloutRater(Rater):
         assert leaves.states is not None
         # The rollouts of a leaf lie side by side, and are averaged in that order.
         of = np.repeat(open_leaves, self.num_rollouts)
-        # What is seen in a leaf is the last observation of a rollout that can go nowhere.
+        # A rollout that cannot step has the leaf's observation as its last one.
         asks = self.policy is not None or self.evaluator is not None
         seen = rows_of(leaves.obs, of) if asks else None
         legal = None if leaves.legal is None else leaves.legal[of]

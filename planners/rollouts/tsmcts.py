@@ -78,7 +78,7 @@ class TSMCTS(ParticleSearch):
         _, origin = request.discrete_actions()
         q = tally.mean(b)
         possible = np.flatnonzero(race.prior > 0)
-        # What was not tried is worth what the state is, or where that is not known the least.
+        # An untried action has the state's value, or the lowest one if that is not known.
         unknown = np.nanmin(q) if self.evaluator is None else value
         known = np.where(np.isnan(q), unknown, q)
         weights = np.zeros(len(q))

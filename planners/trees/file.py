@@ -98,7 +98,7 @@ def _check_numbers(path: Any, columns: dict[str, Any]) -> None:
         wrong.append("visits")
     if wrong:
         raise UnreadableFile(
-            f"read_tree: {path} is damaged: {', '.join(wrong)} have impossible values."
+            f"read_tree: {path} is damaged: impossible numbers of {', '.join(wrong)}."
         )
 
 

@@ -165,9 +165,9 @@ def exported(tree: Tree, b: int) -> SearchTree:
 def best_branches(tree: Tree, q: Array) -> None:
     """Write the highest return of any branch that begins with each action of a root.
 
-    A branch ends in a node without children, whose rating is what follows it. The discount of
-    an edge on which the other player moves next is negative, so that what is best is so for
-    who moves.
+    A branch ends in a node without children, whose rating is what follows it. The discount of an
+    edge on which the other player moves next is negative, so that the best return is the best for
+    the player who moves.
 
     Args:
         tree: the trees; nothing may be in flight.

@@ -308,7 +308,7 @@ def begin_descent(tree: Tree, descent: Descent, size: int) -> int:
         b, leaf = descent.rows[i], descent.leaves[i]
         descent.at[i] = descent.above[i] = leaf
         descent.owed[i] = descent.done[i] = True
-        # What an ended leaf credits; the others are given another return on their way.
+        # The return that an ended leaf credits; other leaves are given another one on their way.
         descent.returns[i] = tree.value[b, leaf]
         if tree.kind[b, leaf] == OPEN:
             descent.going[count] = i

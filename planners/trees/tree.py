@@ -109,8 +109,8 @@ def restart(tree: Tree, rows: Array) -> None:
 def restrict_prior(tree: Tree, b: int, node: int) -> None:
     """Renormalise the prior of a node over its legal actions, in place.
 
-    It becomes uniform over them where the prior gives them no weight, and stays as it
-    is where nothing is legal.
+    It becomes uniform over them where the prior gives them no weight, and does not change where no
+    action is legal.
 
     Source: Silver et al. 2017, Methods: illegal moves get probability zero and the rest
     is renormalised; mctx masks the logits, which is the same.
@@ -169,9 +169,9 @@ class NewNodes(NamedTuple):
 def expand(tree: Tree, new: NewNodes, discount: float) -> None:
     """Write the results of model and rater into new nodes, in place.
 
-    Where the other player moves next, what follows is gained by that one and lost by this
-    one: such an edge has the discount -gamma, so that all returns of a node's actions, and
-    its rating, are those of the player who moves there.
+    Where the other player moves next, later rewards count for that player and against this one:
+    such an edge has the discount -gamma, so that all returns of a node's actions, and its rating,
+    are those of the player who moves there.
 
     Args:
         tree: the trees, in which the nodes are pending.
@@ -306,9 +306,9 @@ def deepest(tree: Tree) -> Array:
 def reroot(tree: Tree, b: int, new_root: int, legal: Array, remap: Array) -> None:
     """Make `new_root` the root of tree b and drop all that is not below it.
 
-    Kept nodes keep their order and their statistics and move to the front. What is below
-    an action that the new root does not allow any more is dropped too, so that the
-    root's statistics are those of its legal actions.
+    Kept nodes keep their order and their statistics and move to the front. Branches below actions
+    that are illegal in the new root are dropped too, so that the root's statistics are those of its
+    legal actions.
 
     Args:
         tree: the trees; nothing may be pending in tree b.

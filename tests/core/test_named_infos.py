@@ -175,7 +175,7 @@ def test_masks_of_other_actions_are_refused_by_name(space):
     agent = RandomAgent(space)
     with plangym_ext.make(lambda: Other(tell), n_workers=0) as env:
         for options in ({}, {"num_episodes": 2}):
-            with pytest.raises(InvalidObservation, match="Discrete and MultiDiscrete actions"):
+            with pytest.raises(InvalidObservation, match="Discrete or MultiDiscrete actions"):
                 play(env, agent, seed=0, max_steps=5, **options)
     venv = make_vec(lambda: Other(tell), 2, autoreset_mode="same_step")
     with (

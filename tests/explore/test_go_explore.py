@@ -147,7 +147,7 @@ def test_a_way_that_is_another_now_is_told():
     with make("FrozenLake-v1") as env:
         explorer = explored(env, "archive", steps=200)
         explorer.archive.states[2, -1] ^= 1
-        with pytest.raises(InvalidAnswer, match="the state of the trajectory to cell 2 is another"):
+        with pytest.raises(InvalidAnswer, match="the state of the trajectory to cell 2 differs"):
             verify(explorer, 2)
 
 

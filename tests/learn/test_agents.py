@@ -114,7 +114,7 @@ def test_an_agent_of_ones_own_passes():
         ({"info": None}, r"info must be a dict of arrays by name; got None"),
         ({"info": {"a": np.zeros(2)}}, r"info\['a'\] must be an array .*\(3, ...\); got an array"),
         ({"carry": None}, r"laid out as initial_carry's, {'steps': '\(3,\) int64'}; got None"),
-        ({"inplace": True}, "must not be changed"),
+        ({"inplace": True}, "must not change the carry"),
     ],
 )
 def test_what_does_not_fit_is_named(wrong, message):

@@ -24,8 +24,8 @@ try:
     import numba
 except ValueError as error:
     raise InvalidOption(
-        f"numba cannot be loaded with what the environment says (NUMBA_...): {error} Mend it, such "
-        f"as NUMBA_NUM_THREADS, or leave it out."
+        f"numba cannot be loaded with the environment variables NUMBA_...: {error} Correct them, "
+        f"such as NUMBA_NUM_THREADS, or leave them out."
     ) from error
 
 from plangym_ext.core.compiling.kernel_cache import KernelCache

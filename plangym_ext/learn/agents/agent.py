@@ -37,9 +37,9 @@ class Acted(NamedTuple):
 class Agent(Protocol):
     """Protocol of agents: selects actions for B rows, step by step.
 
-    Row i of what it returns depends on row i of the arguments alone, so that rows may be
-    split over processes. An agent of your own is any class with these methods; one that
-    derives from this class has those below that it does not write itself.
+    Row i of the result depends only on row i of the arguments, so that rows may be split over
+    processes. An agent of your own is any class with these methods; one that derives from this
+    class has those below that it does not write itself.
 
     Attributes:
         mode: "sample" explores, "eval" plays as well as it can, and "train" is for

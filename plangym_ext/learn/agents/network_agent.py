@@ -36,8 +36,8 @@ _NETWORK = "network."
 class NetworkAgent(Agent):
     """Abstract base of agents with a network.
 
-    Row i of what it returns depends on row i of the inputs alone, bit for bit, for any number
-    of rows; on the CPU for a fixed number of threads (`torch.set_num_threads`).
+    Row i of the result depends only on row i of the inputs, bit for bit, for any number of rows; on
+    the CPU for a fixed number of threads (`torch.set_num_threads`).
 
     Args:
         network: an `AgentNetwork`, or a module with the same `forward` and `initial_carry`, and
@@ -319,8 +319,8 @@ class ActorCriticAgent(NetworkAgent):
 
     The infos of a step are "log_prob" `[B]` float32; "value" `[B]` float32, if the network has
     a value head; "raw_action", nested as the action, if the policy is a plain Gaussian over a
-    Box with bounds: what was drawn, of which the action is what lies within the bounds and
-    "log_prob" is the likelihood; and "params" `[B, P]` float32, if asked for.
+    Box with bounds: the unclipped draw, whose clipped values are the action and whose log
+    likelihood is "log_prob"; and "params" `[B, P]` float32, if asked for.
 
     Args:
         network: with a policy head.

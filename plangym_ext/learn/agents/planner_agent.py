@@ -56,8 +56,8 @@ class PlannerAgent(Agent):
     Args:
         planner: of any kind; it keeps what it keeps from step to step, forgets the rows in which
             an episode begins, and all of them at `set_mode`: a fragment that is played again, or
-            after a checkpoint, is the same. One that asks a network is made with it, so that it
-            searches with what the network knows by now.
+            after a checkpoint, is the same. A planner with a network as evaluator holds that
+            network, so that it searches with its present weights.
         model: what it steps, such as `plangym_ext.make` returns for the same env.
         student: that is taught; carries nothing. None: the planner plays alone.
         network: that is learned, of which the agent has the weights; None: nothing is.

@@ -18,10 +18,10 @@ _INFOS = ("task", "episode", "over")
 class TaskReplay(Replay):
     """Steps of `Trials` by task: a replay for updates, and the newest steps for contexts.
 
-    Contexts are of first episodes of trials alone, which are played before anything is known of the
-    task, as where an agent has to adapt. Steps whose next observation is of another episode are
-    context and no others: what would have followed is not known. Where the env's episode
-    terminated, nothing did.
+    Contexts are only of first episodes of trials, which are played without knowledge of the task,
+    as when an agent has to adapt. Steps whose next observation is of another episode are context
+    and no others: what would have followed is not known. Where the env's episode terminated,
+    nothing did.
 
     Args:
         capacity: steps of each task.

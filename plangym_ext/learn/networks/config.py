@@ -94,8 +94,8 @@ class AgentConfig(NetworkConfig):
         previous_action: whether the previous action is an input: one-hot where it is discrete,
             in units of its bounds where it is continuous, zeros at the first step.
         previous_reward: whether the previous reward is an input.
-        normalize_obs: whether observations are brought to mean 0 and variance 1, by what was
-            seen until now; see `ObservationNormalizer`.
+        normalize_obs: whether observations are normalised to mean 0 and variance 1, by the
+            statistics of all past ones; see `ObservationNormalizer`.
         clip_obs: how far from 0 normalised observations may be.
         init: "zero_heads" leaves layers as torch makes them and begins heads at 0;
             "orthogonal" has gains sqrt(2) in the body, 0.01 for the policy and 1 for values,
@@ -103,8 +103,9 @@ class AgentConfig(NetworkConfig):
         log_std: of Gaussian policies: "free" parameters, or put out by the "state".
         initial_log_std: where free ones begin; 0 is a deviation of half the range of actions.
         squash: whether Gaussians are squashed into the bounds by tanh.
-        deterministic: whether the policy of a Box is actions alone, brought within the bounds by
-            tanh; what is drawn differs from them by noise, as large as the agent says.
+        deterministic: whether the policy of a Box gives only actions, without deviations, within
+            the bounds by tanh; what is drawn differs from them by noise, as large as the agent
+            says.
     """
 
     recurrent: Annotated[str, OneOf(RECURRENT)] = "none"
@@ -255,7 +256,7 @@ class ContextConfig(SoftPolicyConfig):
         latent: numbers of z, what is inferred of a task.
         encoder_hidden: widths of the encoder's dense layers.
         next_obs: whether the encoder is shown the observation after each step too, for tasks
-            that differ in their dynamics. Last steps of episodes, after which agents are shown
+            that differ in their dynamics. Last steps of episodes, after which agents observe
             another episode, then are no context.
     """
 

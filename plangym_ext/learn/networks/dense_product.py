@@ -17,10 +17,10 @@ def dense_layers_product(
 ) -> Any:
     """Return the outputs of E stacks of dense ReLU layers for the same rows.
 
-    Autograd sees one operation, so that what it costs is that of the products. On the CPU these
-    are oneDNN's, whose float32 was twice as fast as that of MKL on an AMD EPYC (190 and 95
-    GFLOP/s on one thread, 256 rows through 256 x 256). Gradients are worked out for those
-    arguments alone that need any: pass detached weights where none are wanted.
+    Autograd sees one operation, so that its cost is that of the products. On the CPU these are
+    oneDNN's, whose float32 was twice as fast as that of MKL on an AMD EPYC (190 and 95 GFLOP/s on
+    one thread, 256 rows through 256 x 256). Gradients are worked out for those arguments alone that
+    need any: pass detached weights where none are wanted.
 
     Args:
         x: `[N, F]` float32.

@@ -72,8 +72,8 @@ class FrameObs:
     """Observations of B envs as stacks of F frames `[F, ...]`, oldest first, in M slots.
 
     Of a stack that continues the one of the step before, the newest frame is kept. Any other
-    stack, such as the first one of an episode, is kept whole beside the ring. So what is taken
-    is what was written, whatever an env fills its stacks with.
+    stack, such as the first one of an episode, is kept whole beside the ring. So `take` returns
+    what was written, with any filling of the stacks by the env.
 
     Args:
         part: shape and dtype of a stack.

@@ -47,8 +47,8 @@ def write_rows(steps: Any, starts: Any, n: int, gamma: float, cursor: int, rows:
     """Write sequences that begin at some steps.
 
     After the last step of an episode there is a row for its last observation, which no action
-    answers to; so what follows k steps is k rows later, whatever ended. A sequence that comes
-    to the newest step goes on with rows of what follows it.
+    answers to; so what follows k steps is k rows later, whatever ended. A sequence that reaches the
+    newest step continues with rows of the observation after it.
 
     Args:
         steps: `SequenceArrays`.

@@ -215,9 +215,9 @@ def forked_advantages(returned: Any) -> Any:
     """Return advantages of first actions: A_i = G_i - mean of the other G_j.
 
     Unbiased of the advantage of action i if the k first actions were drawn from the policy
-    apart from each other, and G_i is unbiased of what action i is worth; whether what follows was
-    drawn alike in all branches (common random numbers) or not changes the variance alone: the
-    baseline depends on the other actions, and on nothing that action i was drawn with.
+    apart from each other, and G_i is unbiased of what action i is worth; common random numbers in
+    all branches change only the variance: the baseline depends on the other actions, and on nothing
+    that action i was drawn with.
 
     Args:
         returned: `[..., k]` returns of k >= 2 branches from each state, array or tensor.

@@ -34,9 +34,9 @@ Ndarray = npt.NDArray[Any]
 class EvaluationSampler(Closing):
     """Play whole evaluation episodes with an agent in mode "eval", in envs of its own.
 
-    Which episodes are played is fixed before the first one begins: episode k depends on the
-    seed, k and the agent alone, not on the number of envs or on how long the others are. So
-    short episodes count no more than long ones.
+    Which episodes are played is fixed before the first one begins: episode k depends only on the
+    seed, k and the agent, not on the number of envs or the lengths of other episodes. So short
+    episodes count no more than long ones.
 
     Args:
         venv: made with `autoreset_mode="same_step"`; it is closed with the sampler.

@@ -46,8 +46,8 @@ class ExpertSampler(LocalSampler):
     From some of the states of earlier fragments the teacher searches again, with what the network
     knows by now (`Collected.again`). `Collected.cost` has the model steps of all searches.
 
-    What a planner keeps from move to move is forgotten where the student played something else,
-    and when a fragment begins, so that a sampler that was saved goes on bit for bit.
+    A planner's kept search is dropped where the student played another action, and at the beginning
+    of a fragment, so that a saved sampler continues bit for bit.
 
     Source: Schrittwieser et al. 2021, "Online and offline reinforcement learning by planning with
     a learned model" (reanalyse; here the model is the simulator).

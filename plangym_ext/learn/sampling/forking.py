@@ -127,18 +127,18 @@ class Forks(NamedTuple):
 class ForkingSampler(LocalSampler):
     """Play an agent, and k branches from every n-th visited state of each env.
 
-    The first branch of a state begins with the action that was played, the others with what the
-    agent draws anew: so all first actions are drawn from the policy, and `PPO` and `A2C` learn
-    from all of them: `AdvantageConfig(name="forked")`. What is played does not depend on the
-    branches, which begin from the captured states in slots of another env.
+    The first branch of a state begins with the played action, the others with further draws of the
+    agent: so all first actions are drawn from the policy, and `PPO` and `A2C` learn from all of
+    them: `AdvantageConfig(name="forked")`. What is played does not depend on the branches, which
+    begin from the captured states in slots of another env.
 
     With common random numbers the branches of a state draw the same after their first actions.
     Those that also begin with the same action are one and the same: they are stepped once, and
     charged once.
 
     `Collected.forks` has the branches, and `Collected.cost` their steps beside those of the
-    envs. Random numbers depend on the seed, the env and the step alone, so a sampler that was
-    saved goes on bit for bit.
+    envs. Random numbers depend only on the seed, the env and the step, so a saved sampler continues
+    bit for bit.
 
     Args:
         venv: as of `SerialSampler`, whose states can be captured.

@@ -134,7 +134,7 @@ def check_vector_env(venv: Any, where: str, told: Container[str] = ()) -> None:
             player who moved.
 
     Raises:
-        WrongKind: it is none, or its envs have several players, of whom nothing is told.
+        WrongKind: it is no vector env, or its envs have several players.
         InvalidOption: it does not reset in the step that ends an episode, or its envs have
             spaces of their own.
     """

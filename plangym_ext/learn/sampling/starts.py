@@ -21,8 +21,8 @@ class Starts(ABC):
     """Abstract; a start distribution over stored states and the ordinary reset.
 
     Never changed: the episodes of a fragment lead to another one, so that a fragment that failed
-    has not happened here either. What is drawn depends on the sampler's seed, the row and the
-    step alone, so it is the same for all kinds of samplers.
+    has not happened here either. Draws depend only on the sampler's seed, the row and the step, so
+    they are the same for all kinds of samplers.
 
     Args:
         states: what episodes may begin from.
@@ -47,8 +47,8 @@ class Starts(ABC):
 
         Args:
             episodes: `Collected.episodes`, with "start" `[E]` int64: the index of the state that
-                each began from, -1 where it began by a reset; and "last_obs" `[E, *obs]`, what
-                was seen in its end, and "last_discount" `[E]`, what a reward after that counts.
+                each began from, -1 where it began by a reset; and "last_obs" `[E, *obs]`, its last
+                observation, and "last_discount" `[E]`, the weight of a reward after that.
         """
 
     @abstractmethod
@@ -215,8 +215,8 @@ class UnsureStarts(Starts):
     """Weights by the critic's error: states whose returns differed from the predicted value.
 
     A state counts by the rank of its error, the distance between the critic's value and what
-    the last episode from there has returned, discounted. What follows one that was cut is what
-    the critic says of its end. States that no episode began from come first.
+    the last episode from there has returned, discounted. After a truncation, the critic's value of
+    the last observation is added. States that no episode began from come first.
 
     Source: Jiang et al. 2021, "Prioritized level replay", for whole levels and with the error of
     every step.

@@ -172,8 +172,8 @@ class AgentsAgent(NetworkAgent):
     """Plays all A agents of an env, each as an `ActorCriticAgent` plays a row.
 
     The infos are those of an `ActorCriticAgent`, `[B, A, ...]`. A carry is one for each agent,
-    reset where the env's episode begins; an agent that comes back within an episode goes on from
-    what was carried while it was away.
+    reset where the env's episode begins; an agent that returns within an episode continues from the
+    carry of its absence.
 
     Args:
         network: of `make_agents_network`.

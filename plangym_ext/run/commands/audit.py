@@ -135,19 +135,19 @@ def _agent(trained: Trained) -> Any:
     """Return the agent of a run; refuse what has no critic, and envs that cannot be restored."""
     if trained.config.learns_episodes:
         raise InvalidOption(
-            f"audit: {trained.path} is of a run that a planner plays; its network is judged by "
-            f"`eval`, with the search and without. Name a run that its agent plays."
+            f"audit: expected a run whose agent plays; in {trained.path} a planner plays. Evaluate "
+            f"its network by `eval`, with and without the search."
         )
     if trained.env.exact is False:
         raise IncompleteState(
-            f"audit: the states of {trained.env.name} are not exact, so nothing can be played on "
+            f"audit: the states of {trained.env.name} are not exact, so episodes cannot continue "
             f"from them. `plangym-ext doctor {trained.config.env.id}` says why."
         )
     if trained.learned["steps"] is None:
         raise InvalidOption(
-            f"audit: {trained.path} must say how many steps were learned from, and what rewards "
-            f"were divided by; it has the weights alone, as files of weights had once. Name a "
-            f"checkpoint of the run."
+            f"audit: {trained.path} must have the number of steps and the reward scale of the "
+            f"training; it has only weights, as earlier files of weights. Name a checkpoint of "
+            f"the run."
         )
     return trained.player.agent
 

@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
         options.players = [str(existing(options.players[0]))]
         out = options.out or _folder(Path(options.players[0]))
         if options.width is not None:
-            raise InvalidOption("--width is of differences between players; name two or more.")
+            raise InvalidOption("--width is for differences between players; name two or more.")
     else:
         _check_several(options)
         out = options.out or Path("runs/eval")
@@ -141,7 +141,7 @@ def _check_several(options: argparse.Namespace) -> None:
     if options.width is not None and not options.width > 0:
         raise InvalidOption(f"--width must be a number > 0; got {options.width:g}.")
     if len(set(options.players)) < len(options.players):
-        raise InvalidOption(f"eval: each player once; got {' '.join(options.players)}.")
+        raise InvalidOption(f"eval: name each player once; got {' '.join(options.players)}.")
     if options.episodes == 1:
         raise InvalidOption("--episodes must be 2 or more for an interval of differences; got 1.")
 

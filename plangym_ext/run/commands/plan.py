@@ -205,7 +205,7 @@ def _check_asks(options: argparse.Namespace, planner: Any) -> None:
 
     if planner is None or not asks(planner):
         raise InvalidOption(
-            f"--network needs a planner that asks one: "
+            f"--network needs a planner with an evaluator: "
             f"{', '.join(name for name in PLANNERS if asks(load_planner(name)))}; got "
             f"{options.planner!r}."
         )

@@ -130,7 +130,7 @@ def _actors(options: argparse.Namespace, stack: ExitStack) -> Actors | None:
     """Return the actors that were asked for; the stack leaves their cluster."""
     if options.ray is None:
         if options.ray_actors:
-            raise InvalidOption("--ray-actors is of runs with --ray")
+            raise InvalidOption("--ray-actors needs --ray")
         return None
     from plangym_ext.run.training.own_parts import Actors
     from plangym_ext.workers.workplace import RayCluster

@@ -94,8 +94,8 @@ class Contest(Closing):
         elif _identity(trained.env) != _identity(self.env):
             raise ForeignCheckpoint(
                 f"{name} plays in another env than {next(iter(self.players))}: "
-                f"{_identity(trained.env)} and {_identity(self.env)}. What differs between runs "
-                f"may be set for all by --env.KEY."
+                f"{_identity(trained.env)} and {_identity(self.env)}. Set the differing arguments "
+                f"for all players by --env.KEY."
             )
         return trained.player
 
@@ -105,7 +105,7 @@ class Contest(Closing):
             plays = trained.config.env.id
             if env_id not in (None, plays):
                 raise InvalidOption(
-                    f"--env-id is for planners alone: {name} plays {plays}; got {env_id}. Leave it "
+                    f"--env-id is only for planners: {name} plays {plays}; got {env_id}. Leave it "
                     "out."
                 )
 

@@ -127,7 +127,7 @@ def _with_seeds(variant: Variant, sweep: Sweep) -> list[Job]:
     config = compose([*sources, own])
     if config.rounds is None:
         raise InvalidOption(
-            "sweep: rounds must be a number, as runs that end are compared; got None."
+            "sweep: rounds must be a number, as a sweep compares finished runs; got None."
         )
     settings = plain(config)
     found = []
@@ -292,8 +292,8 @@ def grid(over: Mapping[str, list[Any] | Range], levels: Sequence[Level] = ()) ->
     for key, values in over.items():
         if isinstance(values, Range):
             raise InvalidOption(
-                f"sweep: {key} has a range, of which a grid cannot have all; say how many to draw "
-                f"with --sample N, or list the values."
+                f"sweep: {key} has a range, from which a grid cannot be made; say how many values "
+                f"to draw with --sample N, or list the values."
             )
     own: list[Level] = [[{key: value} for value in values] for key, values in over.items()]  # type: ignore[union-attr]
     return [_variant(rows) for rows in itertools.product(*levels, *own)]

@@ -274,8 +274,8 @@ class RunConfig(CheckedOptions):
             )
         if self.planner is not None and not needed:
             raise InvalidOption(
-                f"settings: planner is of algorithms that learn from plans, such as alphazero and "
-                f"expert; {self.algorithm.name!r} learns from none. Leave it out, or name another "
+                f"settings: planner is for algorithms that learn from plans, such as alphazero and "
+                f"expert; {self.algorithm.name!r} does not. Leave it out, or name another "
                 f"algorithm."
             )
         if self.collector.kind == "solutions" and not self.learns_episodes:
@@ -299,12 +299,12 @@ class RunConfig(CheckedOptions):
         assert self.agent is not None
         if [other.name for other in self.all_evaluations].count(one.name) > 1:
             raise InvalidOption(
-                f"settings: evaluations must have a name each, which their columns in the log "
-                f"have; several are called {one.name!r}. Give them a name."
+                f"settings: evaluations must have different names, for their columns in the log; "
+                f"several are called {one.name!r}. Give each a name."
             )
         if one is not self.evaluation and (one.record or one.stop_at is not None):
             raise InvalidOption(
-                f"settings: record and stop_at are of the first evaluation; got them in "
+                f"settings: only the first evaluation takes record and stop_at; got them in "
                 f"{one.name!r}. Leave them out, or put it first."
             )
         if one.sample and not self.agent.kind.draws:
@@ -316,8 +316,8 @@ class RunConfig(CheckedOptions):
             for key, default in (("player", "network"), ("planner", {})):
                 if getattr(one, key) != default:
                     raise InvalidOption(
-                        f"settings: evaluation.{key} is of runs with a planner; in one without it "
-                        f"must be {default!r}; got {getattr(one, key)!r}."
+                        f"settings: evaluation.{key} must be {default!r} in a run without a "
+                        f"planner; got {getattr(one, key)!r}."
                     )
             return one
         # As the evaluation's planner reads them, so that a mistake is found at the start.

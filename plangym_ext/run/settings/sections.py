@@ -200,10 +200,9 @@ class AgentSettings(NamedSettings):
     def _config_class(cls, name: str, where: str) -> type[Any]:
         if name == "planner":
             raise InvalidOption(
-                f"settings: {where} must name an agent whose network an algorithm teaches; a "
-                f"planner has none. Name 'network', and the planner in a section of its own, as "
-                f"the preset 'cartpole' does; a `PlannerAgent` plays a planner in a sampler of "
-                f"your own."
+                f"settings: {where} must name an agent with a network; a planner has none. Name "
+                f"'network' there, and the planner in the section planner, as the preset "
+                f"'cartpole' does. In Python, a `PlannerAgent` plays a planner in a sampler."
             )
         # An own agent plays a network that the library makes.
         return cls._own_kind(name).config if is_own(name) else super()._config_class(name, where)
@@ -270,7 +269,7 @@ class AlgorithmSettings(NamedSettings):
         if "discount" not in {one.name for one in dataclasses.fields(found)}:
             raise InvalidOption(
                 f"settings: {where}: {found.__name__}, the config_class of {name}, must have a "
-                f"field discount, a number in [0, 1]: by it samplers sum rewards up."
+                f"field discount, a number in [0, 1], by which samplers discount rewards."
             )
         return found
 
@@ -390,7 +389,6 @@ def checked_discounts(where: str, planner: PlannerSettings, learner: str, config
     mine, theirs = getattr(config, "discount", None), planner.discount
     if None not in (mine, theirs) and mine != theirs:
         raise InvalidOption(
-            f"settings: {where}.discount and {learner}.discount must be equal, as values that are "
-            f"learned by the one are added to rewards by the other; got {theirs} and {mine}. Give "
-            f"both."
+            f"settings: {where}.discount and {learner}.discount must be equal, as the planner adds "
+            f"learned values to rewards; got {theirs} and {mine}. Set both."
         )

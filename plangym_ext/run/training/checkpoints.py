@@ -105,13 +105,13 @@ class Checkpoints:
         check_kind(run, CONFIG)
         if any(map(len, read_columns(run / PROGRESS).values())):
             raise FolderTaken(
-                f"{run / PROGRESS} has rows, and there is no checkpoint from which the run that "
-                "wrote them could go on. Choose another folder, or remove it."
+                f"{run / PROGRESS} has rows of a run without a checkpoint, which cannot be "
+                "resumed. Choose another folder, or remove it."
             )
         if (run / CONFIG).exists() and not _is_run(run / CONFIG):
             raise FolderTaken(
-                f"{run / CONFIG} must be that of a run, which writes one here; it holds something "
-                "else. Choose another folder."
+                f"{run / CONFIG} must be the settings of a run; it holds something else. Choose "
+                "another folder."
             )
 
     def without(self, path: Path, why: str) -> str:
@@ -305,8 +305,8 @@ def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, An
     found = [line for line in differences(config, saved) if line.partition(": ")[0] not in FREE]
     if found:
         raise ForeignCheckpoint(
-            f"{where}: it belongs to other settings: {'; '.join(found[:6])}. Go on with its own, "
-            f"or begin in another folder."
+            f"{where}: it belongs to other settings: {'; '.join(found[:6])}. Continue with its "
+            f"own, or begin in another folder."
         )
 
 
@@ -323,9 +323,9 @@ def check_not_former(where: str, config: Any) -> None:
     former = {"trainer", "network", "replay", "teacher"} & set(config)
     if former:
         raise ForeignCheckpoint(
-            f"{where}: its settings have the sections {', '.join(sorted(former))}, which runs of "
-            f"planners had before they had an agent and an algorithm. It can not be gone on from, "
-            f"nor played: train again, or take the version of plangym-ext that wrote it."
+            f"{where}: its settings have the sections {', '.join(sorted(former))} of an earlier "
+            f"format of planner runs, which cannot be resumed or played. Train again, or use the "
+            f"version of plangym-ext that wrote it."
         )
 
 

@@ -63,9 +63,9 @@ class OwnParts:
             packed(saved)  # which names what no file can hold
             names = ", ".join(f"{name} {type(one).__name__}" for name, one in self._own.items())
             raise WrongKind(
-                f"checkpoint: a run must be able to go on from what it saves; the {names}, made "
-                f"anew and given what state_dict has returned, raised {text_of(error)}. Have "
-                f"load_state_dict take what state_dict returns."
+                f"checkpoint: a run must be able to resume from its checkpoint; new parts "
+                f"({names}), loaded with the saved state, raised {text_of(error)}. Have "
+                f"load_state_dict take the result of state_dict."
             ) from error
         found = {name: own_state(one, others[name], name) for name, one in self._own.items()}
         return {name: one for name, one in found.items() if one}
@@ -132,8 +132,8 @@ def load_agent(agent: Any, saved: Mapping[str, Any], path: str) -> None:
             load_own_state(agent, found["agent"])
     except Exception as error:
         raise DamagedCheckpoint(
-            f"{path}: {type(agent).__name__} cannot hold what it says of the agent "
-            f"({type(error).__name__}: {str(error)[:200]}). Make the class as it was."
+            f"{path}: {type(agent).__name__} cannot load its saved attributes "
+            f"({type(error).__name__}: {str(error)[:200]}). Restore the class of the checkpoint."
         ) from error
 
 
@@ -218,7 +218,7 @@ class Actors:
         }
         for what in (name for name, given in alone.items() if given):
             raise InvalidOption(
-                f"settings: {what} is of runs that search or branch in their own process; actors "
+                f"settings: {what} needs searches or branches in the run's own process; actors "
                 f"only play games. Leave out --ray."
             )
         if config.learners > 1:

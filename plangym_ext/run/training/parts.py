@@ -301,9 +301,9 @@ class Parts:
 
 def _no_frameskip(settings: EnvSettings) -> InvalidOption:
     return InvalidOption(
-        f"settings: env.frameskip of an agent is for envs with a native backend, in this process, "
-        f"or with an argument of that name; {settings.id} is none; got {settings.frameskip}. "
-        f"Repeat actions in a wrapper of the env."
+        f"settings: env.frameskip of an agent needs an env with a native backend in this process, "
+        f"or with an argument of that name, which {settings.id} is not; got "
+        f"{settings.frameskip}. Repeat actions in a wrapper of the env."
     )
 
 
@@ -363,8 +363,8 @@ class PlainEnv(Closing):
             IncompleteState: always.
         """
         raise IncompleteState(
-            f"{self.name}: {len(actions)} actions were to be played from states, which are not "
-            f"exact here. Play one episode after the other, by an agent."
+            f"{self.name}: it cannot play {len(actions)} actions from states, since they are not "
+            f"exact. Play one episode after the other, by an agent."
         )
 
     def render(self) -> Any:

@@ -379,7 +379,7 @@ class Runner(Closing):
         # Its seal is right, so another program wrote it, or changed it with care.
         except Exception as error:
             raise DamagedCheckpoint(
-                f"{path}: a run cannot go on from what it says ({type(error).__name__}: "
+                f"{path}: a run cannot resume from its content ({type(error).__name__}: "
                 f"{str(error)[:200]}). Take one that this library wrote, as it was written."
             ) from error
 

@@ -278,7 +278,7 @@ def _to_rewards(algorithm: Any) -> Callable[[Any], Any]:
     for name in ("normalize_reward", "clip_reward"):
         if getattr(algorithm, name, None):
             raise InvalidOption(
-                "settings: starts.kind 'unsure' compares what episodes return with the critic, "
+                "settings: starts.kind 'unsure' compares returns of episodes with the critic, "
                 f"which learns on another scale by algorithm.{name}. Choose 'stored', or leave "
                 f"{name} out."
             )

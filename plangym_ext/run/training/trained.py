@@ -287,7 +287,7 @@ def _read(checkpoint: Path | str) -> tuple[Path, dict[str, Any], RunConfig]:
     saved = read_checkpoint(path, replay=False)
     if "spaces" not in saved:
         raise DamagedCheckpoint(
-            f"{path}: this is the part of one of several learners, which has no settings. Name the "
+            f"{path}: this is the file of one of several learners, which has no settings. Name the "
             f"folder of their run."
         )
     check_not_former(str(path), saved["config"])

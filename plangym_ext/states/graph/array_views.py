@@ -1,7 +1,7 @@
 """Array views in object graphs: the owner of shared memory, and the place of each view.
 
-An env that keeps a grid and a row of it changes the grid through the row. Written one by one
-they would come back as two arrays, and what is set in one would not be seen in the other.
+An env that keeps a grid and a row of it changes the grid through the row. Written one by one they
+would come back as two arrays, and a change of one would not change the other.
 """
 
 from __future__ import annotations

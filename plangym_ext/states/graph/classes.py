@@ -116,7 +116,7 @@ def name_of(thing: Any) -> tuple[str, str]:
 def finaliser_of(kind: Any) -> Any:
     """Return the `__del__` of a class that Python code defines; None if there is none.
 
-    It would run for a copy that is dropped, and free what the original goes on with.
+    It would run for a dropped copy, and free resources that the original still uses.
     """
     found = getattr(kind, "__del__", None)
     return found if isinstance(found, types.FunctionType) else None

@@ -3,9 +3,9 @@
 What `writer` and `reader` decide node by node is the same for all graphs whose nodes have the
 same types, names, lengths and ties; only numbers and the bytes of arrays differ. So once a graph
 was written or read by them, its structure becomes two Python functions without decisions: one
-compares what it meets with the structure and gathers the values, the other unpacks the values
-and puts them where they belong. Both give up where anything differs. Of a graph nothing gets into
-their text but whole numbers and literals of attribute names; all else is a constant.
+compares the objects with the structure and gathers the values, the other unpacks the values and
+sets them in the objects. Both give up where anything differs. Of a graph nothing gets into their
+text but whole numbers and literals of attribute names; all else is a constant.
 """
 
 from __future__ import annotations

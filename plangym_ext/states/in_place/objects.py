@@ -192,7 +192,7 @@ class Objects:
             self._todo.append(number)
         else:
             name = ".".join(name_of(kind))
-            raise IncompleteState(f"{path} holds a {name}, of which nothing is known")
+            raise IncompleteState(f"{path} holds a {name}, a type that cannot be captured")
 
     def _settle_arrays(self) -> None:
         """Take arrays in the memory of a simulator for what they are: views of it."""

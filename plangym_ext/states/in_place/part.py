@@ -159,8 +159,8 @@ class InPlacePart(StatePart):
                 graph = writer.data()
             except NotPlain as error:
                 raise IncompleteState(
-                    f"state: {look.holder(error)}, of which nothing is known. Keep it out of what "
-                    "a step changes, give the env get_state and set_state, or use capture='replay'."
+                    f"state: {look.holder(error)}, a type that cannot be captured. Have no step "
+                    "change it, give the env get_state and set_state, or use capture='replay'."
                 ) from error
             vouched = part.are_written(writer.table) or not self._nameable.needs_no_word(
                 writer.shapes, writer.references
@@ -261,7 +261,7 @@ class InPlacePart(StatePart):
                 and list(map(type, entry)) == [bool, dict, tuple]
                 and number in objects.followed
             ):
-                raise DamagedState(f"state: {path} is not set by a {type(entry).__name__}")
+                raise DamagedState(f"state: {path} cannot be set to a {type(entry).__name__}")
             if careful and hasattr(objects.live[number], "__dict__"):
                 names = tuple(name for name in entry[1] if isinstance(name, str))
                 self._nameable.check_layer(objects.live[number], names)
@@ -319,7 +319,7 @@ def _check_content(objects: Objects, number: int, entry: Any) -> None:
     if good and isinstance(first, np.ndarray) and number in objects.fixed:
         good = entry[0].dtype == first.dtype and entry[0].shape == first.shape
     if not good:
-        raise DamagedState(f"state: {objects.path(number)} is not set by what the state has for it")
+        raise DamagedState(f"state: {objects.path(number)} cannot be set to its content here")
 
 
 def _wanted(objects: Objects, number: int, entry: Any) -> dict[Any, Any]:

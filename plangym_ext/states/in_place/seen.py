@@ -56,7 +56,7 @@ class Seen:
     def changed(self) -> list[int] | None:
         """Read the references again; return the numbers of objects with changed ones.
 
-        It is None, and nothing is seen, if another object that has parts came or went.
+        It is None, and nothing is recorded, if an object with parts was added or removed.
         """
         counts, held = self._read()
         if counts != self._counts:

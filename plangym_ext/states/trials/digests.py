@@ -91,8 +91,8 @@ def cells(function: Any) -> list[Any]:
 def digest(value: Any) -> bytes:
     """Return a 16-byte digest of a value's content, of all parts that are the env's data.
 
-    Objects of classes of the env's own packages count by their attributes, functions of these by
-    their code and what it encloses, others by their class alone.
+    Objects of the env's own packages count by their attributes, functions of these packages by code
+    and closure, other objects only by their class.
     """
     return Digests().of(value)
 

@@ -126,7 +126,8 @@ class TianshouVectorEnv(BaseVectorEnv):
     def get_env_attr(self, key: str, id: Any = None) -> list[Any]:  # noqa: A002 - Tianshou's
         """Return an attribute of some envs, those under all wrappers.
 
-        One that every env should have, such as `action_space`, is None of an env without it.
+        Attributes that every env should have, such as `action_space`, are None if an env lacks
+        them.
         """
         found = self.venv.call_some(self._numbers(id), base_attribute, key)
         if key in GYM_RESERVED_KEYS:

@@ -124,8 +124,8 @@ def _scalar_reader(dtype: np.dtype[Any]) -> Callable[[bytes], Any]:
 class InfoForms:
     """Numbered info forms known to both of two processes.
 
-    The one that reads tells with every call how many it knows; the one that writes uses those,
-    and brings the others with its answer. So it does not matter which answers are never read.
+    The one that reads tells with every call how many it knows; the writer uses those, and sends new
+    ones with its answer. So it does not matter which answers are never read.
 
     Args:
         memory: `[n, 2, INFO_BYTES]` uint8: of each row the info of its step, and of an ending.

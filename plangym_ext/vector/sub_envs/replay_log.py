@@ -52,7 +52,7 @@ class ReplayLog:
         host: whose.
         rows: numbers of its rows in the vector env.
         patience: seconds that one row may take before its worker counts as hung, or None.
-        show: makes rows show again what they showed, as `Checkpoint.shown` has it.
+        show: makes rows give the same results again, by the checksum `Checkpoint.shown`.
 
     Attributes:
         at: where the rows of the process are; None while they move, or if it is not known.

@@ -16,8 +16,8 @@ _KNOWN = frozenset({"id", "namespace", "name", "version"})
 class LazySpec(EnvSpec):
     """Knows only its id; becomes the full spec when another attribute is read.
 
-    What a spec holds may refer to anything, and what it refers to is imported when it is
-    loaded: most workers never make an env of it.
+    A spec may refer to any module, which is imported when the spec is loaded: most workers never
+    make an env of it.
 
     Args:
         name: id of the env.

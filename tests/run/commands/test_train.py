@@ -179,7 +179,7 @@ def test_actors_that_cannot_be_had_are_refused_before_anything_is_written(
 ):
     command = ["train", "ppo_cartpole", "--out", str(tmp_path / "run")]
     assert main([*command, "--ray-actors", "2"]) == 2
-    assert "--ray-actors is of runs with --ray" in capsys.readouterr().err
+    assert "--ray-actors needs --ray" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "ray", None)  # as where it is not installed
     for more in ([], ["10.0.0.1:6379"]):
         assert main([*command, "--ray", *more]) == 2

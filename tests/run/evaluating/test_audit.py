@@ -193,7 +193,7 @@ def test_a_run_with_a_planner_has_no_critic_to_audit(tmp_path, capsys):
     out = str(tmp_path / "run")
     assert main(["train", "narrow_path", "--out", out, "--env.kwargs.n=4", *typed]) == 0
     assert main(["audit", out]) == 2
-    assert "that a planner plays; its network is judged by `eval`" in capsys.readouterr().err
+    assert "a planner plays. Evaluate its network by `eval`" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -164,7 +164,7 @@ def test_what_cannot_be_compared_is_refused(runs, capsys):
     assert "there is no such checkpoint" in error("nowhere")
     assert "each player once" in error("a", "a")
     assert "--width must be a number > 0; got 0" in error("a", "b", "--width", "0")
-    assert "--width is of differences" in error("a", "--width", "3")
+    assert "--width is for differences" in error("a", "--width", "3")
     assert "there is no file none.npz" in error("a", "--starts", "none.npz")
     for players in (["a"], ["a", "shooting"]):
         assert "a plays CartPole-v1; got Acrobot-v1" in error(*players, "--env-id", "Acrobot-v1")

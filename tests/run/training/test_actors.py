@@ -25,10 +25,10 @@ def test_there_are_as_many_actors_as_asked_for_and_a_game_for_each():
     ("sources", "message"),
     [
         (["ppo_cartpole", {"learners": 2}], "learners must be 1 .*; got 2"),
-        (["ppo_cartpole", FORKED], r"algorithm\.advantages is of runs that search or branch"),
+        (["ppo_cartpole", FORKED], r"algorithm\.advantages needs searches or branches"),
         (
             ["cartpole", {"collector": {"kind": "solutions"}}],
-            "kind 'solutions' is of runs",
+            "kind 'solutions' needs searches",
         ),
     ],
 )

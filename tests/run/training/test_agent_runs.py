@@ -93,11 +93,11 @@ def test_a_run_without_a_planner_has_no_section_of_one():
 @pytest.mark.parametrize(
     ("sources", "message"),
     [
-        (["cartpole", "ppo_cartpole"], "'ppo' learns from none"),
+        (["cartpole", "ppo_cartpole"], "'ppo' does not"),
         ([{"agent": {"hidden": [8]}}], "it has no algorithm"),
         ([{"algorithm": {"name": "a2c"}}], "it has no agent"),
         (["ppo_cartpole", {"agent": {"name": "planner"}}], "a planner has none. Name 'network'"),
-        (["ppo_cartpole", {"evaluation": {"player": "planner"}}], "must be 'network'; got"),
+        (["ppo_cartpole", {"evaluation": {"player": "planner"}}], "must be 'network' in a run"),
         (["ppo_cartpole", {"algorithm": {"clip": -1.0}}], "PPOConfig: clip must be"),
     ],
 )
@@ -318,7 +318,7 @@ def test_what_was_trained_is_played_as_it_was_evaluated(tmp_path):
     with Trained(tmp_path) as trained:
         assert [episode.return_ for episode in trained.play(2)] == seen
         assert weights(trained.network) == weights(runner.network)
-    with pytest.raises(InvalidOption, match=r"evaluation\.planner is of runs with a planner"):
+    with pytest.raises(InvalidOption, match=r"evaluation\.planner must be .* in a run without"):
         Trained(tmp_path, planner={"num_simulations": 4})
 
 
@@ -617,7 +617,7 @@ def test_an_algorithm_is_named_on_the_command_line(tmp_path, capsys):
     assert (settings["algorithm"]["name"], settings["algorithm"]["gae_lambda"]) == ("a2c", 0.9)
     assert settings["agent"]["hidden"] == [8]
     assert main(["train", "cartpole", "--out", str(tmp_path / "no"), "--algorithm.name=ppo"]) == 2
-    assert "'ppo' learns from none. Leave it out, or name another" in capsys.readouterr().err
+    assert "'ppo' does not. Leave it out, or name another" in capsys.readouterr().err
 
 
 def test_play_films_an_agent(tmp_path, capsys):

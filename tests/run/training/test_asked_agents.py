@@ -175,5 +175,5 @@ def test_the_command_tells_what_is_not_as_the_agent_learned_it(tmp_path, capsys)
 )
 def test_where_actions_cannot_be_held_is_told(tmp_path, env):
     held = {"env": {**env, "frameskip": 2}}
-    with pytest.raises(InvalidOption, match=r"env\.frameskip of an agent is for envs with a"):
+    with pytest.raises(InvalidOption, match=r"env\.frameskip of an agent needs an env with a"):
         run(tmp_path, "ppo_cartpole", held)

@@ -64,7 +64,7 @@ def test_the_planner_is_a_section_of_its_own():
     assert not any(setting.key.startswith("planner") for setting in listed(ppo))
     with pytest.raises(InvalidOption, match=r"planner\.name must name one"):
         compose(["ppo_cartpole", {"algorithm": {"name": "expert"}}])
-    with pytest.raises(InvalidOption, match="'ppo' learns from none"):
+    with pytest.raises(InvalidOption, match="'ppo' does not"):
         compose(["ppo_cartpole", {"planner": {"name": "mcts"}}])
     with pytest.raises(UnknownName, match="did you mean 'num_simulations'"):
         compose(["expert_cartpole", {"planner": {"name": "mcts", "num_simulation": 4}}])

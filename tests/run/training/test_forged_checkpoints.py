@@ -88,7 +88,7 @@ def test_updates_that_are_owed_have_a_bound(saved, tmp_path):
         changed = copy.deepcopy(content)
         changed["trainer"]["owed"] = owed
         tensor_file.save(Checkpoints(folder).path(2), changed)
-        with pytest.raises(DamagedCheckpoint, match="a run cannot go on from what it says"):
+        with pytest.raises(DamagedCheckpoint, match="a run cannot resume from its content"):
             Runner(settings(preset, 3), folder, resume=True)
 
 

@@ -103,7 +103,7 @@ def test_two_learners_are_one_with_twice_the_batch_also_after_a_death(tmp_path, 
     assert reference.difference(runner.network, alone.algorithm.network) < 1e-5
     rounds = [path.name for path in Checkpoints(tmp_path / "learners" / "1").paths()]
     assert rounds == ["checkpoint-00000002.pt", "checkpoint-00000004.pt"]
-    with pytest.raises(DamagedCheckpoint, match=r"the part of one of several learners"):
+    with pytest.raises(DamagedCheckpoint, match=r"the file of one of several learners"):
         Trained(tmp_path / "learners" / "1")
     assert not torch.distributed.is_initialized()
 

@@ -100,9 +100,9 @@ def test_each_of_several_evaluations_has_its_own_player_and_columns(tmp_path):
 
 
 def test_evaluations_of_one_name_and_a_second_goal_are_refused():
-    with pytest.raises(InvalidOption, match="a name each"):
+    with pytest.raises(InvalidOption, match="different names"):
         small({"evaluation": [{"every": 1}, {"every": 2}]})
-    with pytest.raises(InvalidOption, match="of the first evaluation"):
+    with pytest.raises(InvalidOption, match="only the first evaluation"):
         small({"evaluation": [{"every": 1}, {"name": "b", "stop_at": 1.0}]})
 
 

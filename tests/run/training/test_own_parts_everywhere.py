@@ -115,7 +115,7 @@ def test_a_file_changes_no_attribute_that_others_look_up(name, tmp_path):
         forged = {**saved, "own_state": {part: {name: ["value", 1]}}}
         tensor_file.save(path, forged)
         if part == "agent" and name != "told":  # which agents have not
-            with pytest.raises(DamagedCheckpoint, match="cannot hold"):
+            with pytest.raises(DamagedCheckpoint, match="cannot load its saved attributes"):
                 Trained(tmp_path)
         if part == "algorithm" and name != "step":
             with pytest.raises(DamagedCheckpoint, match="no attribute"):

@@ -254,9 +254,9 @@ def test_checkpoints_of_another_run_are_left_alone(finished):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("progress.csv", "step,loss\n1,2.0\n", "has rows, and there is no checkpoint"),
-        ("config.json", '{"mine": 1}', "must be that of a run"),
-        ("config.json", "mine", "must be that of a run"),
+        ("progress.csv", "step,loss\n1,2.0\n", "has rows of a run without a checkpoint"),
+        ("config.json", '{"mine": 1}', "must be the settings of a run"),
+        ("config.json", "mine", "must be the settings of a run"),
         ("sweep.json", "{}", "holds a sweep"),
         ("archive.npz", "", "holds an exploration"),
     ],
@@ -272,7 +272,7 @@ def test_what_others_have_left_in_a_folder_is_left_alone(tmp_path, name, text, m
 def test_the_log_of_a_run_without_its_checkpoints_is_left_alone(finished):
     shutil.rmtree(finished / "checkpoints")
     before = files(finished)
-    with pytest.raises(FolderTaken, match="has rows, and there is no checkpoint"):
+    with pytest.raises(FolderTaken, match="has rows of a run without a checkpoint"):
         Runner(small({"seed": 9}), finished, resume=True)
     assert files(finished) == before
 

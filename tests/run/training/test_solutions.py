@@ -95,7 +95,7 @@ def test_a_planner_on_the_command_line_asks_the_network_of_a_run(tmp_path, capsy
     assert episode["actions"] == [3, 3]
     assert episode["network"] == str(tmp_path / "run")
     assert main([*words, "--planner", "best-first", *network]) != 0
-    assert "--network needs a planner that asks one" in capsys.readouterr().err
+    assert "--network needs a planner with an evaluator" in capsys.readouterr().err
     words[1] = "CartPole-v1"
     del words[2:4]
     assert main([*words, *phs, *network, "--overwrite"]) != 0

@@ -161,8 +161,8 @@ class CrossQ(SAC):
     For few steps: it has no target networks and learns faster per step than SAC. The policy learns
     once in three updates; critics are 1,024 wide as in Stable-Baselines3 (the authors: 2,048).
 
-    The statistics of that batch are those of both, so that the critics themselves can say what
-    follows is worth. The policy is not normalised, as it is by the authors.
+    The statistics of that batch are those of both, so that the critics themselves can give the next
+    values. The policy is not normalised, as it is by the authors.
 
     Source: Bhatt et al. 2024, "CrossQ: batch normalization in deep reinforcement learning for
     greater sample efficiency and simplicity".

@@ -23,7 +23,8 @@ class Following(NamedTuple):
     Attributes:
         results: `[k, b]` terminated, truncated and reward of k steps, and `first` and previous
             reward that are shown after them.
-        actions: `[k, b, ...]`, for each leaf what was played, and what is shown of it afterwards.
+        actions: `[k, b, ...]`, for each leaf the played action, and the previous action in the next
+            inputs.
     """
 
     results: tuple[Ndarray, ...]
