@@ -65,6 +65,8 @@ def _shown(cell):
         data = output.get("data", {})
         if "image/png" in data:
             parts.append(f'<img src="data:image/png;base64,{"".join(data["image/png"]).strip()}">')
+        elif "text/html" in data:
+            parts.append(f"````{{raw}} html\n{''.join(data['text/html'])}\n````")
         elif printed := "".join(output.get("text", data.get("text/plain", ""))).rstrip():
             parts.append(f"```text\n{printed}\n```")
     return parts

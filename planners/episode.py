@@ -7,18 +7,19 @@ the function `plangym_ext.planners.play` by the module.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.core.numbers import at_least, html_table, one_line
-from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.core.numbers import at_least, framed, html_table, one_line
+from plangym_ext.errors import InvalidOption, PlangymExtError, WrongKind
 from plangym_ext.planners.base import Planner, as_planner
 from plangym_ext.planners.games import Game, Sides, Step, game_rng, step_games
 from plangym_ext.planners.masks import told_mask
+from plangym_ext.planners.pages.film import Film, film_of
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.planners.players import next_player, num_players, who_moved
 from plangym_ext.planners.simulator import SearchModel, States, stacked_actions
@@ -92,6 +93,7 @@ class Episode:
         truncated: the env cut it. If neither, `max_steps` was reached.
         budget: what all plans cost together.
         players: `[T]` int8, who moved, 0 or 1; None: the env has one player.
+        film: draws it for a notebook; None of an env that draws no pictures.
     """
 
     seed: int
@@ -101,13 +103,21 @@ class Episode:
     truncated: bool
     budget: Budget
     players: npt.NDArray[np.int8] | None = None
+    film: Film | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return one_line("Episode", self._shown())
 
     def _repr_html_(self) -> str:
-        """Return the notebook view."""
-        return html_table("Episode", list(self._shown().items()))
+        """Return the notebook view: a table and, while the env is open, a film."""
+        shown, page = self._shown(), None
+        try:
+            page = None if self.film is None else self.film.page(self.actions, self._earned())
+        # A notebook shows the rest: the env was closed, or is used by another thread.
+        except PlangymExtError as error:
+            shown["film"] = error
+        table = html_table("Episode", list(shown.items()))
+        return table if page is None else table + framed(page, 340)
 
     def _shown(self) -> dict[str, Any]:
         ended = "terminated" if self.terminated else "truncated" if self.truncated else "cut"
@@ -122,9 +132,13 @@ class Episode:
     @property
     def return_(self) -> float:
         """Undiscounted return; of player 0 in a two-player game."""
-        players = [None] * self.length if self.players is None else self.players.tolist()
-        pairs = zip(self.rewards.tolist(), players, strict=True)
-        return float(sum(_earned(reward, player) for reward, player in pairs))
+        return float(sum(self._earned().tolist()))
+
+    def _earned(self) -> npt.NDArray[np.float64]:
+        """Return the rewards `[T]` of player 0."""
+        if self.players is None:
+            return self.rewards
+        return np.where(self.players == 1, -self.rewards, self.rewards)
 
 
 @overload
@@ -294,7 +308,7 @@ class _Record:
     """An episode in progress, with the steps so far."""
 
     def __init__(self, game: Game, index: int) -> None:
-        self.game, self.index = game, index
+        self.game, self.index, self._began = game, index, game.state
         self.actions: list[Any] = []
         self.rewards: list[float] = []
         self.players: list[int | None] = []
@@ -341,6 +355,7 @@ class _Record:
             truncated=self.truncated,
             budget=self.budget,
             players=np.array(self.players, np.int8) if two else None,
+            film=film_of(env, self._began),
         )
 
 

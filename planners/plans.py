@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.numbers import html_table, one_line
+from plangym_ext.core.numbers import framed, html_table, one_line
+from plangym_ext.planners.pages.tree import TreeRecorder
+
+#: Nodes that a notebook draws of a tree, the most visited.
+_DRAWN = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class Plan:
             compared; None where actions were not sampled.
         depth: edges from the root of a search tree to its deepest node, those that were kept
             among them.
+        first_action: `action_space.start`, where the plan is of a `Discrete` space.
     """
 
     action: Any
@@ -105,6 +110,7 @@ class Plan:
     chosen_by_visits: bool = True
     candidates: Any = None
     depth: int | None = None
+    first_action: int = 0
 
     def __repr__(self) -> str:
         shown = {"action": self.action, "value": self.value}
@@ -112,7 +118,12 @@ class Plan:
         return one_line("Plan", shown)
 
     def _repr_html_(self) -> str:
-        """Return the notebook view: the plan's data of each action."""
+        """Return the notebook view: the tree, or the plan's data of each action."""
+        if self.tree is not None and self.visits is not None and np.ndim(self.action) == 0:
+            names = [str(self.first_action + k) for k in range(len(self.visits))]
+            recorder = TreeRecorder("Plan", "", names, self.first_action, _DRAWN)
+            recorder.add_plan(self)
+            return framed(recorder.page(), 460)
         columns = {"visits": self.visits, "q": self.q, "weight": self.weights}
         known = {name: found for name, found in columns.items() if found is not None}
         table = zip(*(found.tolist() for found in known.values()), strict=True)

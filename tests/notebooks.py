@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-_PICTURE = "image/png"
+_PICTURE, _VIEW = "image/png", "text/html"
 
 
 def outputs_of(path: Path) -> list[list[dict[str, Any]]]:
@@ -50,6 +50,11 @@ def pictures_of(outputs: list[dict[str, Any]]) -> int:
     return sum(_PICTURE in one.get("data", {}) for one in outputs)
 
 
+def views_of(outputs: list[dict[str, Any]]) -> int:
+    """Return how many values a cell ended with that a notebook shows as a page."""
+    return sum(_VIEW in one.get("data", {}) for one in outputs)
+
+
 def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the cells that hold code."""
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -60,15 +65,26 @@ def _run(path: Path) -> list[list[dict[str, Any]]]:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     found = []
     for number, cell in enumerate(code_cells(json.loads(path.read_text())), start=1):
-        code = compile(ast.parse("".join(cell["source"])), f"{path.name}, cell {number}", "exec")
+        body, name = ast.parse("".join(cell["source"])), f"{path.name}, cell {number}"
+        # As in Jupyter: an expression at the end of a cell is shown.
+        last = body.body.pop() if isinstance(body.body[-1], ast.Expr) else None
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(code, namespace)
+            exec(compile(body, name, "exec"), namespace)
+            value = last and eval(compile(ast.Expression(last.value), name, "eval"), namespace)
         outputs: list[dict[str, Any]] = []
         if out.getvalue():
             lines = out.getvalue().splitlines(keepends=True)
             outputs.append({"name": "stdout", "output_type": "stream", "text": lines})
-        found.append(outputs + _drawn())
+        found.append(outputs + _viewed(value) + _drawn())
     return found
+
+
+def _viewed(value: Any) -> list[dict[str, Any]]:
+    """Return a value as a notebook shows it, if it has a view of its own."""
+    if not hasattr(value, "_repr_html_"):
+        return []
+    data = {_VIEW: value._repr_html_(), "text/plain": repr(value)}
+    return [{"data": data, "metadata": {}, "output_type": "display_data"}]
 
 
 def _drawn() -> list[dict[str, Any]]:

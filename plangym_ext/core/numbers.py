@@ -131,6 +131,13 @@ def html_table(title: str, rows: Sequence[Sequence[Any]], heading: Sequence[str]
     return f"<table><caption>{html.escape(title)}</caption><tr>{head}</tr>{body}</table>"
 
 
+def framed(page: str, height: int) -> str:
+    """Return a page of HTML within a notebook, which its scripts cannot reach."""
+    style = f"width: 100%; height: {height}px; border: 0"
+    source = html.escape(page)
+    return f'<iframe sandbox="allow-scripts" srcdoc="{source}" style="{style}"></iframe>'
+
+
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"

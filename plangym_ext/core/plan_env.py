@@ -233,6 +233,7 @@ class PlanEnv(SlotStepper, Closing):
 
     def _repr_html_(self) -> str:
         """Return the notebook view."""
+        proof = self.exactness
         rows = {
             "backend": self.backend,
             "why": self.backend_note or None,
@@ -240,8 +241,18 @@ class PlanEnv(SlotStepper, Closing):
             "actions": self.action_space,
             "frameskip": self.frameskip,
             "states": f"{self.state_width} bytes, exact: {self.exact}",
+            "captured by": f"{proof.method}, {proof.transitions} transitions played again",
+            "cost": self._cost(),
         }
         return html_table(self.name, [row for row in rows.items() if row[1] is not None])
+
+    def _cost(self) -> str | None:
+        """Return what a step and a state were measured to take when the env was made."""
+        binding = getattr(getattr(self, "plan_env", self), "binding", None)
+        if binding is None or binding.step_seconds is None:
+            return None
+        states = f", {binding.cost.seconds * 1e6:,.0f} us a state" if binding.cost.seconds else ""
+        return f"{binding.step_seconds * 1e6:,.0f} us a step{states}"
 
     def _checked_state(self, state: Any, where: str) -> np.ndarray:
         found = as_array(state, f"{where}: state", StateError)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plangym_ext.planners.episode import Episode, Move, play
-from plangym_ext.run.tree_page.recorder import TreeRecorder
+from plangym_ext.planners.pages.tree import TreeRecorder
 from plangym_ext.run.video import first_frame, recorded
 from plangym_ext.run.viewer import Viewer
 

@@ -15,7 +15,7 @@ import numpy as np
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.drawing import rgb_frame
 from plangym_ext.errors import InvalidOption, MissingExtra
-from plangym_ext.run.tree_page.recorder import png, reduced
+from plangym_ext.planners.pages.tree import png, reduced
 
 
 def frame_grid(frames: Sequence[Any], columns: int | None = None) -> np.ndarray:

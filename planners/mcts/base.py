@@ -267,7 +267,7 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
     full = search.cut_short().tolist()
     columns = actions, values, budgets, visits, q, weights, repeat(None), full, trees
     # In the order of the fields: by their names it takes a third longer, for every tree.
-    ends = repeat(by_visits), repeat(None), deepest(tree).tolist()
+    ends = repeat(by_visits), repeat(None), deepest(tree).tolist(), repeat(search.first_action)
     return [*map(Plan, *columns, *ends)]
 
 

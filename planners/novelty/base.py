@@ -262,6 +262,7 @@ class NoveltySearch(DiscretePlanner):
                     full=bool(cut_short[b]),
                     tree=grown(tree, returns, counts, b) if self.return_tree else None,
                     chosen_by_visits=False,
+                    first_action=search.first_action,
                 )
             )
         return plans

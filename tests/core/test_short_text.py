@@ -30,7 +30,7 @@ def test_plans_trees_and_episodes_are_short():
         assert repr(plan.tree) == f"SearchTree({len(plan.tree.parent)} nodes)"
         assert repr(plan).startswith(f"Plan(action={plan.action}, value=")
         assert len(repr(plan)) < 100
-        rows = plan._repr_html_().split("<tr>")
+        rows = MCTS(20).plan(env, state, rng=0)._repr_html_().split("<tr>")
         assert len(rows) == 2 + env.action_space.n
         assert f"<td>{plan.visits[0]}</td>" in rows[2]
         assert "most visited" in plan.tree._repr_html_()

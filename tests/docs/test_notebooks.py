@@ -6,7 +6,7 @@ import json
 
 import pytest
 from docs_fences import ROOT
-from notebooks import code_cells, outputs_of, pictures_of, text_of
+from notebooks import code_cells, outputs_of, pictures_of, text_of, views_of
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
@@ -28,4 +28,15 @@ def test_a_notebook_prints_and_draws_what_it_is_published_with(path):
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     assert [text_of(cell["outputs"]) for cell in cells] == [text_of(one) for one in found]
     assert [pictures_of(cell["outputs"]) for cell in cells] == [pictures_of(one) for one in found]
+    assert [views_of(cell["outputs"]) for cell in cells] == [views_of(one) for one in found]
     assert sum(map(pictures_of, found)) == 1
+
+
+def test_a_notebook_shows_a_tree_and_a_film():
+    published = json.loads((ROOT / "docs/notebooks/plan_on_an_env.ipynb").read_text())
+    shown = [
+        one["data"] for cell in code_cells(published) for one in cell["outputs"] if "data" in one
+    ]
+    views = [data["text/html"] for data in shown if "text/html" in data]
+    assert ["id=&quot;tree&quot;" in view for view in views] == [True, False]
+    assert "<iframe" in views[1]

@@ -45,9 +45,11 @@ ALLOWED = {
     "": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", "run"},
 }
 #: Folder of `planners` -> folders that it may import. "" are the files on top, which all
-#: share. `trees <- lockstep <- compiled <- mcts`; `rollouts <- compiled, graphs, continuous`.
+#: share; they show plans and episodes as pages. `trees <- lockstep <- compiled <- mcts`;
+#: `rollouts <- compiled, graphs, continuous`.
 PLANNER_FOLDERS = {
-    "": set(),
+    "pages": set(),
+    "": {"pages"},
     "trees": {""},
     "rollouts": {""},
     "lockstep": {"", "trees"},

@@ -12,10 +12,10 @@ import plangym_ext
 from plangym_ext.core.drawing import rgb_frame
 from plangym_ext.errors import CannotDraw
 from plangym_ext.planners import play
+from plangym_ext.planners.pages.tree import reduced
 from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
 from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
-from plangym_ext.run.tree_page.recorder import reduced
 from plangym_ext.run.video import film_grid, recorded
 
 RGB = np.arange(8 * 6 * 3, dtype=np.uint8).reshape(8, 6, 3)

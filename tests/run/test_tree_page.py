@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from browser import answer_of
 
+from plangym_ext.planners.pages.tree import best_line, columns, drawn_nodes, png, reduced
 from plangym_ext.planners.plans import Budget, Plan, SearchTree
 from plangym_ext.run.cli import main
-from plangym_ext.run.tree_page.recorder import best_line, columns, drawn_nodes, png, reduced
 
 
 def small_tree():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import InvalidOption
+from plangym_ext.planners.pages.tree import recorder_in
 from plangym_ext.planners.registry import PLANNERS
 from plangym_ext.run.arguments import (
     INTERRUPTED,
@@ -40,7 +41,6 @@ from plangym_ext.run.planned_episode import (
 from plangym_ext.run.pretrained import checkpoint_path
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import Interrupts, closing_when_terminated
-from plangym_ext.run.tree_page.recorder import recorder_of, tree_options
 from plangym_ext.run.video import recorded
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
         # Not before: the env may not exist.
         tell_tuned(options.env, options.planner, chosen)
         planner = _made_for(env, options, chosen, planner)
-        page = recorder_of(options, env, planner)
+        page = _recorder_of(options, env, planner)
         shown = Shown(options, line, env, page, interrupts)
         line.update(f"{env.name}: searching the first move", force=True)
         with contextlib.suppress(Stopped):
@@ -179,7 +179,7 @@ def _named_planner(options: argparse.Namespace) -> tuple[dict[str, Any], Any]:
     chosen = chosen_options(options)
     if options.tree:
         # Before the planner is made: by default trees are dropped after each plan.
-        chosen |= tree_options(options.planner, planner)
+        chosen |= _tree_options(options.planner, planner)
     return chosen, planner(**chosen)
 
 
@@ -293,3 +293,42 @@ def _named(given: Sequence[str]) -> str | None:
         if word == "--planner" and position + 1 < len(given):
             return given[position + 1]
     return None
+
+
+def _tree_options(name: str, planner: Any) -> dict[str, Any]:
+    """Return the options that make a planner's plans include trees.
+
+    Raises:
+        InvalidOption: it is one of the library's, and grows none.
+    """
+    from plangym_ext.planners import load_planner, options_of
+
+    def grows(one: Any) -> bool:
+        return any(option.name == "return_tree" for option in options_of(one))
+
+    if grows(planner):
+        return {"return_tree": True}
+    if name in PLANNERS:
+        growing = [other for other in PLANNERS if grows(load_planner(other))]
+        raise InvalidOption(
+            f"--tree needs a planner that grows a tree: {', '.join(growing)}; got {name!r}."
+        )
+    return {}  # of one's own: without a tree in its plans, their actions are drawn
+
+
+def _recorder_of(options: argparse.Namespace, env: Any, planner: Any) -> Any:
+    """Return the recorder of the tree page; None without the option."""
+    if not options.tree:
+        return None
+    limits = [
+        f"{value:,} {unit}"
+        for value, unit in (
+            (planner.num_simulations, "simulations"),
+            (planner.max_model_steps, "model steps"),
+            (planner.max_seconds, "s"),
+        )
+        if value is not None
+    ]
+    searched = f", {' or '.join(limits)} a move" if limits else ""
+    subtitle = f"{options.planner}{searched}, seed {options.seed}"
+    return recorder_in(env, options.env, subtitle, options.tree_nodes)

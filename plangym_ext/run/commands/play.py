@@ -73,10 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) ->
 
 def run(options: argparse.Namespace) -> int:
     """Play, show, write the film and the page, print the return."""
+    from plangym_ext.planners.pages.tree import recorder_in
     from plangym_ext.run.evaluating.contest import Contest
     from plangym_ext.run.shown_episode import show_episode
     from plangym_ext.run.training.trained import settings_of
-    from plangym_ext.run.tree_page.recorder import recorder_in
     from plangym_ext.run.viewer import Viewer
 
     import_modules(options, search=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from plangym_ext.core.numbers import framed, html_table
 from plangym_ext.run.experiments.plan import outcome
 from plangym_ext.run.files import read_json
 from plangym_ext.run.logs.runs import (
@@ -24,6 +25,7 @@ from plangym_ext.run.logs.runs import (
     read_params,
     shared_names,
 )
+from plangym_ext.run.settings.config import RunConfig
 
 #: Rows of a log that are drawn; of longer ones every n-th, and the last.
 _ROWS = 1500
@@ -81,6 +83,28 @@ def content(
         "runs": [_of_run(run, _name(run, folders, len(envs) > 1), address, odd) for run in runs],
         "odd": odd.told,
     }
+
+
+class ShownRun:
+    """Base of objects that a notebook shows as the run that they are of.
+
+    Attributes:
+        config: settings of the run.
+        folder: of the run.
+    """
+
+    config: RunConfig
+    folder: Path
+
+    def _repr_html_(self) -> str:
+        """Return the notebook view: what the run is and, if it has a log, its curves."""
+        named = {"algorithm": self.config.algorithm, "planner": self.config.planner}
+        known = [(kind, one.name) for kind, one in named.items() if one is not None]
+        table = html_table(str(self.folder), [("env", self.config.env.id), *known])
+        if not (self.folder / PROGRESS).exists():
+            return table
+        # Without its films, which a notebook would keep in every copy.
+        return table + framed(page(content([self.folder], lambda _: "")), 560)
 
 
 def signature(folders: Sequence[Path]) -> str:

@@ -19,6 +19,7 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.episode_statistics import PLACE, Window
 from plangym_ext.planners.episode import Episode, play
+from plangym_ext.planners.pages.tree import TreeRecorder, has_discrete_actions, recorder_in
 from plangym_ext.run.files import versions
 from plangym_ext.run.logs.logger import Logger
 from plangym_ext.run.logs.table import STEP_RATE
@@ -26,7 +27,6 @@ from plangym_ext.run.run_page.content import EPISODES
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import plain
 from plangym_ext.run.training.parts import Parts
-from plangym_ext.run.tree_page.recorder import TreeRecorder, has_discrete_actions, recorder_in
 from plangym_ext.run.video import ffmpeg, film_grid, first_frame, recorded
 
 

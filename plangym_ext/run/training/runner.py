@@ -14,6 +14,7 @@ from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten, Plang
 from plangym_ext.learn.sampling.collected import Algorithm, Sampler
 from plangym_ext.run.files import CONFIG, FolderLock, versions, write_json
 from plangym_ext.run.logs.logger import FILES
+from plangym_ext.run.run_page.content import ShownRun
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import plain
 from plangym_ext.run.training.callbacks import (
@@ -49,7 +50,7 @@ _INTERRUPTED = "interrupted"
 _TIME = "max_seconds are over"
 
 
-class Runner(Closing):
+class Runner(ShownRun, Closing):
     """The training loop: a sampler plays and an algorithm learns, round after round.
 
     A round is `collector.moves` steps in every env, the updates that the algorithm makes of

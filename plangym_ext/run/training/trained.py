@@ -13,6 +13,7 @@ from plangym_ext.learn.transforms.rewards import reward_deviation
 from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.planners.options import options_of
 from plangym_ext.run.pretrained import checkpoint_path
+from plangym_ext.run.run_page.content import ShownRun
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import build, free
 from plangym_ext.run.training.checkpoints import (
@@ -31,7 +32,7 @@ from plangym_ext.run.training.parts import MakeEnv, MakeNetwork, Parts
 _LEARNED = ("updates", "steps", "rewards")
 
 
-class Trained(Closing):
+class Trained(ShownRun, Closing):
     """Env, network and player of a checkpoint, as in the run's evaluations.
 
     The network is where it was while it learned, or on the CPU if that was a GPU that is not here.
@@ -49,6 +50,7 @@ class Trained(Closing):
 
     Attributes:
         path: of the checkpoint.
+        folder: of its run.
         config: settings of the run, with what differs.
         env: where to play.
         network: what was trained.
@@ -77,6 +79,8 @@ class Trained(Closing):
         from plangym_ext.learn import load_network_state
 
         self.path, saved, own = _read(checkpoint)
+        above = self.path.absolute().parent
+        self.folder = above.parent if above.name == "checkpoints" else above
         evaluation = dataclasses.replace(
             own.evaluation,
             env={**own.evaluation.env, **free(env or {})},

@@ -9,9 +9,9 @@ import textwrap
 import numpy as np
 import pytest
 
+from plangym_ext.planners.pages.tree import columns, one_step_tree
 from plangym_ext.planners.plans import Budget, Plan
 from plangym_ext.run.cli import main
-from plangym_ext.run.tree_page.recorder import columns, one_step_tree
 
 pytestmark = pytest.mark.slow
 

@@ -18,10 +18,10 @@ from plangym_ext.core.files import whole_file
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.planners import PLANNERS, Planner, load_planner, options_of
 from plangym_ext.planners.continuous.base import Shooting
+from plangym_ext.planners.pages.tree import TreeRecorder
 from plangym_ext.run.cli import main
 from plangym_ext.run.training import interrupts
 from plangym_ext.run.training.interrupts import closing_when_terminated
-from plangym_ext.run.tree_page.recorder import TreeRecorder
 from plangym_ext.run.video import VideoWriter, recorded
 
 pytestmark = pytest.mark.slow

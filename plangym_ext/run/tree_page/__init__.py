@@ -1,1 +1,0 @@
-"""HTML page of an episode with the search tree of each move."""
