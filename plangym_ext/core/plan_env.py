@@ -17,6 +17,7 @@ from plangym_ext.core.numbers import html_table
 from plangym_ext.core.results import StateTransition, Transition
 from plangym_ext.core.slot_stepper import SlotStepper
 from plangym_ext.errors import StateError
+from plangym_ext.states.layer_attributes import Exactness
 
 
 class PlanEnv(SlotStepper, Closing):
@@ -158,6 +159,11 @@ class PlanEnv(SlotStepper, Closing):
         return True
 
     @property
+    def exactness(self) -> Exactness | None:
+        """Method and extent of the proof that states are exact; None of a learned model."""
+        return None
+
+    @property
     def incomparable(self) -> str:
         """Reason why equal states may differ in their bytes; "" if they do not.
 
@@ -241,7 +247,8 @@ class PlanEnv(SlotStepper, Closing):
             "actions": self.action_space,
             "frameskip": self.frameskip,
             "states": f"{self.state_width} bytes, exact: {self.exact}",
-            "captured by": f"{proof.method}, {proof.transitions} transitions played again",
+            "captured by": proof
+            and f"{proof.method}, {proof.transitions} transitions played again",
             "cost": self._cost(),
         }
         return html_table(self.name, [row for row in rows.items() if row[1] is not None])
