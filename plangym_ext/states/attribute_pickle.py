@@ -68,7 +68,7 @@ def check_sets(attributes: Any) -> None:
                         f"a set of {kind.__module__}.{kind.__qualname__}, which are run through in "
                         "the order of their addresses: keep them in a list or a dict"
                     )
-        # Of a function what it encloses, not all that its module has.
+        # Of a function only its closure, not its whole module.
         is_function = isinstance(value, types.FunctionType)
         todo += value.__closure__ or () if is_function else gc.get_referents(value)
 

@@ -92,7 +92,7 @@ class StateCodec:
             names = ", ".join(type(layer).__qualname__ for layer in unknown)
             if base_part is not None and method != "replay":  # which resets by the seed itself
                 found.append((ResetSeedPart(stack[-1]), type(stack[-1]).__qualname__))
-            # One for all of them: what two of them share stays shared.
+            # One for all of them, so that objects shared by two layers stay shared.
             way = InPlacePart if method == "simulator" else SnapshotPart
             found.append((way(unknown, stack, trusted=trusted), names))
         fixes = base_part is not None and base_part.fixes_fields and is_own_class(stack[-1])

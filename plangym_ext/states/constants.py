@@ -274,7 +274,7 @@ class Constants:
         inside: set[int] = set()
         for (layer, path), data in made.items():
             one = Constant(layer, path, data)
-            # What lies in two of them is a part of one alone.
+            # An object in two constants is a part of only one.
             if (
                 layer in own
                 and one.is_now(one.held_by(self._stack))

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _NAMED = (type, types.ModuleType, types.BuiltinFunctionType, types.WrapperDescriptorType, np.ufunc)
-#: Of what a function encloses: nothing that an env is made of; envs themselves neither.
+#: Of a function's closure: no parts of envs, and no envs.
 _PASSING = (type(None), type)
 _CONTAINERS = (dict, list, tuple, set, frozenset)
 _BYTES = 16
 #: Most values that are taken apart, and how deep they may lie in each other.
 _MOST, _DEEPEST = 1_000_000, 200
-#: What functions call the number of the env that they make, or its seed.
+#: Names that functions give to the number of an env that they make, or to its seed.
 _RANK = re.compile(r"(^|_)(seed|rank|i|j|k|id|idx|index|number|worker|row)s?($|_)")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 #: Numbers of objects that cannot be taken apart, and those without weak references themselves.

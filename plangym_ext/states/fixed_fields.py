@@ -43,7 +43,7 @@ class FixedFields:
             {
                 name: value
                 for name, value in fields.items()
-                # What gymnasium keeps of the seed decides nothing: the generator does.
+                # gymnasium's record of the seed has no effect: the generator has.
                 if type(value) in _NUMBERS
                 and name != "_np_random_seed"
                 and not (codec is not None and codec.covers(name, value))
@@ -223,7 +223,7 @@ class ExtraFieldsPart(StatePart):
         self._attributes.check(values)
         kind: Any = type(self._layer)
         wrong = misplaced(kind, tuple(values))
-        # By the state's value: what the env holds now may be the object that the codec knows.
+        # By the state's value: the env's present one may be an object that the codec knows.
         codecs = [name for name, value in values.items() if self._codec.covers(name, value)]
         if wrong or codecs or not self._first.keys() >= set(gone):
             what = wrong or ", ".join(map(str, codecs or gone))

@@ -180,7 +180,7 @@ def _unusual_actions(
             count = len(actions)
         except TypeError:
             raise WrongKind(f"{wanted}, as {space}; got {type(actions).__name__}") from None
-        # Without a layout they may be one by one, or parts that have no form of arrays.
+        # Without a layout they may come one by one, or as parts without an array form.
         if count != num_rows and layout is not None:
             raise InvalidAction(f"{wanted}; got {count}")
     if layout is not None:

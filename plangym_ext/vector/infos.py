@@ -63,7 +63,7 @@ class GroupedInfos:
         """
         found: dict[str, Any] = {}
         for numbers, group in self._in_order(rows):
-            # All of them in another order are no whole column.
+            # All rows in another order are not the whole column.
             whole = len(numbers) == num_envs and (
                 isinstance(rows, range) or bool((numbers[1:] > numbers[:-1]).all())
             )

@@ -252,7 +252,7 @@ class NativeResults:
             ended,
             [
                 *_columns(self._env.reset_columns or (), resets.infos, ended),
-                # What an episode ends with is looked at, too.
+                # The last observations of episodes are checked, too.
                 *_columns(self._marks, infos, ended),
             ],
             resets.final_obs[0][ended],

@@ -66,7 +66,7 @@ class RowValues:
         marks = np.isnan(results.rewards)
         for check, leaf in self._checks:
             marks |= check.rows(leaf[list(rows)])
-        # They are not in the buffer any more: the reset has written over them.
+        # They are no longer in the buffer: the reset has overwritten them.
         for k, obs, _ in results.finals:
             marks[k] |= self._invalid_leaf(obs) is not None
         return marks

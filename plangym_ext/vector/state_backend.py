@@ -170,7 +170,7 @@ class StateBackend(VectorBackend):
         groups = [] if "infos" in use else results.groups(found.infos, resets)
         if same_step and (over := found.terminated | found.truncated).any():
             anew = found.resets or self._reset_all(found, over, actions)
-            # Only the results of the step are lost, which nothing refers to yet.
+            # Only the results of the step are lost; nothing refers to them yet.
             if anew is None:
                 return None
             groups = results.groups_of_resets(found.infos, anew, over, "infos" in use)
@@ -379,7 +379,7 @@ class StateBackend(VectorBackend):
             return
         lost = set(self._env.codec.fixed.changed())
         state = None if lost else self._env.get_state()
-        # What is not as it was now that the row is, states do not hold.
+        # Attributes that differ after the restore are not part of a state.
         self._visit(row)
         unheld = changed_attributes(env, before)
         for name in unheld.keys() & before.keys():

@@ -624,7 +624,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             )
         # A vector env that was not built may be closed.
         if hasattr(self, "_pending"):
-            # First: what was begun is forgotten before its workers are told to leave, and another
+            # First: pending calls are forgotten before their workers are told to leave, and another
             # thread that steps in a loop is refused its next step.
             self._pending.close()
         if hasattr(self, "_one_caller"):

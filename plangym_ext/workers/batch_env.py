@@ -202,7 +202,7 @@ class BatchEnv(Closing, WorkerStepper):
 
     def widen(self, width: int) -> None:
         """Make room for states of `width` bytes, here and in every worker."""
-        # Their rows are as wide as they were when they began.
+        # Rows of batches in flight keep the width of their beginning.
         self.runs.settle()
         envelope = self.envelope.widened(width - HEADER)
         layout = dataclasses.replace(self.layout, state_width=envelope.width)

@@ -71,7 +71,7 @@ class Runs(set["BatchRun"]):
     def reap(self) -> None:
         """Release batches whose results will not be asked for, as far as they are done."""
         for run in [run for run in self if run.abandoned]:
-            # What goes wrong is seen again where workers are needed.
+            # Errors are seen again when workers are needed.
             with contextlib.suppress(Exception):
                 run.rows.listen(0.0)
             run.reap()

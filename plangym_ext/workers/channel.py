@@ -233,7 +233,7 @@ class Channel:
             mark, num_fds, length = _HEADER.unpack_from(self._read, start)
             if mark not in (_MARK, _PLAIN_MARK):
                 raise ChannelDamaged("something else than a message was written to the channel")
-            # The rest of a frame may still be on its way; what has come of it stays.
+            # The rest of a frame may still be on its way; its first bytes stay here.
             begin = start + _HEADER.size
             if len(self._read) - begin < length:
                 break

@@ -183,7 +183,7 @@ class ProcessRows(SharedBatch):
         excess = 0
         asked, self._asked = self._asked, {}
         for worker, process, reply, lost in self._replies(asked):
-            # Rows that it has reported are not done without what it had to say of them.
+            # Rows that it has reported are not done without their own results on the channel.
             if process.fallen is not None and (queue.rows_left or lost):
                 row = self.row_of(worker)
                 is_open = row != NO_ROW and not self.batch.done[row]
@@ -211,7 +211,7 @@ class ProcessRows(SharedBatch):
         speakers = [self._pool.workers[index] for index in queue.speakers]
         found = []
         for worker, process in asked.items():
-            # What it had to say was said before the report: it is in the channel.
+            # Its messages were sent before the report: they are in the channel.
             while worker in speakers and process.fallen is None:
                 if worker.has_answer(self._round):
                     break
@@ -230,7 +230,7 @@ class ProcessRows(SharedBatch):
     def hung(self) -> tuple[list[WorkerHandle], float | None]:
         """See `Rows`."""
         pool, request = self._pool, self.request
-        # What a row takes does not end before the batch does that it is the first of.
+        # The limit of first rows holds until the first batch has ended.
         steps = int(request.horizon) * int(np.max(request.dt, initial=1))
         limit = row_limit(
             self._owner.row_timeout, first=not pool.has_run, slowest=pool.slowest, steps=steps
@@ -248,7 +248,7 @@ class ProcessRows(SharedBatch):
         before, since = self._seen.get(process, (None, now))
         if before != sign:
             self._seen[process] = sign, now
-            # Looked at a few times a second: what takes less is no matter.
+            # Checked a few times a second: shorter times do not matter.
             self._pool.slowest = max(self._pool.slowest, now - since)
             return 0.0
         return now - since

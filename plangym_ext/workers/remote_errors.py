@@ -51,7 +51,7 @@ class ErrorReport:
     def of(cls, error: BaseException, row: int | None = None, action: object = "") -> ErrorReport:
         """Describe `error`, which is being handled in this process."""
         text = "".join(traceback.format_exception(error))
-        # What ends a program, such as SystemExit, is not to end the caller's.
+        # An exception that ends a program, such as SystemExit, must not end the caller's.
         data = _travelling(error) if isinstance(error, Exception) else None
         name = type(error).__qualname__
         if data is None and isinstance(error, SystemExit):

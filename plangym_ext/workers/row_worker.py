@@ -169,7 +169,7 @@ class Worker:
             ) from error
 
     def _finish(self, queue: int) -> bytes:
-        # What was claimed before has been run: messages are read between batches.
+        # Earlier claims have been run: messages are read between batches.
         self._run_claims(self._numbered[queue])
         return b""
 
@@ -190,7 +190,7 @@ class Worker:
             # Any error of the env belongs to the caller. An interrupt is the env's own, too: this
             # process ignores the signal.
             except BaseException as error:
-                # The batch has failed: what no worker has begun need not be run.
+                # The batch has failed: rows that no worker has begun need not be run.
                 queue.discard()
                 self._channel.send(_problem(request, _of_row(loop, error)))
                 kind = FAILED

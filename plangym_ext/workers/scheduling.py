@@ -30,9 +30,9 @@ _SPIN = 2e-3
 #: Seconds for which a worker spins for the next batch: at least, whatever was done before, and
 #: at most.
 _LEAST_SPIN, _MOST_SPIN = 250e-6, 500e-6
-#: What part of a batch may pass until its end is noticed; more, and others want the processor.
+#: Share of a batch's time until its end is noticed; above it, others want the processor.
 _LATE = 0.25
-#: What the last batch adds to what is known, and what it takes from an excess and a delay.
+#: Weight of the last batch in running means, and its reduction of an excess and a delay.
 _NEW, _FORGOTTEN = 0.2, 0.05
 
 #: A range is worth claiming if it takes this long: some five times what the claim costs.

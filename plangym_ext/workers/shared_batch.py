@@ -271,7 +271,7 @@ class SharedBatch(Rows):
             # All rows are done: now targets may be written over the rows that others began at.
             request.slots.store.rows[request.slots.targets] = self.batch.states_out
         if request.out:
-            # What the workers could not write is copied once, to where the caller wants it.
+            # Results that workers could not write in place are copied once to the caller's arrays.
             given = {name: self.batch.field(name) for name in request.out} | {**given}
         if self._page is not None and self._pages.may_lease(self._size):
             return self.batch.results(self._page.lease(), given=given)

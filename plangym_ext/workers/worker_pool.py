@@ -188,7 +188,7 @@ class WorkerPool:
         if queue.number not in process.known:
             news = True
             worker.post(OpenQueue(queue.number, index), queue.worker_fds)
-            # After the post, here and below: a worker that was not reached is not held to know it.
+            # After the post, here and below: a worker that was not reached does not know it.
             process.known.add(queue.number)
         for block in blocks:
             if (number := self.number(block)) not in process.known:

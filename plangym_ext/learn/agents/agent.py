@@ -166,7 +166,7 @@ def _drawn(leaf: Leaf, noise: Noise, legal: npt.NDArray[np.bool_] | None) -> npt
 def legal_index(uniform: npt.NDArray[Any], legal: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
     """Return `[B]`, an index among each row's legal actions; among all where none is legal."""
     allowed = legal | ~legal.any(axis=1, keepdims=True)
-    # The first place at which the count of allowed actions comes to a number is allowed itself.
+    # The first index at which the count of legal actions reaches a number is a legal action.
     wanted = np.floor(uniform * allowed.sum(axis=1)) + 1
     return np.argmax(allowed.cumsum(axis=1) == wanted[:, None], axis=1)
 

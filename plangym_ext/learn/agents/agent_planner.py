@@ -77,7 +77,7 @@ class AgentPlanner(Planner):
         self._check_spaces(request.env)
         inputs, carry = self._inputs(obs, request.batch, space, request.rngs, request.legal)
         acted = self._asked(inputs, carry)
-        # After the agent has acted: a step that ended in an error leaves nothing to go on from.
+        # After the agent has acted: a step that raised must leave nothing to continue from.
         self._kept.put(acted.carry, acted.action)
         cost = Budget(evaluator_rows=1, seconds=request.clock.seconds / request.batch)
         rows = [_told(acted.info, b, request.legal) for b in range(request.batch)]
@@ -163,7 +163,7 @@ class _KeptSteps(Kept):
     def taken(self, batch: int) -> tuple[Any, Any, Any, Any] | None:
         """Take out first, action, reward and carry; None if nothing is kept of such a batch."""
         steps, first, rewards = self._steps, self._first, self.rewards
-        # So that nothing goes on from a step that ends in an error.
+        # So that no step continues from one that raised.
         self.clear()
         # Another number of games: there is no telling which rows they were, so all begin anew.
         if steps is None or len(first) != batch:

@@ -102,7 +102,7 @@ class EvaluatorAgent(Agent):
         out = self.evaluator.ask(inputs.obs)
         if out.value is None and out.q is None:
             return super().value(inputs, carry)
-        # Of Q values alone the best is what a state is worth.
+        # With Q values only, a state's value is the best of them.
         if out.value is None:
             return masked(out.q, inputs.legal).max(axis=1)
         return out.value

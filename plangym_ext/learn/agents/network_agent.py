@@ -293,7 +293,7 @@ class PolicyAgent(NetworkAgent):
                 )
             params = out.policy_logits.numpy()
         refuse_infinite(params, type(self).__name__, "numbers of the policy")
-        # After the check, which is to see what the network said.
+        # After the check, which has to read the network's own outputs.
         params = masked(params, inputs.legal)
         if self.mode == "eval":
             action = self.distribution.greedy(params)
@@ -353,8 +353,7 @@ class ActorCriticAgent(NetworkAgent):
             # actions.
             params = masked(self._params(out), legal)
             drawn = self._drawn(params.numpy(), inputs)
-            # Of what was drawn and not of what the bounds make of it, as the learner computes it
-            # again.
+            # Of the draw before clipping, from which the learner computes it again.
             log_prob = self.distribution.log_prob(params, mapped(as_tensor, drawn))
             info: dict[str, Any] = {"log_prob": log_prob.numpy()}
             refuse_infinite(info["log_prob"], type(self).__name__, "log probabilities")

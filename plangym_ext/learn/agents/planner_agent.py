@@ -158,7 +158,7 @@ class PlannerAgent(Agent):
         """Return the student's step, with the planner's actions in the rows that it plays."""
         mixed = acted.action  # the student's own copy
         write_rows(mixed, played, rows_of(action, played))
-        # What is kept of a search is of where its own action leads to.
+        # A kept subtree belongs to the search's own action.
         self.planner.forget_rows(np.flatnonzero(_differs(mixed, action)))
         info |= {name: rows for name, rows in acted.info.items() if name == "value"}
         return Acted(mixed, {**info, "expert_played": played}, acted.carry)
@@ -212,7 +212,7 @@ class PlannerAgent(Agent):
             for row, plan in enumerate(plans):
                 for name in ("weights", "q", "visits"):
                     found = getattr(plan, name, None)
-                    # Counts of what was drawn say nothing of what is good: they are no target.
+                    # Counts of draws do not depend on returns: they are no target.
                     if found is not None and (name != "visits" or plan.chosen_by_visits):  # type: ignore[union-attr]
                         info[name][row] = found
         return info

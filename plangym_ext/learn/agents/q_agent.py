@@ -75,11 +75,11 @@ class QAgent(NetworkAgent):
             q = self._q(out).numpy()
         refuse_infinite(q, type(self).__name__, "Q values")
         legal = inputs.legal
-        # Masked after the check above, which is to see what the network said.
+        # Masked after the check above, which has to read the network's own outputs.
         index = np.argmax(masked(q, legal), axis=1)
         epsilon = self.eval_epsilon if self.mode == "eval" else self._epsilons(inputs)
         if np.any(epsilon):
-            # Drawn in every row, so that what a row draws does not depend on the others.
+            # Drawn in every row, so that a row's draws do not depend on other rows.
             dice = needed_noise(inputs, type(self).__name__).uniform(2)
             if legal is None:
                 anything = np.floor(dice[:, 1] * q.shape[1]).astype(np.int64)
@@ -93,7 +93,7 @@ class QAgent(NetworkAgent):
         with torch.inference_mode():
             out, _ = self._forward(inputs, carry)
             q = self._q(out).numpy()
-        # The best of the legal ones: what cannot be played is worth nothing here.
+        # The best of the legal actions: illegal ones do not count.
         return masked(q, inputs.legal).max(axis=1)
 
     def state_dict(self) -> dict[str, Any]:

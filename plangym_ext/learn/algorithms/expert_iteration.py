@@ -120,7 +120,7 @@ class ExpertIteration(PlanLearning):
         logits = self._head("policy", out.policy_logits)
         params = masked(logits, batch.get("legal"))
         target = batch["value"]
-        known = ~target.isnan()  # a teacher may not know what a state is worth
+        known = ~target.isnan()  # a teacher may have no value of a state
         # In units of the network's output, so that large returns do not outweigh the policy's loss.
         value = self._head("value", out.value)
         error = torch.where(known, (value - target.nan_to_num()) / self._scale, 0.0)

@@ -60,7 +60,7 @@ class Ties:
 def owner_of(array: np.ndarray) -> np.ndarray:
     """Return the owner of an array's memory: itself, unless it is a view."""
     base = array.base
-    # Not a subclass, such as a file in memory: what it holds is no part of a state.
+    # Not a subclass, such as a file in memory: its content is no part of a state.
     while type(base) is np.ndarray:
         array, base = base, base.base
     return array

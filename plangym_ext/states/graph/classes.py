@@ -71,7 +71,7 @@ def layout_of(kind: Any) -> Layout | None:
         if not isinstance(slot, types.MemberDescriptorType):  # a class attribute hides it
             return None
         slots[name] = slot
-    # What an extension keeps beside the attributes, such as the numbers of a `random.Random`.
+    # Data of an extension beside the attributes, such as the numbers of a `random.Random`.
     if kind.__basicsize__ > base.__basicsize__ + _PLAIN_SIZE + _SLOT_SIZE * len(slots):
         return None
     return Layout(base, slots) if kind.__itemsize__ == base.__itemsize__ else None

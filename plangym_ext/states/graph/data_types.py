@@ -148,7 +148,7 @@ def _reference_parts(value: weakref.ReferenceType[Any]) -> Parts:
 
 
 def _made_reference(*targets: Any) -> weakref.ReferenceType[Any]:
-    # To a set that nothing else holds: it is dead at once, as what it stands for is.
+    # To a set that nothing else holds: it is dead at once, as the original reference is.
     return weakref.ref(*targets) if targets else weakref.ref(set())
 
 
@@ -235,7 +235,7 @@ def _made_namespace(made: Any, names: list[str], values: list[Any]) -> types.Sim
 def _iterator_parts(value: Any) -> Parts:
     try:
         with warnings.catch_warnings():
-            # Python 3.14 does without; until then this is what they are made of.
+            # Python 3.14 no longer needs it; until then they are made of this.
             warnings.simplefilter("ignore", DeprecationWarning)
             _, arguments, *state = value.__reduce__()
     except TypeError as error:

@@ -80,7 +80,7 @@ class StableBaselines3VecEnv(VecEnv):
         for env in range(self.num_envs):
             info = infos[env]
             if terminations[env] or truncations[env]:
-                # What is left in `info` then is what the reset said.
+                # `info` then has only the fields of the reset.
                 ended = info.pop("final_info")
                 ended["TimeLimit.truncated"] = bool(truncations[env] and not terminations[env])
                 ended["terminal_observation"] = info.pop("final_obs")

@@ -231,7 +231,7 @@ class StepMessages:
         plain = obs is None and states is None and shown is None
         for k, info in infos:
             row = self._first + rows[k]
-            # Written even if a later one does not fit: what is not read does no harm.
+            # Written even if a later one does not fit: unread bytes do no harm.
             numbers += (k, row, self.forms.write(row, 0, info, known))
         for k, final, info in finals:
             plain = plain and final is IN_MEMORY

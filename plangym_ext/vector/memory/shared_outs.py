@@ -104,7 +104,7 @@ class SharedOuts:
                 places.append(Place(name, number, offset, shape, dtype, array.strides))
                 hosted.append(name)
         rest = arrays.only(name for name in arrays.fields if name not in hosted)
-        # What this process writes, it needs to be told.
+        # Workers need the layout to write into it.
         wanted = None if rest.has_infos else out.wanted
         known = tuple(places)
         written = arrays.only(hosted, wanted)

@@ -23,7 +23,7 @@ from plangym_ext.vector.infos import GroupedInfos, only_named
 from plangym_ext.vector.results import StepResults
 from plangym_ext.vector.shown import ObsBuffer
 
-#: What a step and a reset may be written to.
+#: Fields of `out` that a step and a reset can write.
 _STEPS = ("rewards", "terminateds", "truncateds")
 STEP_FIELDS = ("obs", *_STEPS, "final_obs", "infos")
 RESET_FIELDS = ("obs", "infos")

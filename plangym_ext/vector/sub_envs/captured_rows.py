@@ -232,7 +232,7 @@ class CapturedRows:
             ResetNeeded: such a row was stepped here.
         """
         self._ahead.check_back(states)
-        # The call before was done here, and has failed elsewhere.
+        # The previous call succeeded here, and failed in another process.
         if self._undo is not None:
             undo, self._undo = self._undo, None
             undo()

@@ -110,7 +110,7 @@ class EnvRows(CapturedRows):
         progress[1] += 1
         for k, (row, action, reset) in enumerate(zip(rows, actions, resets, strict=True)):
             env = envs[row]
-            # Told before it is moved: should the env kill the process, this row is to blame.
+            # Written before the row moves: if the env kills the process, this row is to blame.
             progress[0] = row
             try:
                 if reset:

@@ -280,10 +280,10 @@ class WorkerHost(RowHost):
 
     def restart(self) -> None:
         """Begin to replace the process by a new one."""
-        # What the dead one was at must not be blamed on the one that follows.
+        # The dead process's row must not be blamed on the new process.
         if self._memory is not None:
             self._memory.progress[self._index, 0] = NO_ROW
-        # A new process knows nothing, but for what took time to learn.
+        # A new process knows nothing except the capture methods, whose proof takes time.
         self._known, self._expired = set(), []
         # Once: the one after the next is made as the next one is.
         if not self._told_proved:

@@ -231,7 +231,7 @@ class ReplayLog:
     def _start(self) -> None:
         assert self._remote is not None
         self.at, self._request, self._abandoned, self._is_new = None, None, False, True
-        # What was sent ahead went to the process that is replaced.
+        # Calls that were sent ahead went to the replaced process.
         self._ahead.clear()
         self._opened, self.renewed = False, True
         self._remote.restart()
@@ -297,7 +297,7 @@ class ReplayLog:
             self._bring_back()
         elif self.phase is Phase.RESTORING:
             self._replay()
-        # Played again, the rows have shown something else: their future would be another one.
+        # The replay gave other results: the rows' futures would be others, too.
         elif self.phase is Phase.REPLAYING and reply != self._target.checksum:
             self._refused(not_exact(self.rows, self._target.count))
         else:

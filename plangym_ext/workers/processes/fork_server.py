@@ -215,7 +215,7 @@ class ForkServer:
             socket.send_fds(self._socket, [HEADER.pack(len(body))], fds)
             self._socket.sendall(body)
         except BaseException:
-            # Half a request: what came next would be taken for the rest of it.
+            # Half a request: the next one would be taken for the rest of it.
             self.close()
             raise
 

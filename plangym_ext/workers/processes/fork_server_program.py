@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
         import plangym_ext.workers.row_worker  # noqa: F401 - it imports gymnasium
 
         gc.enable()
-    # What was imported is not to be looked at, nor its pages copied, by any collection.
+    # Garbage collections must not visit imported objects, and so copy their pages.
     gc.freeze()
     with socket.socket(fileno=int(argv[1])) as connection:
         arguments = _serve(connection, lifeline, float(argv[3]))

@@ -9,7 +9,7 @@ from gymnasium.envs.registration import EnvSpec, parse_env_id
 
 #: Attribute with what the spec is loaded from, until it is.
 UNREAD = "_unread"
-#: What lookups in the registry read of every spec in it.
+#: Attributes that lookups in the registry read of every spec.
 _KNOWN = frozenset({"id", "namespace", "name", "version"})
 
 

@@ -64,7 +64,7 @@ class WorkerProcess:
         self.fallen: WorkerDied | None = None
         #: Numbers of the memory, queues and layouts that it has been told of.
         self.known: set[int] = set()
-        #: What it has been told of and has to forget.
+        #: Memory, queues and layouts that it knows and has to forget.
         self.expired: list[ForgetBlock | ForgetLayout] = []
         open_standard_ones()
         # The parent's module path, so that the library and the caller's modules are

@@ -149,7 +149,7 @@ def end_orphans(own: Collection[int]) -> None:
     deadline = time.monotonic() + PATIENCE
     while orphans := [pid for pid in children_of(os.getpid()) if pid not in own]:
         end_trees(orphans)
-        # What was below them becomes a child of this process as they end.
+        # Their children become children of this process when they end.
         for pid in orphans:
             while not is_reaped(pid) and time.monotonic() < deadline:
                 time.sleep(0.001)

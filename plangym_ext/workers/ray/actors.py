@@ -23,7 +23,7 @@ from plangym_ext.workers.ray.cluster import ray_module
 from plangym_ext.workers.ray.ray_worker import RayWorker
 from plangym_ext.workers.ray.row_actor import Share
 
-#: What the last share adds to what is known of an actor's speed.
+#: Weight of the last share in the running mean of an actor's speed.
 _NEW = 0.3
 
 

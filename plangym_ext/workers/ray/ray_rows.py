@@ -44,7 +44,7 @@ from plangym_ext.workers.shared_batch import Page, Pages
 _PARTS = 16
 #: Seconds of work for which it is worth asking one more actor: some five times what that costs.
 _LEAST_SECONDS = 3e-3
-#: What a row step is expected to cost before one was seen.
+#: Expected seconds of a row step before one was measured.
 _USUAL_STEP = 30e-6
 
 

@@ -50,7 +50,7 @@ class EnsembleLearning(ModelLearning):
         """
         length, members = record.length, self.network.config.members
         obs = np.asarray(record.observations, np.float32)
-        # By what was seen, so that a resumed run has the same bags.
+        # By the number of past steps, so that a resumed run has the same bags.
         rng = np.random.default_rng([self._seed, zlib.crc32(obs.tobytes())])
         ending = np.zeros(length, np.float32)
         ending[-1] = record.terminated

@@ -86,7 +86,7 @@ class WindowReplay:
         self, indices: npt.NDArray[np.int64], count: int, names: tuple[str, ...]
     ) -> dict[str, Any]:
         """Return `[B, count, ...]` of rows and those that were added after them."""
-        # Modulo those that are there: what follows the newest row is masked, as it ends an episode.
+        # Modulo the number of rows: rows after the newest are masked, as it ends an episode.
         return self.steps.rows((indices[:, None] + np.arange(count)) % len(self), names)
 
     def update_priorities(self, indices: npt.ArrayLike, priorities: npt.ArrayLike) -> None:

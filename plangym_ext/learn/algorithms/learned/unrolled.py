@@ -41,7 +41,7 @@ def rows_of_episode(record: EpisodeRecord, discount: float) -> dict[str, npt.NDA
 def rewards(rows: Mapping[str, npt.NDArray[Any]], count: int) -> npt.NDArray[np.float32]:
     """Return the rewards of the first steps of windows, `[B, count]` float32, 0 after an end."""
     inside = np.arange(count) < rows["left"][:, :1]
-    # What rows after the end hold is of another episode.
+    # Rows after the end belong to another episode.
     return np.where(inside, rows["reward"][:, :count], np.float32(0))
 
 

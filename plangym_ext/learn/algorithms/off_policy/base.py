@@ -88,7 +88,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         self.modules: dict[str, nn.Module] = {}
         self._tensors = StepTensors(network)
         self._device = self._tensors.device
-        #: By the identity of a module, what calls it in compiled code.
+        #: By the identity of a module, the function that calls it in compiled code.
         self._called: dict[int, Any] = {}
         #: Returns what calls a network while it is learned. No method, which engines would keep
         #: this object alive by.
@@ -222,7 +222,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             self.network.normalizer.add(moments)
         self._seen.clear()
         found["updates"] = self.updates
-        # Not all updates log all: those without a step of the policy say nothing of it.
+        # Not all updates log all numbers: those without a policy step have none of the policy.
         means = {f"train/{name}": float(total) / told for name, (total, told) in sums.items()}
         return found | self.group.means(means)
 

@@ -136,7 +136,7 @@ class TargetNetwork:
                 part.flatten_parameters()
         self._mine: list[Any] = list(self.module.parameters())
         self._theirs = [parameter.detach() for parameter in network.parameters()]
-        # What is no weight is never averaged.
+        # Buffers are no weights, so they are never averaged.
         self._my_rest, self._their_rest = list(self.module.buffers()), list(network.buffers())
 
     @torch.no_grad()

@@ -239,7 +239,7 @@ class RolloutReplay(Replay):
         return {"steps": self.steps.state_dict(), "imagined": self._imagined.state_dict()}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        # Last what nothing refuses any more: a state that is refused leaves all as it was.
+        # Last, after all checks: a refused state must change nothing.
         imagined = ReplayBuffer(self.capacity, seed=0)
         imagined.load_state_dict(state["imagined"])
         self.steps.load_state_dict(state["steps"])

@@ -111,7 +111,7 @@ class QLearning(OffPolicyAlgorithm):
         """Return the target network's outputs for the next states, and the best actions `[N]`."""
         out = self._out(self._target.module, steps.next_obs)
         q = self._q(steps.next_obs) if self.config.double else out.q
-        # What cannot be played there is worth nothing, however high a value it was never taught.
+        # Illegal actions do not count there, however high their untrained values are.
         return out, masked(q, steps.next_legal).argmax(dim=1)
 
     def _q(self, obs: Any) -> Any:

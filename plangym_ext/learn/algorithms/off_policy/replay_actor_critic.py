@@ -47,7 +47,7 @@ class ReplayActorCritic(OffPolicyAlgorithm):
         self._check_policy()
         for module in self.network.modules():
             if isinstance(module, DenseLayers):
-                # In training mode alone: what is played, and how likely it was, stays of float32.
+                # Only in training mode: played actions and their likelihoods stay in float32.
                 module.use(config.precision)
         critics = make_critics(self.policy, **config.critic_layers(), precision=config.precision)
         self.modules["critics"] = critics.to(self._device)

@@ -53,7 +53,7 @@ class SAC(ReplayActorCritic):
         # Of what a unit of entropy is worth the logarithm is learned.
         self._log_temperature = nn.Parameter(start, requires_grad=config.learn_temperature)
         temperature = self.modules["temperature"] = nn.ParameterDict({"log": self._log_temperature})
-        #: Critics say what each action is worth; draws are of no use.
+        #: Critics give a value for each action, so no actions are drawn.
         self._is_discrete = isinstance(self.network.distribution, Categorical)
         self._target_entropy = self._target_of_entropy()
         # One step of both: their gradients have no number in common.
@@ -147,8 +147,8 @@ class SAC(ReplayActorCritic):
         """Return what the mean entropy is to be."""
         if steps.legal is None or self.config.target_entropy is not None:
             return self._target_entropy
-        # More than this no policy has that plays what it may alone: without it the temperature
-        # would rise for ever.
+        # Of the legal actions only: a policy over them cannot reach the entropy of all actions, and
+        # the temperature would rise for ever.
         return (_DISCRETE_ENTROPY * steps.legal.sum(dim=1).clamp(min=1).log()).mean()
 
 
@@ -195,7 +195,7 @@ class CrossQ(SAC):
         wanted = bootstrapped(steps.reward, steps.discount, value)
         loss, d_q = critic_loss(q, wanted, steps.weight)
         errors = (q - wanted).abs().mean(dim=0) if self.config.prioritized else None
-        # What follows is a constant of the loss.
+        # The next value is a constant of the loss.
         d_q = torch.cat([d_q, torch.zeros_like(d_q)], dim=1)
         return self._step_critics(loss, d_q) | {"q": q.mean()}, errors
 

@@ -231,7 +231,7 @@ class VTrace(PolicyGradient):
         self._values(rollout)  # refuses a network without any
         with torch.no_grad():
             out, _ = self.network(rollout.inputs, rollout.carry)
-            # As when it was played: else the ratio would be that of two other policies.
+            # As in play: else the ratio would be that of two other policies.
             params = masked(out.policy_logits, rollout.inputs.legal)
             log_prob = self.network.distribution.log_prob(params, rollout.action)
         advantage, target = vtrace_estimates(

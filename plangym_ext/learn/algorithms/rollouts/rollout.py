@@ -104,7 +104,7 @@ def rollout_of(
         )
     read = TreeReader(tree, network, by_q=needed == "q")
     shown = read.shown()
-    # Likelihoods are of what was drawn, and not of what the bounds made of it.
+    # Likelihoods are of the draws before clipping.
     played = tree["action"] if "raw_action" not in info else info["raw_action"]
     valid = read.tensor(tree["valid"])
     with torch.no_grad():
@@ -270,7 +270,7 @@ class TreeReader:
             self.observed(tree["final_obs"]),
             self.played(tree["action"]) if "action" in used else None,
             self.tensor(tree["reward"]) if "reward" in used else None,
-            # No first one: it is what the last action of the episode led to.
+            # Not a first observation: the last action of the episode led to it.
             torch.zeros_like(self.tensor(tree["first"])),
         )
 
