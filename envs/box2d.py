@@ -205,8 +205,8 @@ class KinematicPart(StatePart):
     Restored are transforms, velocities, awake flags, motors, the random state and the
     env's own fields; terrain or track is rebuilt by its reset when it is another one.
     Not restored, for Box2D does not expose them: impulses of joints and contacts, and
-    how long a body has been at rest. What they are then depends on what the env did
-    before the restore, so restoring the same state twice may differ as well.
+    how long a body has been at rest. They then depend on the env's steps before the restore, so two
+    restores of the same state may differ as well.
 
     Args:
         recorder: right on the env.

@@ -221,8 +221,8 @@ class MujocoPart(StatePart):
 class ModelGuard:
     """Notices that a model was edited since the guard was made.
 
-    The model is no part of a state, but some envs and wrappers draw masses, friction or
-    gravity anew at every reset. Their states would be restored into another world.
+    A state does not hold the model, but some envs and wrappers draw new masses, friction or gravity
+    at every reset. Their states would be restored into another world.
 
     Args:
         model: an `MjModel`.

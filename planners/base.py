@@ -148,8 +148,8 @@ class Planner(CheckedOptions, ABC):
     def most_simulations(self) -> int:
         """Upper bound on the simulations of a plan; `UNBOUNDED` if only time limits it.
 
-        Every simulation but those that end in a known ending costs a step, so as
-        many of them as there are steps are enough.
+        Every simulation costs a step, except those that end in a known ending; so the number of
+        steps bounds the number of simulations.
         """
         if self.num_simulations is not None:
             return self.num_simulations
@@ -175,7 +175,7 @@ class Planner(CheckedOptions, ABC):
     ) -> list[Plan]:
         """Plan for B states at once.
 
-        Plan i depends on row i of the arguments and on generator i alone.
+        Plan i depends only on row i of the arguments and on generator i.
 
         Args:
             env: the model; its own current episode is not looked at.

@@ -79,8 +79,8 @@ class Rater(ABC):
     def rate(self, model: SearchModel, leaves: Leaves, rngs: Sequence[Rng]) -> Rating:
         """Rate L >= 1 leaves.
 
-        Leaf i's rating depends on leaf i, on the leaves of the same tree
-        before it, and on `rngs[leaves.rows[i]]` alone.
+        Leaf i's rating depends only on leaf i, on the leaves of the same tree before it, and on
+        `rngs[leaves.rows[i]]`.
 
         Args:
             model: what to step, if anything.

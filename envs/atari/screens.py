@@ -1,8 +1,8 @@
 """AtariScreens: wrapper with grey, resized, stacked frames as Atari observations.
 
 What gymnasium's `AtariPreprocessing` and `FrameStackObservation` make of a game, bit for bit:
-the emulator is asked for colours of the two frames that count, and compiled code makes grey and
-small what has changed in them.
+the emulator gives the colours of the two frames that count, and compiled code shrinks their changed
+bands in grey.
 """
 
 from __future__ import annotations

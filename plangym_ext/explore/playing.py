@@ -88,7 +88,7 @@ def demonstration(explorer: GoExplore, cell: int | None = None, *, every: int = 
         every: steps from one state to the next; the last one is as near to the end as any.
 
     Returns:
-        The state before the first step and those after the others, but for one that ends the
+        The state before the first step and the state after each step, except one that ends the
         episode; `to_go` is what the trajectory earned from there on.
 
     Raises:

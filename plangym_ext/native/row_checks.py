@@ -1,7 +1,7 @@
 """Compiled checks of caller inputs: intact states, actions in range.
 
-They only ever say yes: what they have doubts about is looked at again by `core`, which
-accepts what is merely unusual and refuses the rest in the words of every backend.
+They only ever say yes: `core` checks doubtful inputs again, accepts those that are only unusual,
+and refuses the rest with the messages of every backend.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ class InfoGroup(NamedTuple):
     Attributes:
         rows: `[m]` int, which, in increasing order.
         columns: of their infos.
-        final_obs: `[m, *obs]` what they showed before they were reset in the same step, or
-            None if they were not.
+        final_obs: `[m, *obs]` last observations of rows that were reset in the same step; None
+            without such resets.
         final_columns: of the infos before that.
     """
 

@@ -36,8 +36,8 @@ class Begun(NamedTuple):
 class PendingCalls:
     """Calls begun by `reset_async`, `step_async` and `call_async`, until their wait.
 
-    There is one of them, or steps of which no two have a sub-env in common: they are waited for
-    in the order in which they were begun.
+    There is one call, or several steps without common sub-envs: they are waited for in the order in
+    which they were begun.
     """
 
     def __init__(self) -> None:

@@ -45,8 +45,9 @@ class Reply(NamedTuple):
         obs: observations that have no array form, one for each row; else None.
         values: of each row, of any other call.
         moved: whether rows may have changed.
-        shown: with states, what all rows of the process showed then, as `ObsBuffer.taken` gives
-            it; None if the memory has that, for no call of other rows can have followed.
+        shown: with states, the observations of all rows of the process at that time, as
+            `ObsBuffer.taken` returns them; None if the memory has that, for no call of other rows
+            can have followed.
         states: of all rows of the process, None for one that was never reset; empty if they
             turned out not to be capturable; or None if it was not time to capture them.
         checksum: of the results of the process's rows since their states were captured or restored,

@@ -38,7 +38,7 @@ class StateBackend(VectorBackend):
     A step, with the resets of rows that ended, is one native call for all rows
     (`_step_all`). Rows that the native code cannot judge, resets with seeds or options, and
     calls run on the env proper one by one: its state is set, and captured afterwards. So the
-    env proper holds nothing: what a call does is in `KeptStates`, and `keep` makes it count.
+    env proper holds nothing: the changes of a call are in `KeptStates`, and `keep` commits them.
 
     Args:
         env: the env; its env proper is `plan_env`. It belongs to this.

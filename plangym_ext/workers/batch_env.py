@@ -301,8 +301,8 @@ class ExternalProcess(WorkerHandle):
     """One env in a separate process, which `build` or the first call starts.
 
     Methods that take `blocking` return their result, or with `blocking=False` a
-    promise: a callable that waits for the result and returns it. What the constructor of
-    the env raises, and its death, are raised by the first of them.
+    promise: a callable that waits for the result and returns it. Errors of the env's constructor,
+        and its process's death, are raised by the first call.
 
     Args:
         constructor: callable that returns a gymnasium env or a `GymEnv`; it is

@@ -236,7 +236,8 @@ class BatchRun:
     def _advance(self, deadline: float) -> bool:
         """See what comes from the workers; if they are through with the round, settle it.
 
-        Then the results are kept if all rows are done, or what has to be run again is offered.
+        Then the results are stored if all rows are done; else the unfinished rows are offered
+        again.
 
         Returns:
             Whether anything came.

@@ -68,7 +68,7 @@ def row_limit(
     """Return the time limit of a row, after which its worker counts as hung.
 
     A limit below the default is taken at its word. Else the first rows, in which envs compile and
-    load, may take as long as to build an env, and an env that is known to be slow more than others.
+    load, have the limit of a start, and envs with slow rows have a longer one.
 
     Args:
         timeout: as the user has set it, for a row of up to 30 steps.

@@ -4,8 +4,8 @@ parent                              workers
 offer row ranges   --- pipe --->    claim a range, run it in place, claim the next
 wait for all rows  <--- pipe ---    "I have run n rows"
 
-A worker that has claimed nothing has nothing to report. Only if something goes wrong or takes
-long is each asked to finish: once all have replied or died, none runs rows of the round.
+A worker that has claimed nothing has nothing to report. Each is asked to finish only after an error
+or a long time: once all have replied or died, none runs rows of the round.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class ProcessRows(SharedBatch):
         """Return whether all workers are to be heard, though the rows are done without some.
 
         So that earlier messages are handled, such as to unmap memory, and abandoned batches do not
-        pile up; and for a worker that is stopped while others run what it would have.
+        pile up; and for a stopped worker whose rows others run.
         """
         runs = self._pool.runs
         if self._told or any(run.abandoned for run in runs if run.rows is not self):

@@ -1,8 +1,8 @@
 """Message types between parent and worker: requests and replies.
 
 Batches are not among the messages. They come through row queues (`row_queue`), which wake a
-worker as a message does; what was said before a batch was offered counts for it. A worker
-reports through the queue, and replies only with what a report cannot say.
+worker as a message does; what was said before a batch was offered counts for it. A worker reports
+through the queue, and replies only with data that do not fit a report.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ def chosen_workers(
 ) -> tuple[int | None, str]:
     """Choose between workers and this process by the cost of a step.
 
-    Results are the same either way, so that it is no matter if two runs choose differently.
+    Results are the same either way, so two runs may choose differently.
 
     Args:
         seconds: what a step costs, as noted when states were proved to be exact; None if they

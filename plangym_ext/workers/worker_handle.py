@@ -149,8 +149,7 @@ class WorkerHandle(Closing):
         Raises:
             EnvClosed: `close` was called.
             WorkerDied: the worker is gone.
-            WorkerTimeout: it has left so much unread that there is no room for this, and
-                was stopped.
+            WorkerTimeout: its channel was full of unread requests, and it was stopped.
         """
         process = self.process
         if self._closed:

@@ -74,9 +74,9 @@ def make_observe(
 ) -> Callable[..., bool]:
     """Return `observe(tree, job, places, b, node, lane) -> bool`, to be compiled.
 
-    It steps into a pending node, rates it if it goes on, and fills it in. If it comes
-    to a number that is infinite or none, it says False, and the node is to be observed
-    by `Search.observe`, which knows whether that is an error, and whose.
+    It steps into a pending node, rates it if the episode continues, and writes the results. If it
+    comes to a number that is infinite or none, it says False, and the node is to be observed by
+    `Search.observe`, which knows whether that is an error, and whose.
 
     Args:
         functions: the simulator's.

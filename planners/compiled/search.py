@@ -59,9 +59,9 @@ def _maker(make_wave: MakeWave, value: Any, has_masks: bool) -> Callable[[Simula
 class CompiledSearch:
     """Runs the waves of one search inside compiled code, whole simulations of it.
 
-    Waves are what the planner's own would have been, bit for bit, so both may take turns.
-    Where compiled code meets what it cannot handle, such as a reward that is not
-    finite, it undoes the wave, and the next one is left to the planner.
+    Waves equal the planner's own bit for bit, so both may take turns. Where compiled code cannot
+    continue, as at a reward that is not finite, it undoes the wave, and leaves the next one to the
+    planner.
 
     Args:
         search: whose states are in an array.

@@ -109,8 +109,8 @@ def walk_on(
         length: index of the node to begin with.
 
     Returns:
-        FRONTIER, ENDING or DEAD_END, and the index of the last node in `nodes`. A
-        walk that fills `nodes` stops as at a frontier that is known already.
+        FRONTIER, ENDING or DEAD_END, and the index of the last node in `nodes`. A walk that fills
+        `nodes` stops as at an expanded frontier node.
     """
     node = nodes[length]
     while True:

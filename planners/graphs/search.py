@@ -41,8 +41,8 @@ class GraphSearch(DiscretePlanner):
     state that is reached twice is one node, with one mean value. A walk takes the
     action with the highest r + gamma * V, without any bonus: what drives it on are
     the errors of the evaluator, which averaging corrects, and the rule that it comes
-    by no state twice. Where nothing is left it is at a dead end, whose value it
-    credits to the walk. The graph is kept from move to move.
+    by no state twice. Without such an action it is at a dead end, whose value it credits to the
+    walk. The graph is kept from move to move.
 
     Each expansion steps every legal action. The value of the last node expanded is
     credited to the walk; nothing is stepped or credited beyond it.

@@ -50,8 +50,8 @@ class GraphWalk:
     def start(self, key: bytes, state: States, legal: npt.NDArray[np.bool_], rng: Rng) -> None:
         """Set the root; known states keep their statistics.
 
-        Known by what is seen, it may be another state, which has another limit ahead: then what
-        was cut says nothing.
+        Keyed by observations, it may be another state, with another step limit: then what was cut
+        says nothing.
         """
         self._restore_mask()
         before = self._index.get(key)
@@ -105,8 +105,8 @@ class GraphWalk:
 
         Three nodes are expanded again: one that was met only at endings, when the episode continues
         there; one with a cut edge, when it is met after fewer steps; and any node whose mask has
-        changed. An ending says nothing new about a node that goes on elsewhere: it is a matter of
-        the edge.
+        changed. An ending does not change a node at which the episode continued elsewhere: it is a
+        matter of the edge.
         """
         graph, node = self.graph, self._index.get(key)
         if node is None:

@@ -184,8 +184,8 @@ class Search:
 
         With several waves in flight the next ones are selected and begun first, so that
         workers step while this process rates. The order of all this is fixed: the plan
-        does not depend on how fast a worker is. A tree that has no leaf for a wave has an empty
-        part in it, also where it is alone: what it selects next does not depend on other trees.
+        does not depend on how fast a worker is. A tree without a leaf for a wave has an empty part
+        in it, also if it is the only tree: what it selects next does not depend on other trees.
         """
         while len(self._in_flight) < self.settings.waves_in_flight:
             if not self._select(self.settings.wave_size):

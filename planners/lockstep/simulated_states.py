@@ -152,8 +152,8 @@ def _maker(has_masks: bool) -> Callable[[SimulatorFunctions], Callable[..., bool
 def make_step(has_masks: bool, functions: SimulatorFunctions) -> Callable[..., bool]:
     """Return `step(context, rows, steps, outcome, obs) -> bool`, to be compiled.
 
-    It writes what is seen to `obs` `[L, *obs]`, or `[L, 1]` for numbers. It says False where a
-    row is not one that it can step, or comes to something invalid.
+    It writes what is seen to `obs` `[L, *obs]`, or `[L, 1]` for numbers. It returns False if it
+    cannot step a row, or if the result is invalid.
     """
     check, copy, advance, seal = functions.check, functions.copy, functions.advance, functions.seal
     can_observe, observe = functions.can_observe, functions.observe

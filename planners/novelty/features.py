@@ -1,7 +1,7 @@
 """Feature functions of observations for novelty search: bytes, tiles, numbers.
 
-A feature is a whole number; an observation has F of them, -1 standing for none. Those of
-Dict and Tuple observations are those of all their parts.
+A feature is a whole number; an observation has F of them, -1 standing for none. Dict and Tuple
+observations have the features of all their parts.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ COLOURS = 256
 def whole_features(obs: Any) -> npt.NDArray[np.int64]:
     """Return the whole observation as one feature, `[L, 1]`, fresh.
 
-    Nothing but what was seen before, at that depth or above, is old then: searches leave
-    out what comes to the same, and are otherwise not pruned. Observations are told apart
-    by the last bits of a CRC-32 of their bytes.
+    Then only observations that were seen before, at that depth or above, are old: searches leave
+    out what comes to the same, and are otherwise not pruned. Observations are told apart by the
+    last bits of a CRC-32 of their bytes.
     """
     found = [zlib.crc32(content(rows_of(obs, i))) for i in range(num_rows(obs))]
     return np.array(found, np.int64).reshape(-1, 1)

@@ -217,8 +217,8 @@ def walk_down(
     Actions are drawn, or at a share `repeats` of the nodes the one that led there is taken
     again; and at a share `greed` that of the best `returns`. Solved and pending children are
     left out. A child that is there already is gone through if it has something new at its
-    depth, and is solved otherwise; what it showed itself, when this search came by before, is
-    new to it.
+    depth, and is solved otherwise; a feature stays new to the node from which the search recorded
+    it.
 
     Returns:
         The new node, pending; STOPPED if the walk ended without, FULL without room.

@@ -69,8 +69,7 @@ def play_out(
 ) -> Playouts:
     """Play `depth` steps from every state, or until an ending.
 
-    What becomes of a state depends on the states of the same plan and on
-    `rngs[its row]` alone.
+    The playout of a state depends only on the states of the same plan and on `rngs[its row]`.
 
     Args:
         model: what to step.

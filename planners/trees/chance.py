@@ -1,9 +1,9 @@
 """Chance nodes of search trees: arrays and kernels.
 
 The child of an action is a node of kind CHANCE, whose children are the outcomes that were drawn.
-It has reward 0 and discount 1, so that what is backed up through it is the mean over its
-outcomes, each tried as often as it was drawn. Trees over sequences of actions have no such nodes:
-`backup_rewards` credits what chance has paid this time.
+It has reward 0 and discount 1, so that its backed-up value is the mean over its outcomes, each
+tried as often as it was drawn. Trees over sequences of actions have no such nodes: `backup_rewards`
+credits what chance has paid this time.
 """
 
 from __future__ import annotations

@@ -141,8 +141,8 @@ def halving_action(
 ) -> int:
     """Return the root action of the next simulation, NO_ACTION if it is in flight.
 
-    Of the actions that have been tried as often as the schedule says, the one
-    with the highest noise + log P + sigma(q).
+    Among the actions with the schedule's number of visits, it has the highest noise + log P +
+    sigma(q).
     """
     logits = halving.logits[b]
     improved_logits(tree, b, ROOT, halving.own[b], scale, c_visit, c_scale, logits)

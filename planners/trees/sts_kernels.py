@@ -274,8 +274,8 @@ def credit_creation(tree: Tree, rows: Array, nodes: Array, count: int) -> None:
 def backup_return(tree: Tree, b: int, node: int, ret: float) -> None:
     """Credit a return from a node of tree b on to every edge above it, in place.
 
-    The node's own edge sees its reward and its discounted return, and so on up. Where
-    an edge terminated, its discount of 0 hides what comes from below.
+    The node's own edge sees its reward and its discounted return, and so on up. At an edge with a
+    termination, the discount of 0 hides the return from below.
     """
     while node != NO_PARENT:
         if node != ROOT:

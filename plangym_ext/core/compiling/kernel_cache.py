@@ -144,8 +144,8 @@ def prune(folder: Path, max_age: float = _MAX_AGE) -> None:
     """Remove compiled functions that nothing has read for so long, and unfinished files.
 
     A new version of a function has another name, so those of former ones are never read again.
-    Called when a file is added: a process that compiles has seconds for it. One that reads a
-    file at this moment has it open, or compiles anew.
+    Called when a file is added: a process that compiles has seconds for it. A process that is
+    reading a file has it open, or compiles the function again.
 
     Args:
         folder: of the cache; files that are not its own stay.

@@ -2,9 +2,9 @@
 
 numba makes machine code of every function that a kernel calls, and optimises all that this
 function calls along with it: a function five calls deep is optimised and translated six
-times, and all copies but one are thrown away. What is made of a part is its text for the
-compiler (LLVM's IR) alone; it is optimised once, within the kernel. The kernel's machine code
-is the same. Parts are not kept on disk, as they take less time to make than to read.
+times, and all copies but one are thrown away. A part is compiled only to text for the compiler
+(LLVM's IR); it is optimised once, within the kernel. The kernel's machine code is the same. Parts
+are not kept on disk, as they take less time to make than to read.
 """
 
 # mypy: allow-untyped-calls

@@ -192,7 +192,7 @@ class MujocoPlayer:
                 row contiguous.
             target: like `source`, for those after the last step; may be the same memory.
             fresh: rows that begin at a reset instead.
-            steps: without, nothing is played, and `played.after` is what the rows begin with.
+            steps: without, nothing is played, and `played.after` has the rows' first fields.
 
         Raises:
             FatalError: of mujoco, in some row.

@@ -98,8 +98,8 @@ class MujocoStates:
     """Columns of `[B, S]` state rows: the time limit's counter, and the simulation.
 
     A row holds, after its header, the counter of `TimeLimit` if there is one, then what
-    the simulator's codec writes: integration vector, carried fields, and what no step
-    changes (the generator, what a reset has drawn).
+    the simulator's codec writes: integration vector, carried fields, and data that no step changes
+    (the generator, draws of the reset).
 
     Args:
         codec: of an env whose layers are, from the outside, at most `TimeLimit` and

@@ -20,9 +20,8 @@ class Rows(SimpleNamespace):
 class MujocoTask(ABC):
     """Observation, reward and termination of a MuJoCo task, as functions over rows.
 
-    Row i of what a function returns must depend on row i of its arguments alone, to the
-    last bit: sum over the last axis of a contiguous array, for instance, not by a matrix
-    product.
+    Row i of a function's result must depend only on row i of its arguments, to the last bit: sum
+    over the last axis of a contiguous array, for instance, not by a matrix product.
 
     Attributes:
         reads: fields of `mjData` that the functions use of a step's outcome. Those that are

@@ -1,7 +1,7 @@
 """Content of the runs page, read from run folders as JSON data.
 
-What a file of a run says is of no certain kind: one that cannot be read, or says what makes no
-sense, costs what would be shown of it, and the page tells its name.
+What a file of a run says is of no certain kind: a file that cannot be read or has impossible values
+is left out, and the page shows its name.
 """
 
 from __future__ import annotations

@@ -378,7 +378,7 @@ def planner_kinds(name: str) -> dict[str, Any]:
 def checked_discounts(where: str, planner: PlannerSettings, learner: str, config: Any) -> None:
     """Refuse a planner and a learner with different discounts.
 
-    The one adds values to rewards that the other has learned, which are then of other returns.
+    The planner would add the learner's values to rewards of another discount.
 
     Args:
         where: section of the planner.

@@ -34,7 +34,7 @@ class Callback:
     """Base class of user hooks in a training run; override any of its methods.
 
     A callback may look at anything of the `Runner`, and end the run with `runner.stop`.
-    What it changes is no part of a checkpoint, but what its `state_dict` returns.
+    A checkpoint holds only the result of its `state_dict`, not other changes that it makes.
     """
 
     def state_dict(self) -> dict[str, Any]:

@@ -54,9 +54,9 @@ class Runner(ShownRun, Closing):
     """The training loop: a sampler plays and an algorithm learns, round after round.
 
     A round is `collector.moves` steps in every env, the updates that the algorithm makes of
-    them, now and then an evaluation, a row in the log, and now and then a checkpoint. A run
-    that was killed, and goes on from its last checkpoint, ends with the weights and the log of
-    one that was not, bit for bit.
+    them, now and then an evaluation, a row in the log, and now and then a checkpoint. A killed run
+    that resumes from its last checkpoint ends with the weights and the log of an uninterrupted run,
+    bit for bit.
 
         with Runner(compose(["cartpole"]), "runs/cartpole") as runner:
             runner.run()

@@ -19,7 +19,7 @@ from plangym_ext.vector.arguments import space_of
 class Missing:
     """Stands for an attribute that an env has not.
 
-    An error in a worker would be that of a call, which undoes what the call has done: envs without
+    An error in a worker would be an error of the call, which then is rolled back: envs without
     states would lose their episodes.
     """
 

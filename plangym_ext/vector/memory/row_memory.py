@@ -324,8 +324,8 @@ class ActionMemory:
         """Keep the actions of some rows.
 
         Returns:
-            One byte that `take` reads them by; empty if they do not fit, and nothing is kept
-            that `take` could return as it came.
+            One byte that `take` reads them by; empty if they do not fit, so that `take` could not
+            return equal ones.
         """
         if isinstance(actions, np.ndarray):
             return self._put_array(places, actions)

@@ -63,8 +63,8 @@ class Checkpoint:
     Attributes:
         states: of each row, None for one that was never reset.
         captures: whether states can be captured.
-        shown: what the rows showed when these were captured (later, where observations have
-            no array form), as `ObsBuffer.taken` gives it.
+        shown: the rows' observations when these were captured (later, where observations have no
+            array form), as `ObsBuffer.taken` returns them.
         calls: name and arguments of calls since, of which the first `count` belong to this.
         attributes: that were set, by row and name, until the states were captured, which need
             not hold them.

@@ -398,8 +398,8 @@ class CallWatch:
         Args:
             logs: that have begun a call.
             timeout: seconds that a process may take for the call itself, after which it is
-                stopped; None for the logs' own limits alone. What a new worker takes to
-                come to where the last one was is not part of that.
+                stopped; None for the logs' own limits alone. The time of a new worker's start,
+                restore and replay does not count.
         """
         for log in logs:
             log.advance()

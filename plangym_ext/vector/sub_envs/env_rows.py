@@ -91,7 +91,8 @@ class EnvRows(CapturedRows):
             rows: which.
             actions: of each.
             resets: whether a row is reset instead, and its action left alone.
-            same_step: reset a row that ends at once, and return what it ended with too.
+            same_step: reset a row that ends in the same step, and return its last observation and
+                info too.
             capture: as for `reset`.
             out: what results are written to, besides this process's memory.
         """
@@ -285,7 +286,7 @@ def _own_actions(actions: Any) -> Any:
 def own_info(info: dict[str, Any]) -> dict[str, Any]:
     """Return a copy of an info that later writes of any env do not change.
 
-    Envs give away a dict or an array that they fill anew in each step, and sub-envs may share it.
+    Envs may return one dict or array that they refill in each step, and sub-envs may share it.
     Values that cannot be written to cost nothing; objects of other classes are the same ones.
 
     Raises:

@@ -5,9 +5,9 @@
                |-------------------------- rows are elsewhere                  |
                '------------------------------------ rows are where they should be
 
-Whatever happens on the way, a death leads to STARTING, and an interrupt to idle. Nothing is
-undone when a call fails: its checkpoint is not kept, so `begin` finds the rows elsewhere the
-next time. So there is no moment at which an interrupt could leave rows half undone.
+In every phase, a death leads to STARTING, and an interrupt to idle. Nothing is undone when a call
+fails: its checkpoint is not kept, so `begin` finds the rows elsewhere the next time. So there is no
+moment at which an interrupt could leave rows half undone.
 """
 
 from __future__ import annotations

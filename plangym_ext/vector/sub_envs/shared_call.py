@@ -84,8 +84,8 @@ class SharedCall(NamedTuple):
         calls: what each of these processes does.
         out: what it is written to, or None.
         ahead: whether it follows calls that were not finished when it was made.
-        logs: of these processes, and after them of those whose rows are only brought back;
-            none before its turn has come.
+        logs: of these processes, followed by the processes whose rows are only restored; none
+            before its turn has come.
     """
 
     rows: Sequence[int]

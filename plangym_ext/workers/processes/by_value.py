@@ -17,8 +17,8 @@ def dumps(value: Any, named: Callable[[Any], Any] | None = None) -> bytes:
 
     Args:
         value: of any kind.
-        named: returns what a `persistent_load` finds an object by, which so is not pickled; None
-            for others.
+        named: returns the key by which `persistent_load` finds an object, which then is not
+            pickled; None for others.
 
     Raises:
         Exception: whatever a captured object's reduction raises.

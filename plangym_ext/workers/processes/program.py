@@ -38,8 +38,8 @@ def watch_parent(lifeline: int) -> None:
 
     The parent holds the only writing end of the lifeline and never writes. When it
     dies the kernel sends a signal here, which ends the process even inside native code that
-    holds the interpreter lock: SIGKILL where the system can be told so, for an env may handle
-    any other, else SIGIO. A worker leads a group of its own: the signal goes to all of it, so
+    holds the interpreter lock: SIGKILL where the system supports it, since an env may handle any
+    other signal; else SIGIO. A worker leads a group of its own: the signal goes to all of it, so
     processes that the env started end too. Of those that have left the group see `orphans`.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)

@@ -142,7 +142,7 @@ class ActorPool:
         sizes: workers of each.
         service: makes a `RowActor` with so many workers.
         reserves: whether an actor takes a processor of the cluster for each of its workers.
-        check: looks at what an actor says of itself, and raises if it will not do.
+        check: checks an actor's description, and raises if the actor cannot be used.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class RayRows(Rows):
         request: what they run.
 
     Attributes:
-        open: what was sent and not answered, by Ray's reference to the answer.
+        open: shares without an answer, by Ray's reference to the answer.
     """
 
     def __init__(self, owner: ActorOwner, request: RowRequest) -> None:
