@@ -1,7 +1,7 @@
 """Saving of attributes of a user's class that its `state_dict` leaves out.
 
 Two parts are compared: one that has learned, and one made anew that has loaded the state of the
-first. By what they differ is saved besides, so that a run that goes on has all of it.
+first. Their differences are saved as well, so that a resumed run has all of them.
 """
 
 from __future__ import annotations

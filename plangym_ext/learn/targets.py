@@ -1,8 +1,8 @@
 """Training targets (value, policy, Q) computed from episode records. Imports no torch.
 
-Named as in Alpacka, where it has a name. Truncation is not termination: what would
-follow a cut is the record's `final_value` or, where that is unknown, what the last
-plan expected beyond its reward.
+Named as in Alpacka, where it has a name. Truncation is not termination: the value after a
+truncation is the record's `final_value` or, where that is unknown, the last plan's value beyond its
+reward.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Content digests of constructor arguments, arrays, objects and functions.
 
-Two values have one digest if and only if they hold the same, whatever their `repr` shows of
-it, and in every process. What cannot be taken apart has a digest of its own in this process,
-so that a state of an env that was made with it fits that very object alone.
+Two values have the same digest if and only if their contents are equal, in every process. An object
+that cannot be taken apart has its own digest in this process, so that a state of an env with it
+fits only that object.
 """
 
 from __future__ import annotations

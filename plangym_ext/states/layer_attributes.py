@@ -287,8 +287,8 @@ class Exactness:
         seconds: that it took.
         audits: futures that were played again since, from states in use. See
             `PlanEnv.exactness`.
-        notes: what was found beside it: what the env changes outside of its state without
-            reading it again, as far as that was seen.
+        notes: what was found beside it: data outside its state that the env changes without reading
+            it again, as far as trials have shown.
     """
 
     method: str

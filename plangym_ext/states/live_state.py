@@ -4,8 +4,8 @@ The only way in which states are captured: of the env that batches run on (`GymE
 every sub-env of a vector env. What the env and its wrappers refer to is never copied.
 
 A codec is bound to an env that has been reset: it looks at what is there. The env is its
-user's, and is not reset to look at it. So the codec is bound when the first state is wanted,
-by what was learned on a copy (`trials.choice`).
+user's, and is not reset to look at it. So the codec is bound at the first capture or restore, with
+the method that was proved on a copy (`trials.choice`).
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class StatePart(ABC):
     def covers(self, name: str, value: Any) -> bool:  # noqa: ARG002 - for overrides
         """Return whether the layer's attribute `name`, now `value`, needs no capture of its own.
 
-        Asked for an env whose class derives from one that the codec was written for:
-        what is not covered is captured beside it. The generator always is.
+        Called for an env of a subclass of the codec's class: what is not covered is captured beside
+        it. The generator always is.
         """
         return name == "_np_random"
 

@@ -59,8 +59,8 @@ class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
         playback: what is particular about it.
 
     Attributes:
-        origin: the reset that began the episode; empty if nothing is known about how
-            the simulator came to be as it is.
+        origin: the reset that began the episode; empty if the calls that led to the simulator's
+            state are unknown.
         shown: checksum of the simulator's last observation; 0 if a replay does not repeat it.
     """
 

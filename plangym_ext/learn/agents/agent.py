@@ -112,7 +112,7 @@ class Agent(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """Return the arrays for `load_state_dict` by name, and "version".
 
-        What is learned and is not among them travels to copies of the agent besides, as attributes.
+        Other learned data travel to copies of the agent as attributes.
         """
         return {"version": self.version}
 

@@ -26,9 +26,9 @@ from plangym_ext.planners.simulator import Rng
 class AgentPlanner(Planner):
     """A planner that plays an agent and takes no model steps.
 
-    So `planners.play`, and whatever else plays a search, plays it. It keeps the carry, the
-    previous action and the previous reward of every game from one plan to the next. The
-    limits that planners have mean nothing here.
+    So `planners.play` and all other callers of planners can play it. It keeps the carry, the
+    previous action and the previous reward of every game from one plan to the next. The limits that
+    planners have mean nothing here.
 
     A plan has the "value", "q" and "probabilities" that are among the infos of the step.
 

@@ -167,9 +167,9 @@ class AgentAlgorithm(InheritedOptions, ABC):
     def state_dict(self) -> dict[str, Any]:
         """Return weights, optimisers, counters, replay and generators; see `Algorithm.state_dict`.
 
-        It is for the time between `train` and the next `collect`: what was taken in and not
-        trained on is part of it only where there is a replay. Tensors and arrays are the
-        algorithm's own: save or copy them before the next `take`.
+        It is for the time between `train` and the next `collect`: fragments that were taken and not
+        trained on are part of it only with a replay. Tensors and arrays are the algorithm's own:
+        save or copy them before the next `take`.
         """
         state = {"trainer": self.trainer_dict(), "torch_random": self._random.state_dict()}
         return state if self.replay is None else state | {"replay": self.replay.state_dict()}

@@ -134,8 +134,8 @@ class Distribution(ABC):
         """Return the lower bound of `loss` for these targets, `[B]`, without gradient.
 
         The entropy of target probabilities; the negative log-likelihood of a Gaussian's
-        own mean, with the deviations as they are. What `loss` is above it is never negative,
-        and 0 where the policy says what it is taught.
+        own mean, with the deviations as they are. `loss` minus this bound is never negative, and 0
+        where the policy equals its target.
         """
 
 

@@ -269,9 +269,9 @@ def _log_slope(x: Any) -> Any:
 class DeterministicActions(Distribution):
     """D numbers before tanh, which brings the actions between their bounds.
 
-    What is drawn differs from them by normal noise, and is clipped into the bounds. As a
-    distribution it is a Gaussian with means tanh(x) and deviations of 1, half the range; draw with
-    the `temperature` that the noise is to have for a deviation. Targets are the Gaussian's own.
+    Draws are these actions plus normal noise, clipped to the bounds. As a distribution it is a
+    Gaussian with means tanh(x) and deviations of 1, half the range; draw with the `temperature`
+    that the noise is to have for a deviation. Targets are the Gaussian's own.
 
     Args:
         low: `[*act]`, of the space.

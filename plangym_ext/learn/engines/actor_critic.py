@@ -14,8 +14,8 @@ from plangym_ext.learn.torch_extra import nn, torch
 class ActorCriticEngine:
     """Evaluates policy and critics, and propagates gradients of their outputs to the weights.
 
-    An algorithm computes gradients of its losses by the outputs alone, which are a few numbers per
-    row; this class computes the rest for any networks on any device, and those that derive from it
+    An algorithm computes only the gradients of its losses by the outputs, a few numbers per row;
+    this class computes the rest for any networks on any device, and those that derive from it
     compute it faster for some. Algorithms call it without autograd. Actions of critics are numbers
     `[N, D]` in units in which the bounds are -1 and 1.
 

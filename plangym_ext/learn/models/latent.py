@@ -262,8 +262,8 @@ class LatentModel(ModelEnv):
     """Steps rows of latents; every planner of discrete actions searches in it.
 
     A state is a latent, D float32. It is its own observation: an evaluator such as
-    `NetworkEvaluator(OfLatents(network))` rates it. Rows are stepped in calls that are filled up,
-    so that a row does not depend on the others.
+    `NetworkEvaluator(OfLatents(network))` rates it. Rows are stepped in padded calls, so that a row
+    does not depend on the others.
 
     Args:
         network: shared, not copied: what a learner changes is stepped at once.

@@ -29,11 +29,11 @@ class ModelPlanner(Planner):
     Plans are those of the planner; their model steps are the model's. The limits are the
     planner's own: those of this class mean nothing.
 
-    With `correct` each real step is compared with what was expected of it: the model returns the
-    real result from then on, and branches of a kept tree below a wrong prediction are cut off.
-    `Budget.dropped` counts those nodes. A right expectation is one of the same bytes, as a model of
-    numbers hardly ever has. `MCTS` goes on with what remains; other planners drop the row's whole
-    tree. All is forgotten at `reset`.
+    With `correct` each real step is compared with its prediction: the model returns the real result
+    from then on, and branches of a kept tree below a wrong prediction are cut off. `Budget.dropped`
+    counts those nodes. A right expectation is one of the same bytes, as a model of numbers hardly
+    ever has. `MCTS` goes on with what remains; other planners drop the row's whole tree. All is
+    forgotten at `reset`.
 
     Args:
         planner: that searches; one that asks an evaluator has one of the model's observations.

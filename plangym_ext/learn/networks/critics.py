@@ -147,7 +147,7 @@ class Critics(nn.Module):
             obs: `[N, *obs]`, nested as the space.
             action: `[N, *act]`; None where `by_action`.
             scaled: whether actions are `[N, D]` already, in units of their bounds.
-            frozen: whether gradients reach the action alone, and none the weights.
+            frozen: whether gradients reach only the action, not the weights.
             first: how many of the critics are asked; None: all.
 
         Returns:

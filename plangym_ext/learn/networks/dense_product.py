@@ -19,8 +19,8 @@ def dense_layers_product(
 
     Autograd sees one operation, so that its cost is that of the products. On the CPU these are
     oneDNN's, whose float32 was twice as fast as that of MKL on an AMD EPYC (190 and 95 GFLOP/s on
-    one thread, 256 rows through 256 x 256). Gradients are worked out for those arguments alone that
-    need any: pass detached weights where none are wanted.
+    one thread, 256 rows through 256 x 256). Gradients are computed only for arguments that need
+    them: pass detached weights where none are wanted.
 
     Args:
         x: `[N, F]` float32.

@@ -142,8 +142,8 @@ class ItemsEncoder(nn.Module):
     """Encodes a row's items as a vector: the mean and maximum of the features of all items.
 
     Items of a Sequence are encoded by themselves; with "attention" each is told of all others of
-    its row. Nodes of a Graph are told of those from which an edge leads to them. Nothing is
-    padded: the items of all rows are one batch.
+    its row. Nodes of a Graph get messages from the nodes with an edge to them. Nothing is padded:
+    the items of all rows are one batch.
 
     Args:
         points: encoder of single items, such as an `ObservationEncoder`.

@@ -93,8 +93,8 @@ class RingReplay(InheritedOptions, ABC):
     def add(self, tree: ArrayDict) -> None:
         """Copy a fragment in; the oldest steps make room.
 
-        Steps that were not played (`valid` is false) are never drawn. What is new has the
-        highest priority that anything was ever given.
+        Steps that were not played (`valid` is false) are never drawn. New steps have the highest
+        priority that was ever set.
 
         Args:
             tree: of a sampler, `[T, B]`; see `plangym_ext.learn.build_sample_tree`.

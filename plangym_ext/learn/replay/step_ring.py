@@ -216,7 +216,7 @@ class StepRing:
     def _end_abandoned(self, first: npt.NDArray[np.bool_]) -> None:
         """Truncate episodes that did not end, where another begins all the same.
 
-        So it is after envs were made anew whose states could not be kept.
+        That is so after new envs replaced envs without saved states.
         """
         newest = (self.count - 1) % self.slots
         rows = np.flatnonzero(first & self._valid[newest] & (self._final[newest] < 0))

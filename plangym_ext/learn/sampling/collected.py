@@ -23,8 +23,8 @@ class Collected(NamedTuple):
         episodes: arrays `[E]` by name, a row for every episode that ended, in the order of
             (step, env): at least "return" float64, "length" int64 and "terminated" bool; no
             rows where none ended. All of them are logged as means.
-        cost: model steps (steps of the env: what was played, and what searches and branches
-            took), rows that the evaluator or the agent was asked for, and so on.
+        cost: model steps (steps of the env: steps played, and steps of searches and branches), rows
+            that the evaluator or the agent evaluated, and so on.
         version: of the weights that played. Where actors may play older ones, `data` says
             which version played which rows, and this is the newest.
         forks: branches from states that were visited; see `ForkingSampler`. None: there are none.

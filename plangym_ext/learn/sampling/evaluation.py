@@ -114,7 +114,7 @@ class EvaluationSampler(Closing):
     def memory(self) -> dict[str, int]:
         """Return the memory use in bytes by part; see `SerialSampler.memory`.
 
-        What an evaluation keeps of each row, "inputs", is let go of when it ends.
+        An evaluation's memory of each row, "inputs", is released when it ends.
         """
         space, rows = RowSpaces(self._venv), self._venv.num_envs
         leaves_of = (*space.obs.leaves, *space.action.leaves)

@@ -76,9 +76,9 @@ def fill_normal(keys: Any, steps: Any, drawn: Any, out: Any) -> None:
 class RowNoise:
     """The random numbers of B rows in one step.
 
-    What a row draws depends on the seed, the row's number, its step and how many it has drawn
-    in that step: not on the other rows. So rows have the same numbers in one process or in
-    many, all at once or half after half.
+    A row's draws depend on the seed, the row's number, its step and its earlier draws in that step:
+    not on the other rows. So rows have the same numbers in one process or in many, all at once or
+    half after half.
 
     Args:
         seed: int >= 0 of all rows.

@@ -69,8 +69,8 @@ class WorkerSampler(PastSampler):
         threads: of torch, in each worker.
         ahead: whether `collect` begins the next fragment before it returns, so that workers play
             while something is learned from this one. They are one fragment ahead, never more.
-            Weights are written when none is being played, so none are read half written, and what
-            is played does not depend on how fast anything is.
+            Weights are written while no fragment is played, so no worker reads half of them, and
+            play does not depend on timing.
         lead: with `ahead`, the largest share of the steps since learning began (since `collect`
             was given a version above 0) that may be played and not yet taken in. A fragment is
             begun ahead only if it is no more than that: 0.01 is from the hundredth on.
@@ -340,7 +340,7 @@ class WorkerSampler(PastSampler):
     def state_dict(self) -> dict[str, Any]:
         """Return the complete state between two calls of `collect`; see `SerialSampler`.
 
-        A fragment that is being played is played again by what goes on from it, with its weights.
+        A sampler that continues from it plays a fragment in progress again, with its weights.
 
         Raises:
             IncompleteState: it has begun where the envs' states were not kept.

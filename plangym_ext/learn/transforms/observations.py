@@ -24,8 +24,8 @@ class ObservationNormalizer(nn.Module):
 
     It is a part of the network: its moments are buffers, so they are saved with the weights
     and travel with them, and stay as they are until a learner adds to them. That it does once
-    for each fragment, of the whole tree, after it has learned from it: what is learned from was
-    normalised as when it was played, and no number depends on which worker played which rows.
+    for each fragment, of the whole tree, after it has learned from it: learning normalises
+    observations as play did, and no number depends on which worker played which rows.
 
     Boxes are normalised number by number, but for integers that are brought to [0, 1] by their
     bounds. Discrete parts stay as they are. Before anything was seen, nothing is subtracted.

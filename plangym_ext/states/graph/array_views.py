@@ -23,8 +23,8 @@ Place = tuple[int, tuple[int, ...], tuple[int, ...]]
 class Ties:
     """Finds arrays that share memory while attributes are written.
 
-    Two views may come before what they are views of, so this takes two rounds: what is `found`
-    in the first is what the second begins with.
+    Two views may come before their owner, so this takes two rounds: what is `found` in the first is
+    what the second begins with.
 
     Args:
         known: owners, by `id`, whose views are written as views.

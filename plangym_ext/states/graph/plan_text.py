@@ -171,7 +171,7 @@ class PlanText:
     def writer(self, head: bytes, first: tuple[int, int]) -> Callable[..., Any]:
         """Return a function that writes a graph of the structure, or returns None.
 
-        It takes the roots, objects by `id` that are named, and those that other layers hold.
+        It takes the roots, the named objects by `id`, and the objects of other layers.
 
         Args:
             head: table and kinds.

@@ -4,7 +4,7 @@ Instances are built without their constructors, and only of classes that the cal
 `Finder` grants, so bytes from elsewhere cannot choose what code runs.
 
 Nodes are read in the order in which they were written, level by level; what may hold others is
-made empty. Then, from the last level to the first, everything gets what it holds.
+made empty. Then, from the last level to the first, every object gets its contents.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class GraphReader:
 
     Args:
         data: what `GraphWriter.data` returned.
-        named: the object of a `Name`, as it is now. For a name of which nothing but the
-            state of a generator is wanted it may return None.
+        named: the object of a `Name`, as it is now. It may return None for a name of which only a
+            generator's state is needed.
         finder: of what else the graph names.
         shared: the object that a layer holds under a name and that the graph may share, as it
             is now; None if there is none.

@@ -3,8 +3,8 @@
 A graph holds plain values (see `plain`), instances of Python classes with their
 attributes, data of the standard library (see `data_types`), and references to classes,
 functions and the env's own layers. Objects that are shared stay shared, and equal graphs
-give equal bytes: mutable objects are distinguished by identity, all others by value alone.
-`reader` is the way back.
+give equal bytes: mutable objects are distinguished by identity, all others only by value. `reader`
+is the way back.
 
 Layout: the sizes of five blocks as uint32, then the blocks. A JSON table of texts, of
 classes with their attribute names, of references, of types of arrays, and of the names of

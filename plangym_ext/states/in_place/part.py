@@ -63,9 +63,9 @@ class _Said:
     """Content of a graph that was read.
 
     Attributes:
-        entries: how objects differ from what the constructor made, by number.
+        entries: differences of objects from the constructor's, by number.
         unreached: numbers of those that are not there.
-        rest: hash of what the constructor made, without what the graph says.
+        rest: hash of the constructor's objects, without the parts in the graph.
         generators: with the states that they are brought to.
         graph: itself.
     """
@@ -86,8 +86,7 @@ class InPlacePart(StatePart):
         trusted: open what another session wrote, objects of any class among it.
 
     Raises:
-        IncompleteState: the env refers to an object of which nothing is known, or holds no
-            simulator.
+        IncompleteState: the env refers to an object that cannot be captured, or holds no simulator.
     """
 
     method = "simulator"

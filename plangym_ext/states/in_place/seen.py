@@ -1,7 +1,7 @@
 """Detection of changed references between two captures, by identity.
 
-Most steps change numbers in the memory of a simulator and a few attributes. Where every other
-place holds the object that it held, nothing is reached that was not reached before.
+Most steps change numbers in the memory of a simulator and a few attributes. Where every other place
+still holds the same object, no new objects are reachable.
 """
 
 from __future__ import annotations

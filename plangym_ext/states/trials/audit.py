@@ -1,8 +1,7 @@
 """Audit: ongoing checks in forked processes that states in use restore exactly.
 
-From time to time a state that is in use is kept, with what the env showed after it. A fork of
-this process restores the state, plays the same again and plays on. At most a hundredth of the
-time is spent so.
+From time to time a state in use is kept, with the env's next results. A fork of this process
+restores the state, plays the same again and plays on. At most a hundredth of the time is spent so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Diagnosis of a failed restore: variables outside the state that differ.
 
-Asked only where a way has failed already, in a process that is thrown away.
+Called only after a capture method has failed, in a temporary process.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class Fork:
     """A copy of this process in a sandbox; a context manager that ends it.
 
     Args:
-        run: called in the copy with its end of the line. What it raises, and all
-            that it has made, ends with the copy.
+        run: called in the copy with its end of the line. Its exceptions and all its objects end
+            with the copy.
 
     Attributes:
         line: to the copy.

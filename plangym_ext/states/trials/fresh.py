@@ -1,6 +1,6 @@
 """Trial of an env's states in a fork, or in a new process where a fork is unsuitable.
 
-A fork lacks the threads of compiled code and is no working copy of what uses a GPU. The env is
+A fork lacks the threads of compiled code, and GPU libraries do not work in it. The env is
 constructed once more, in the new process, and files that it writes are written in memory there.
 
 Run as a program it takes what to try on its standard input.

@@ -79,14 +79,14 @@ class Plan:
     """Extent of a round trip.
 
     Attributes:
-        seconds: of the processor that it may take, and twice as many by the clock. A step is
-            played and compared in each instance whatever that takes.
+        seconds: of the processor that it may take, and twice as many by the clock. At least one
+            step is played and compared in each instance, however long it takes.
         steps: that are played at most.
         least: steps that are played at least.
         seed: of the first reset and the actions.
         start: state to begin from, in place of a reset.
-        around: whether what lies around the env is compared, too. Two instances that go on side by
-            side may each write down there what is its own.
+        around: whether what lies around the env is compared, too. Two instances that play side by
+            side may each write their own data there.
         busy: called after every step with how many are done, and of how many at most.
     """
 

@@ -150,9 +150,9 @@ def changed(before: Marks, after: Marks, *, grown: bool = False) -> list[str]:
     Args:
         before: marks.
         after: marks, later.
-        grown: name also what was made since, or has only gained entries. A cache, a log and what
-            is made when it is first needed are such; whether steps read them, futures in a
-            process that lacks them tell.
+        grown: name also what was made since, or has only gained entries. Examples are a cache, a
+            log and lazily made objects; whether steps read them, futures in a process that lacks
+            them tell.
     """
     return [
         name

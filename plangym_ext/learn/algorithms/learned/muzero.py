@@ -113,7 +113,7 @@ class MuZero(ModelLearning):
     For planning where no simulator can be stepped from states, or where its steps are dear.
 
     A row of the replay is a step. An update draws rows, and lets the model take the K actions
-    that were played from there: the policies are taught what the searches found, the values n
+    that were played from there: targets of policies are the searches' policies, targets of values n
     rewards and the search's value after them. The gradient is halved where it enters a step of the
     model, and the losses of the K steps count 1 / K each.
 

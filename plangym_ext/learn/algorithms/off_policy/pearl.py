@@ -33,8 +33,8 @@ class PEARL(SAC):
 
     For tasks that differ by something no observation tells.
 
-    An update is of several tasks. Of each, z is drawn from the posterior given recent steps of this
-    task alone. The encoder learns by the critics' loss, and by the divergence of the posteriors
+    An update is of several tasks. For each task, z is drawn from the posterior given only its
+    recent steps. The encoder learns by the critics' loss, and by the divergence of the posteriors
     from the prior; policy and targets see z as a constant.
 
     Different from the source: the temperature is learned, and there is no value network. The

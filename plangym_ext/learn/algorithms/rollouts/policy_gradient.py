@@ -217,8 +217,8 @@ class VTrace(PolicyGradient):
 
     For fragments that an older policy played. Losses are means, not sums as in the source.
 
-    Values are those of the present network, for all rows and for the states after their ends. What
-    the policy that played thought of them is not looked at.
+    Values are those of the present network, for all rows and for the states after their ends. The
+    values of the policy that played are not used.
 
     Source: Espeholt et al. 2018, "IMPALA: scalable distributed deep-RL with importance weighted
     actor-learner architectures", section 4.

@@ -83,9 +83,9 @@ def rollout_of(
 ) -> Rollout:
     """Return a fragment as a `Rollout`, with bootstrap values of its ends.
 
-    The network is asked about obs[T] and about the final observations of truncated episodes:
-    these returns go on, those of terminated episodes do not. What Q values are of is worth the
-    best of them. A network without either says nothing; 0 stands for what follows then.
+    The network evaluates obs[T] and the final observations of truncated episodes: these returns go
+    on, those of terminated episodes do not. What Q values are of is worth the best of them. A
+    network without either says nothing; 0 stands for what follows then.
 
     Args:
         tree: of a sampler; see `plangym_ext.learn.build_sample_tree`.

@@ -35,8 +35,8 @@ def begin_episodes(
 ) -> npt.NDArray[Any] | None:
     """Reset every row by its own seed and play a random number of random steps.
 
-    The last row of the columns then shows what the first action answers to. Random steps count
-    for the return and the length of the episodes that they begin.
+    The last row of the columns then holds the inputs of the first action. Random steps count for
+    the return and the length of the episodes that they begin.
 
     Args:
         venv: the envs.
