@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,6 @@ from plangym_ext.errors import (
     WrongKind,
     installing,
 )
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
 
 
 def mapped(change: Callable[..., Any], value: Any, *others: Any) -> Any:
@@ -97,16 +94,6 @@ def content(value: Any) -> bytes:
         array = np.asarray(value)
         return f"{array.dtype.str}{array.shape}".encode() + array.tobytes()
     return repr(value).encode()
-
-
-def write_to_piped_array(pipe: Connection) -> None:
-    """Receive one array from a pipe and fill its visible part with 42.
-
-    The target of a child process in demonstrations and checks of shared
-    memory: it must be importable for the spawn and forkserver start methods.
-    """
-    array = pipe.recv()
-    array[...] = 42
 
 
 _FORMATS = "?bBhHiIlLqQfd"  # what a memoryview reads and writes

@@ -65,7 +65,7 @@ array = Array(batch_shape=(5, 4), dtype=np.int32, storage="shared")
 def write_to_piped_array(pipe):
     arr = pipe.recv()
     arr[...] = 42
-from plangym_ext.arrays.nested import write_to_piped_array
+from piped_array import write_to_piped_array
 
 parent_pipe, child_pipe = mp.Pipe()
 p = mp.Process(target=write_to_piped_array, args=(child_pipe,))

@@ -25,7 +25,6 @@ PRELUDE = """
 import multiprocessing, os, pickle, signal, sys, time
 import numpy as np
 from plangym_ext.arrays import Array, ArrayDict, SharedBlock
-from plangym_ext.arrays.nested import write_to_piped_array
 
 def report(array):
     # The inode names the memory for as long as it is held.
@@ -90,7 +89,8 @@ def wait_until_free(inode):
 
 PIPE = """
 def child(pipe):
-    write_to_piped_array(pipe)
+    array = pipe.recv()
+    array[...] = 42
 
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
