@@ -66,7 +66,7 @@ def assert_refused(act, path):
 def test_what_is_appended_to_or_written_is_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # addresses of sockets must be short
     path = Path("train.log")
-    assert_refused(lambda: AppendedFile(path).append("x\n"), path)
+    assert_refused(lambda: AppendedFile(path).write("x\n"), path)
     assert_refused(lambda: started_run(Path(), []), path)
     assert_refused(lambda: write_json(path, {}), path)
     assert_refused(lambda: write_json(path, {}), Path(".train.log.partial"))

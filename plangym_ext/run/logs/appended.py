@@ -18,7 +18,50 @@ from plangym_ext.errors import UnreadableFile
 _MOST_BYTES = 1 << 30
 
 
-class AppendedFile:
+class LateFile:
+    """A file that opens at the first write, also after `close`; writes are flushed.
+
+    Args:
+        opened: opens the file.
+    """
+
+    def __init__(self, opened: Callable[[], IO[Any]]) -> None:
+        self._opened = opened
+        self._file: IO[Any] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something was written since the last `close`."""
+        return self._file is not None
+
+    def write(self, content: Any) -> None:
+        """Write text or bytes; they are in the file when this returns."""
+        if self._file is None:
+            self._file = self._opened()
+        try:
+            self._file.write(content)
+            self._file.flush()
+        except OSError:
+            # What is in the buffer would be written, and fail, again when the file is closed.
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+            raise
+
+    def sync(self) -> None:
+        """Flush the file to disk."""
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file, if it is open; the next write opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class AppendedFile(LateFile):
     """A text file that opens at the first write; existing content stays.
 
     Args:
@@ -26,12 +69,8 @@ class AppendedFile:
     """
 
     def __init__(self, path: Path) -> None:
+        super().__init__(lambda: opened(path, "a", newline="", encoding="utf-8"))
         self._path = path
-        self._file = LateFile(lambda: opened(path, "a", newline="", encoding="utf-8"))
-
-    def append(self, text: str) -> None:
-        """Append lines; they are in the file when this returns."""
-        self._file.write(text)
 
     def replace(self, text: str) -> None:
         """Write these lines instead of all others; a reader sees the old ones or the new."""
@@ -76,60 +115,6 @@ class AppendedFile:
                 "or begin in another folder."
             ) from None
 
-    def sync(self) -> None:
-        """Flush the file to disk."""
-        self._file.sync()
-
-    def close(self) -> None:
-        """Close the file; the next line opens it again."""
-        self._file.close()
-
-
-# LateFile: file that is created at its first write ----------------------------
-
-
-class LateFile:
-    """A file that opens at the first write, also after `close`; writes are flushed.
-
-    Args:
-        opened: opens the file.
-    """
-
-    def __init__(self, opened: Callable[[], IO[Any]]) -> None:
-        self._opened = opened
-        self._file: IO[Any] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something was written since the last `close`."""
-        return self._file is not None
-
-    def write(self, content: Any) -> None:
-        """Write text or bytes; they are in the file when this returns."""
-        if self._file is None:
-            self._file = self._opened()
-        try:
-            self._file.write(content)
-            self._file.flush()
-        except OSError:
-            # What is in the buffer would be written, and fail, again when the file is closed.
-            with contextlib.suppress(OSError):
-                self._file.close()
-            self._file = None
-            raise
-
-    def sync(self) -> None:
-        """Flush the file to disk."""
-        if self._file is not None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Close the file, if it is open."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
 
 # JsonlFile and CsvFile: logs by step; a CSV log may get columns later -----------
 
@@ -145,7 +130,7 @@ class JsonlFile(AppendedFile):
         """Append a row; it is in the file when this returns."""
         # Standard JSON has neither NaN nor infinity, and many readers refuse them.
         plain = {name: value if math.isfinite(value) else None for name, value in row.items()}
-        self.append(json.dumps(plain, allow_nan=False) + "\n")
+        self.write(json.dumps(plain, allow_nan=False) + "\n")
 
     def truncate_after(self, step: int) -> None:
         """Drop rows after `step`, and half a row at the end."""
@@ -194,7 +179,7 @@ class CsvFile(AppendedFile):
             self._rewrite([[*cells, *[MISSING] * len(new)] for cells in rows])
         # Cells that need no quotes.
         # `repr` of a float reads back as the same float.
-        self.append(",".join([repr(row[n]) if n in row else MISSING for n in self._columns]) + "\n")
+        self.write(",".join([repr(row[n]) if n in row else MISSING for n in self._columns]) + "\n")
         self.last = dict(row)
 
     def truncate_after(self, step: int) -> None:

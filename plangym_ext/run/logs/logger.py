@@ -73,7 +73,7 @@ class TextFile(LogService):
     def add(self, row: Mapping[str, Number]) -> None:
         """Append a row; it is in the file when this returns."""
         told = {name: value for name, value in row.items() if not name.startswith("timings/")}
-        self._file.append(as_text(told) + "\n")
+        self._file.write(as_text(told) + "\n")
 
     def truncate_after(self, step: int) -> None:
         """Drop rows after `step`, and half a row at the end."""

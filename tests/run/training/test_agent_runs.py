@@ -200,7 +200,7 @@ def test_a_full_disk_ends_the_run_in_order_and_it_goes_on(tmp_path, monkeypatch,
     config = small(PPO_SMALL, {"env": {"n_workers": 1}})
     with Runner(config, tmp_path / "whole") as whole:
         whole.run()
-    appended, synced = AppendedFile.append, os.fsync
+    appended, synced = AppendedFile.write, os.fsync
 
     def append(self, text):
         if runner.round == 3 and full == "log":
@@ -214,7 +214,7 @@ def test_a_full_disk_ends_the_run_in_order_and_it_goes_on(tmp_path, monkeypatch,
 
     said = r"round \d could not be written: No space left on device\..*checkpoint-00000002\.pt is"
     with Runner(config, tmp_path / "broken") as runner:
-        monkeypatch.setattr(AppendedFile, "append", append)
+        monkeypatch.setattr(AppendedFile, "write", append)
         monkeypatch.setattr(os, "fsync", fsync)
         with pytest.raises(NotWritten, match=said) as error:
             runner.run()
