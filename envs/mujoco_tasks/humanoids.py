@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.model_task import Joints, NoisyStart
+from plangym_ext.envs.mujoco_tasks.model_task import NoisyStart
 from plangym_ext.envs.mujoco_tasks.walkers import between, norms
-from plangym_ext.native.mujoco.task import MujocoTask, Rows
+from plangym_ext.native.mujoco.task import Rows
 
 # Joints of the root, on which no actuator acts.
 _ROOT = 6
@@ -18,7 +18,7 @@ _READS = (
 )
 
 
-class _Humanoid(MujocoTask):
+class _Humanoid(NoisyStart):
     """Common base of both tasks: the observation.
 
     Args:
@@ -29,7 +29,7 @@ class _Humanoid(MujocoTask):
     contact_forces = True
 
     def __init__(self, env: Any) -> None:
-        self._start = NoisyStart(env)
+        super().__init__(env)
         self._control_weight = env._ctrl_cost_weight
         self._hidden = 2 if env._exclude_current_positions_from_observation else 0
         # The env compares its arguments with True itself: values that are only truthy do not count.
@@ -37,9 +37,6 @@ class _Humanoid(MujocoTask):
         self._shows_velocity = env._include_cvel_in_observation is True
         self._shows_actuators = env._include_qfrc_actuator_in_observation is True
         self._shows_forces = env._include_cfrc_ext_in_observation is True
-
-    def draw(self, rng: np.random.Generator) -> Joints:
-        return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
         num_rows = len(after.qpos)

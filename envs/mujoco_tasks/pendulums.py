@@ -6,22 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.model_task import Joints, NoisyStart
-from plangym_ext.native.mujoco.task import MujocoTask, Rows
+from plangym_ext.envs.mujoco_tasks.model_task import NoisyStart
+from plangym_ext.native.mujoco.task import Rows
 
 
-class InvertedPendulum(MujocoTask):
+class InvertedPendulum(NoisyStart):
     """`gymnasium.envs.mujoco.inverted_pendulum_v5`.
 
     Args:
         env: gymnasium's.
     """
-
-    def __init__(self, env: Any) -> None:
-        self._start = NoisyStart(env)
-
-    def draw(self, rng: np.random.Generator) -> Joints:
-        return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
         return np.concatenate((after.qpos, after.qvel), axis=1)
@@ -40,7 +34,7 @@ class InvertedPendulum(MujocoTask):
         return fallen
 
 
-class InvertedDoublePendulum(MujocoTask):
+class InvertedDoublePendulum(NoisyStart):
     """`gymnasium.envs.mujoco.inverted_double_pendulum_v5`.
 
     Args:
@@ -48,13 +42,11 @@ class InvertedDoublePendulum(MujocoTask):
     """
 
     reads = ("qpos", "qvel", "site_xpos", "qfrc_constraint")
+    _normal_start = True
 
     def __init__(self, env: Any) -> None:
-        self._start = NoisyStart(env, normal=True)
+        super().__init__(env)
         self._healthy_reward = env._healthy_reward
-
-    def draw(self, rng: np.random.Generator) -> Joints:
-        return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
         # The cart's place comes first, unturned, then both hinges as sine and cosine.

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.envs.mujoco_tasks.model_task import Joints, NoisyStart
-from plangym_ext.native.mujoco.task import MujocoTask, Rows
+from plangym_ext.envs.mujoco_tasks.model_task import NoisyStart
+from plangym_ext.native.mujoco.task import Rows
 
 
 def between(low: float, values: np.ndarray, high: float) -> np.ndarray:
@@ -26,7 +26,7 @@ def norms(vectors: np.ndarray) -> np.ndarray:
     return np.sqrt(squares)
 
 
-class _Runner(MujocoTask):
+class _Runner(NoisyStart):
     """Common base of the tasks with a speed along x.
 
     Args:
@@ -36,19 +36,14 @@ class _Runner(MujocoTask):
     reads_before = ("qpos",)
     #: Positions that an observation may leave out.
     _num_hidden = 1
-    #: Whether a reset's velocities have normal noise.
-    _normal_start = False
 
     def __init__(self, env: Any) -> None:
+        super().__init__(env)
         self._dt = env.dt
         self._forward_weight = env._forward_reward_weight
         self._control_weight = env._ctrl_cost_weight
         hides = env._exclude_current_positions_from_observation
         self._hidden = self._num_hidden if hides else 0
-        self._start = NoisyStart(env, normal=self._normal_start)
-
-    def draw(self, rng: np.random.Generator) -> Joints:
-        return self._start(rng)
 
     def observation(self, after: Rows) -> np.ndarray:
         return np.concatenate((after.qpos[:, self._hidden :], after.qvel), axis=1)
@@ -169,7 +164,7 @@ class Hopper(Walker2d):
 # Ant task on MuJoCo rows ------------------------------------------------------
 
 
-class Ant(MujocoTask):
+class Ant(NoisyStart):
     """`gymnasium.envs.mujoco.ant_v5`.
 
     Args:
@@ -180,9 +175,10 @@ class Ant(MujocoTask):
     # As in the env, the speed is of `xpos`, which is older than `qpos` by a simulation step.
     reads_before = ("xpos",)
     contact_forces = True
+    _normal_start = True
 
     def __init__(self, env: Any) -> None:
-        self._start = NoisyStart(env, normal=True)
+        super().__init__(env)
         self._dt = env.dt
         self._body = env.model.body(env._main_body).id
         self._forward_weight = env._forward_reward_weight
@@ -194,9 +190,6 @@ class Ant(MujocoTask):
         self._ends = bool(env._terminate_when_unhealthy)
         self._hidden = 2 if env._exclude_current_positions_from_observation else 0  # x and y
         self._shows_forces = env._include_cfrc_ext_in_observation
-
-    def draw(self, rng: np.random.Generator) -> Joints:
-        return self._start(rng)
 
     @property
     def can_end(self) -> bool:
