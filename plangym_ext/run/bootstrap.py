@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+#: Share of the resampled means that lie inside an interval.
+_LEVEL = 0.95
 #: Resamples of an interval; its ends then move by about a hundredth of its width.
 RESAMPLES = 10_000
 
@@ -43,24 +45,22 @@ STATISTICS = {"mean": means, "iqm": interquartile_means}
 
 
 def mean_interval(
-    values: Sequence[float], *, level: float = 0.95, seed: int = 0, statistic: str = "mean"
+    values: Sequence[float], *, statistic: str = "mean"
 ) -> tuple[float, float, float]:
     """Return a mean and the ends of its percentile bootstrap interval.
 
     Args:
         values: at least one.
-        level: share of the resampled means that lie inside.
-        seed: of the resampling.
         statistic: which mean, a key of `STATISTICS`.
 
     Source: Efron 1979, "Bootstrap methods: another look at the jackknife".
     """
     data = np.asarray(values, np.float64)
     # A generator of its own: the same values have the same interval on every page.
-    drawn = np.random.default_rng(seed).integers(len(data), size=(RESAMPLES, len(data)))
+    drawn = np.random.default_rng(0).integers(len(data), size=(RESAMPLES, len(data)))
     found = STATISTICS[statistic](data[drawn])
     # The percentile interval: quantiles of the resampled means themselves.
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(found, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     # Of the values themselves: the mean of the resamples differs from it by what was drawn.
     return float(STATISTICS[statistic](data[None])[0]), float(low), float(high)
 
@@ -76,7 +76,7 @@ def known_interval(values: Sequence[float]) -> tuple[float, float | None, float 
 
 
 def unpaired_interval(
-    first: Sequence[float], second: Sequence[float], *, level: float = 0.95, seed: int = 0
+    first: Sequence[float], second: Sequence[float]
 ) -> tuple[float, float, float]:
     """Return the mean of `second` minus that of `first`, and the ends of its interval.
 
@@ -86,28 +86,25 @@ def unpaired_interval(
     Args:
         first: at least one.
         second: at least one.
-        level: share of the resampled differences that lie inside.
-        seed: of the resampling.
     """
     # One for both: two of the same seed would draw the same places, which are pairs.
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     found = []
     for values in (second, first):
         data = np.asarray(values, np.float64)
         found.append(data[rng.integers(len(data), size=(RESAMPLES, len(data)))].mean(axis=1))
-    low, high = np.quantile(found[0] - found[1], [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(found[0] - found[1], [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(np.mean(second) - np.mean(first)), float(low), float(high)
 
 
-def episodes_for(values: Sequence[float], width: float, *, level: float = 0.95) -> int:
+def episodes_for(values: Sequence[float], width: float) -> int:
     """Return the number of values for an interval of the mean with a given width.
 
     Args:
         values: at least two, such as the differences of pairs.
         width: from end to end, > 0.
-        level: of the interval, which is taken for a normal one.
     """
-    z = NormalDist().inv_cdf((1 + level) / 2)
+    z = NormalDist().inv_cdf((1 + _LEVEL) / 2)
     # A normal interval is 2 z s / sqrt(n) wide, solved for n.
     # One where all values are equal: their interval has no width at all.
     return max(1, math.ceil((2 * z * float(np.std(values, ddof=1)) / width) ** 2))

@@ -87,20 +87,17 @@ def sensor(model: Any, *names: str) -> list[int]:
 _AT_MARGIN = 0.1
 
 
-def gaussian(
-    values: np.ndarray, low: float, high: float, margin: float, at_margin: float = _AT_MARGIN
-) -> np.ndarray:
-    """Return 1 in [low, high], less by a bell curve outside, `at_margin` at distance `margin`.
+def gaussian(values: np.ndarray, low: float, high: float, margin: float) -> np.ndarray:
+    """Return 1 in [low, high], less by a bell curve outside, 0.1 at distance `margin`.
 
     Args:
         values: `[n]` float64.
         low: the lower bound.
         high: the upper one; infinite for none.
         margin: more than 0.
-        at_margin: in (0, 1).
     """
-    # So that at distance 1 the curve is exp(log(at_margin)).
-    scale = np.sqrt(-2 * np.log(at_margin))
+    # So that at distance 1 the curve is exp(log(0.1)).
+    scale = np.sqrt(-2 * np.log(_AT_MARGIN))
     curve = np.exp(-0.5 * squares(_distance(values, low, high, margin) * scale))
     return np.where(_inside(values, low, high), 1.0, curve)
 

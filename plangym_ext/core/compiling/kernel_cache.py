@@ -140,7 +140,7 @@ def _renew(path: Path) -> None:
             os.utime(path)
 
 
-def prune(folder: Path, max_age: float = _MAX_AGE) -> None:
+def prune(folder: Path) -> None:
     """Remove compiled functions that nothing has read for so long, and unfinished files.
 
     A new version of a function has another name, so those of former ones are never read again.
@@ -149,9 +149,8 @@ def prune(folder: Path, max_age: float = _MAX_AGE) -> None:
 
     Args:
         folder: of the cache; files that are not its own stay.
-        max_age: seconds since a file was written or read.
     """
-    oldest = time.time() - max_age
+    oldest = time.time() - _MAX_AGE
     for entry in os.scandir(folder):
         with contextlib.suppress(OSError):  # another process may prune at the same time
             if _OURS.search(entry.name) and entry.stat(follow_symlinks=False).st_mtime < oldest:

@@ -46,13 +46,10 @@ class Evaluation:
         """Return the log's numbers of the episodes."""
         return summary(episodes, self._settings.name)
 
-    def episodes(
-        self, count: int | None = None, callback: Callable[..., None] | None = None
-    ) -> list[Episode]:
+    def episodes(self, callback: Callable[..., None] | None = None) -> list[Episode]:
         """Play the episodes.
 
         Args:
-            count: how many; None: as the settings say.
             callback: called after each move; see `play`.
         """
         self._player.updates = self._algorithm.updates
@@ -61,7 +58,7 @@ class Evaluation:
             self._player,
             seed=self._settings.seed,
             max_steps=self._max_steps,
-            num_episodes=self._settings.episodes if count is None else count,
+            num_episodes=self._settings.episodes,
             callback=callback,
         )
 
