@@ -58,8 +58,6 @@ class PlanLearning(AgentAlgorithm):
     Args:
         network: a `Network`, or a module like it; or that of an agent that looks at observations
             alone. It is changed in place.
-        config: None: the defaults of this algorithm.
-        seed: of the draws, and of what the network draws while it learns.
 
     Attributes:
         replay: of steps and what they teach.

@@ -51,14 +51,7 @@ class OffPolicyAlgorithm(AgentAlgorithm):
     A class that derives from this one makes its networks and optimisers in `_build`, and one
     update in `_update`.
 
-    Args:
-        network: that the agent plays; changed in place by `train`.
-        config: None: the defaults of this algorithm.
-        seed: of the draws, and of what networks draw while they learn.
-
     Attributes:
-        updates: how many were made, ever: the version of the weights, and the time of schedules.
-        steps: steps of all envs that were taken in, ever.
         replay: of steps.
         optimizers: by name, each of a network or a part of one.
         modules: networks besides the agent's, by name: they are saved with it.

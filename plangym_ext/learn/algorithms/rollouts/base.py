@@ -26,21 +26,7 @@ from plangym_ext.learn.transforms.rewards import RewardNormalizer
 
 
 class RolloutAlgorithm(AgentAlgorithm):
-    """Abstract; learns from sampler trees, and owns the optimiser, not the network.
-
-    Args:
-        network: such as `make_agent_network` makes and an agent plays; changed in place by
-            `train`.
-        config: None: the defaults of this algorithm.
-        seed: of what is drawn while learning: minibatches, and by the network.
-
-    Attributes:
-        updates: how many were made, ever: the version of the weights, and the time of schedules.
-        steps: steps of all envs that were taken in, ever.
-
-    Raises:
-        InvalidOption: the config is of another algorithm.
-    """
+    """Abstract; learns from sampler trees, and owns the optimiser, not the network."""
 
     config_class: ClassVar[type[RolloutConfig]]
     _takes_agents = True

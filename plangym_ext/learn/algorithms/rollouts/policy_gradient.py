@@ -83,8 +83,6 @@ class PolicyAlgorithm(RolloutAlgorithm):
 
     Args:
         network: with a policy head, and values unless the algorithm says otherwise.
-        config: None: the defaults of this algorithm.
-        seed: of what is drawn while learning.
     """
 
     config: PolicyConfig
