@@ -50,9 +50,8 @@ def end_copy(where: str) -> NoReturn:
     os._exit(1)
 
 
-def in_child(handler: Callable[[], None]) -> None:
-    """Register a function to call in every forked child, before anything else runs there."""
-    _handlers.append(handler)
+#: Registers a function to call in every forked child, before anything else runs there.
+in_child = _handlers.append
 
 
 def each_in_child(let_go: Callable[[Any], None]) -> weakref.WeakSet[Any]:

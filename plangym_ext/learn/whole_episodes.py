@@ -83,7 +83,10 @@ class WholeEpisodes:
             return part
         try:
             # Nested as what came now: what is begun may be of a file.
-            return {name: mapped(_after, rows, begun[name]) for name, rows in part.items()}
+            return {
+                name: mapped(lambda now, before: _both(before, now), rows, begun[name])
+                for name, rows in part.items()
+            }
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InvalidSamples(
                 f"row {row}: its episode goes on with other fields than it was begun with "
@@ -168,10 +171,6 @@ def _both(first: Any, then: Any) -> Any:
     if first.dtype != then.dtype:
         raise ValueError(f"{first.dtype} before, {then.dtype} now")
     return np.concatenate([first, then])
-
-
-def _after(then: Any, first: Any) -> Any:
-    return _both(first, then)
 
 
 def check_begun(where: str, saved: Any) -> None:

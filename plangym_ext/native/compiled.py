@@ -7,12 +7,12 @@ compiles a whole loop at once, or loads it from disk.
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 import types
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -67,9 +67,9 @@ def build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> 
 
 
 def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) -> Callable[..., Any]:
-    numba = _module("numba")
+    numba = import_module("numba")
     _register_marked(function)
-    loop = numba.njit(**_module(_JIT).OPTIONS)(function)
+    loop = numba.njit(**import_module(_JIT).OPTIONS)(function)
     if not hasattr(loop, "compile"):  # NUMBA_DISABLE_JIT: for debuggers
         return np.errstate(over="ignore")(function)  # generators multiply beyond 64 bits
     signature = tuple(map(type_of, example))
@@ -84,19 +84,14 @@ def _build(name: str, function: Callable[..., Any], example: tuple[Any, ...]) ->
     return direct
 
 
-def _module(name: str) -> Any:
-    """Return a module of the compiler, which only those pay for who compile."""
-    return importlib.import_module(name)
-
-
 def type_of(value: Any) -> Any:
     """Return the compiler's type of a value; equal types have equal texts."""
-    return _module("numba").typeof(value)
+    return import_module("numba").typeof(value)
 
 
 def _register_marked(function: Callable[..., Any]) -> None:
-    register_jitable = _module("numba.extending").register_jitable
-    options = _module(_JIT).part_options()
+    register_jitable = import_module("numba.extending").register_jitable
+    options = import_module(_JIT).part_options()
     found = [*_waiting, *(cell.cell_contents for cell in function.__closure__ or ())]
     _waiting.clear()
     for marked in found:

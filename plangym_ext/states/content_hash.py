@@ -171,7 +171,8 @@ class _Digests:
         """Return the digest of an object: of its attributes, or what a pickle would have."""
         own = getattr(value, "__dict__", None)
         if own is not None and kind.__reduce_ex__ is object.__reduce_ex__ and not _has_base(kind):
-            own = {**own, **{k: getattr(value, k) for k in _slots(kind) if hasattr(value, k)}}
+            slots = copyreg._slotnames(kind)  # type: ignore[attr-defined]
+            own = {**own, **{k: getattr(value, k) for k in slots if hasattr(value, k)}}
             return _digest("object", _name(kind), self._mapping("attributes", own))
         try:
             reduced = value.__reduce_ex__(4)
@@ -299,10 +300,6 @@ def _digest(*parts: str | bytes) -> bytes:
 def _name(thing: Any) -> str:
     name = getattr(thing, "__qualname__", getattr(thing, "__name__", type(thing).__qualname__))
     return f"{getattr(thing, '__module__', '')}.{name}"
-
-
-def _slots(kind: Any) -> list[str]:
-    return copyreg._slotnames(kind)  # type: ignore[attr-defined]
 
 
 def _has_base(kind: Any) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -82,34 +82,14 @@ def decode(data: bytes | memoryview) -> Any:
     return value
 
 
-class Alike:
-    """Refuses keys of a set or dict that were chosen to collide, one after another."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-
-    def add(self, key: Any) -> None:
-        """Count one more.
-
-        Raises:
-            ValueError: there were too many of its hash.
-        """
-        found = hash(key)
-        self._counts[found] = self._counts.get(found, 0) + 1
-        if self._counts[found] > _MOST_ALIKE:
-            raise ValueError(f"more than {_MOST_ALIKE} keys of one hash")
-
-
 def check_hashes(keys: list[Any]) -> list[Any]:
     """Return keys of a set or dict that is to be made, if they were not chosen to collide.
 
     Raises:
         ValueError: they were.
     """
-    if len(keys) > FEW:
-        alike = Alike()
-        for key in keys:
-            alike.add(key)
+    if len(keys) > FEW and max(Counter(map(hash, keys)).values()) > _MOST_ALIKE:
+        raise ValueError(f"more than {_MOST_ALIKE} keys of one hash")
     return keys
 
 

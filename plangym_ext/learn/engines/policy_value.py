@@ -56,7 +56,7 @@ class ActorCriticLosses:
     """Gradients of any network, by autograd.
 
     Args:
-        network: see `RolloutAlgorithm`.
+        network: of the algorithm.
         optimizer: of its parameters.
     """
 
@@ -67,7 +67,7 @@ class ActorCriticLosses:
         """Return the rows, with observations as the network has them; see `Gradients`."""
         if not isinstance(self._network, AgentNetwork):
             return rows
-        laid_out = self._network.laid_out(rows.inputs.obs)
+        laid_out = self._network.body.parts.laid_out(rows.inputs.obs)
         return rows._replace(inputs=rows.inputs._replace(obs=laid_out))
 
     def losses(self, part: Rows, terms: LossTerms) -> dict[str, Any]:

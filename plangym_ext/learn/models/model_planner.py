@@ -85,8 +85,10 @@ class ModelPlanner(Planner):
         if not self.correct:
             return plans
         self._last = states, [plan.action for plan in plans], np.full(len(plans), np.nan)
-        budgets = (plan.budget + Budget(dropped=n) for plan, n in zip(plans, dropped, strict=True))
-        return list(map(_with_budget, plans, budgets))
+        return [
+            dataclasses.replace(plan, budget=plan.budget + Budget(dropped=n))
+            for plan, n in zip(plans, dropped, strict=True)
+        ]
 
     def _corrected(self, following: npt.NDArray[np.uint8]) -> list[int]:
         """Learn what the last actions have led to; return how many nodes that cost each row."""
@@ -128,10 +130,6 @@ class ModelPlanner(Planner):
         if self._last is not None:
             self._last = *self._last[:2], np.array(rewards, np.float64)
         self.planner.take_rewards(rewards)
-
-
-def _with_budget(plan: Plan, budget: Budget) -> Plan:
-    return dataclasses.replace(plan, budget=budget)
 
 
 def model_planner(

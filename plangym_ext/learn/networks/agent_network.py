@@ -171,13 +171,6 @@ class AgentNetwork(nn.Module):
             return rows
         return rows._replace(obs=self.normalizer(rows.obs))
 
-    def laid_out(self, obs: Any) -> Any:
-        """Return `[N, *obs]` in the memory order that is encoded fastest.
-
-        For what is learned from several times: screens are then turned around once.
-        """
-        return self.body.parts.laid_out(obs)
-
     def initial_carry(self, num_rows: int) -> dict[str, torch.Tensor] | None:
         """Return the carry before the first step, tensors `[B, H]` by name; None for none."""
         if self.core is None:

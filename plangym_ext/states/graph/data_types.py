@@ -114,10 +114,6 @@ def _logger(name: Any) -> logging.Logger:
     return logging.getLogger(name)
 
 
-def _made_uuid(number: int) -> uuid.UUID:
-    return uuid.UUID(int=number)
-
-
 def _made_datetime(*parts: Any) -> datetime.datetime:
     *numbers, tzinfo, fold = parts
     return datetime.datetime(*numbers, tzinfo=tzinfo, fold=fold)  # type: ignore[misc]
@@ -346,7 +342,7 @@ def _standard_types() -> dict[Any, DataType]:
         datetime.timezone: (_timezone, datetime.timezone),
         fractions.Fraction: (_fields("numerator", "denominator"), fractions.Fraction),
         decimal.Decimal: (_text, decimal.Decimal),
-        uuid.UUID: (_fields("int"), _made_uuid),
+        uuid.UUID: (_fields("int"), lambda number: uuid.UUID(int=number)),
         bytearray: (lambda value: (bytes(value),), _made_bytearray, True),
         array.array: (_array_parts, _made_array, True),
         random.Random: (random_parts, made_random, True),

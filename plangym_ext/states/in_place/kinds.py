@@ -94,8 +94,7 @@ def is_constant(kind: Any) -> bool:
 # Places ---------------------------------------------------------------------------
 
 
-def _slots(kind: Any) -> list[str]:
-    return copyreg._slotnames(kind)  # type: ignore[attr-defined]
+_slots: Callable[[Any], list[str]] = copyreg._slotnames  # type: ignore[attr-defined]
 
 
 def attributes(value: Any) -> Places:
@@ -274,9 +273,8 @@ _CONTENT: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
 }
 
 
-def content_of(kind: Any) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]] | None:
-    """Return functions that read and set the content of a class's instances; None without any."""
-    return _CONTENT.get(kind)
+#: Returns functions that read and set the content of a class's instances; None without any.
+content_of = _CONTENT.get
 
 
 # Placeholders for references in in-place states -------------------------------
