@@ -308,7 +308,6 @@ class DIAL(MPPI):
     Args:
         iterations: N, rounds among which the simulations are divided.
         num_knots: K, points of the spline that a sequence follows; None: one per step.
-        spline: how knots are joined: "zero" (held), "linear" or "cubic".
         noise_std: the largest standard deviation, in units in which the action space is
             [-1, 1].
         beta_rounds: how slowly noise shrinks from round to round.

@@ -33,8 +33,6 @@ class ExpertIteration(PlanLearning):
 
     Args:
         network: of an `ActorCriticAgent`; looks at observations alone.
-        config: None: the defaults.
-        seed: of the draws, and of what the network draws while it learns.
 
     Attributes:
         replay: of states and their targets.

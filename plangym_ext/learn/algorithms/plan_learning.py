@@ -322,8 +322,6 @@ class ModelLearning(PlanLearning):
 
     Args:
         network: of `network_class`, changed in place.
-        config: None: the defaults.
-        seed: of the draws.
 
     Raises:
         WrongKind: the network is of another class.

@@ -29,8 +29,6 @@ class EnsembleLearning(ModelLearning):
 
     Args:
         network: an `EnsembleNetwork`, changed in place.
-        config: None: the defaults.
-        seed: of the draws.
 
     Raises:
         WrongKind: the network is no `EnsembleNetwork`.

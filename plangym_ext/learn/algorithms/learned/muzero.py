@@ -127,8 +127,6 @@ class MuZero(ModelLearning):
 
     Args:
         network: a `LatentNetwork`, changed in place.
-        config: None: the defaults.
-        seed: of the draws.
 
     Raises:
         WrongKind: the network is no `LatentNetwork`.

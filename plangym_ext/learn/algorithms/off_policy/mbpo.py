@@ -43,8 +43,6 @@ class MBPO(SAC):
 
     Args:
         network: whose observations are vectors, and whose policy is a squashed Gaussian.
-        config: None: the defaults.
-        seed: of the draws, and of what networks draw while they learn.
 
     Attributes:
         model: the `EnsembleNetwork`.

@@ -45,8 +45,6 @@ class PEARL(SAC):
 
     Args:
         network: of `make_context_network`.
-        config: None: the defaults.
-        seed: of the draws, and of what networks draw while they learn.
     """
 
     config_class: ClassVar[type[PEARLConfig]] = PEARLConfig

@@ -41,9 +41,6 @@ class PPO(PolicyAlgorithm):
 
     Source: Schulman et al. 2017, "Proximal policy optimization algorithms".
 
-    Args:
-        config: None: the defaults.
-
     Raises:
         InvalidOption: a recurrent network is to learn from single steps.
     """

@@ -33,8 +33,6 @@ class PQN(RolloutAlgorithm):
 
     Args:
         network: with a Q head and `AgentConfig(layer_norm=True)`, that a `QAgent` plays.
-        config: None: the defaults.
-        seed: of the order in which rows are drawn.
 
     Raises:
         InvalidOption: a recurrent network is to learn from single steps, or one with noise, which
