@@ -9,7 +9,7 @@ from typing import Any
 COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "play one episode with a planner"),
     "compare": ("compare", "compare planners at equal model steps"),
-    "train": ("train", "train a network from a planner's plans or an agent's play"),
+    "train": ("train", "train a network on a planner's plans or an agent's steps"),
     "sweep": ("sweep", "run many training runs over settings and seeds"),
     "eval": ("evaluate", "play evaluation episodes, or compare several players"),
     "play": ("play", "watch a trained agent play an episode"),
@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "show how an env's state is captured, and test it"),
     "compile": ("compiling", "make a kernel of a Python env, compared bit for bit"),
     "list": ("listing", "list envs, planners, algorithms and presets"),
-    "new": ("new", "write an env, planner or algorithm of your own to begin from"),
+    "new": ("new", "write a template of an env, planner or algorithm"),
     "completion": ("completion", "print the set-up for completion in bash, zsh or fish"),
 }
 
