@@ -24,7 +24,7 @@ def opened(page: Path, *options: str, size: str = "1300,800") -> str:
         [*command, *quiet, *options, page.as_uri()],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=True,
     )
     return run.stdout

@@ -64,7 +64,7 @@ console.log(JSON.stringify(answers));
 def first_answers(folder: Path, questions: list[str]) -> list[list[str]]:
     """Return the pages that the site's search finds for each question, the best first."""
     command = ["node", "-e", _SCRIPT, str(folder), *questions]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     found: list[list[str]] = json.loads(done.stdout)
     return found
 

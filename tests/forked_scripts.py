@@ -67,7 +67,7 @@ class ScriptServer:
         stdin: str = "",
         env: dict[str, str] | None = None,
         warnings_are_errors: bool = False,
-        timeout: float = 100.0,
+        timeout: float = 300.0,
     ) -> Finished:
         """Run a script in a folder and wait for its end.
 
@@ -85,12 +85,12 @@ class ScriptServer:
                 "streams": paths,
             }
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
-            pid = self._answer(100.0)
+            pid = self._answer(300.0)
             assert pid is not None, "the server of scripts does not answer"
             returncode = self._answer(timeout)
             if returncode is None:
                 os.killpg(pid, signal.SIGKILL)
-                self._answer(10.0)
+                self._answer(60.0)
                 raise subprocess.TimeoutExpired(job["argv"], timeout)
             texts = [Path(paths[name]).read_text() for name in ("stdout", "stderr")]
         return Finished(pid, returncode, *texts)

@@ -13,6 +13,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from clock_bounds import slowness
+
 from plangym_ext.workers.processes import fork_server
 
 # Opened once by some library on first use and kept on purpose.
@@ -50,7 +52,7 @@ def leaked(before: Held, grace: float = 2.0) -> list[str]:
 
     Args:
         before: an earlier snapshot.
-        grace: seconds that processes which are ending may take to be gone.
+        grace: seconds that processes which are ending may take to be gone, on a free machine.
     """
     if not _gained(before):
         return []
@@ -61,7 +63,8 @@ def leaked(before: Held, grace: float = 2.0) -> list[str]:
     if not _gained_after(before, min(grace, 0.05)):
         return []
     gc.collect()
-    return _gained_after(before, grace)
+    found = _gained_after(before, grace)
+    return _gained_after(before, grace * (slowness() - 1)) if found and grace else found
 
 
 def _gained_after(before: Held, seconds: float) -> list[str]:
@@ -185,7 +188,7 @@ def is_stopped(pid: int) -> bool:
     return stat is not None and stat[3] == "T"
 
 
-def wait_until(condition, timeout: float = 5.0) -> bool:
+def wait_until(condition, timeout: float = 30.0) -> bool:
     """Return whether `condition()` becomes true before the deadline."""
     deadline = time.monotonic() + timeout
     while not condition():

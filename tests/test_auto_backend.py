@@ -130,7 +130,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 def test_neither_a_process_among_others_nor_one_on_one_processor_starts_workers():
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, timeout=100
+        [sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, timeout=300
     )
     assert done.stdout.splitlines() == [
         "serial - no worker processes, as this is one itself",

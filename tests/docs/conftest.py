@@ -37,7 +37,7 @@ def assert_program_runs(scripts):
     """Run a program that users may run: it has to succeed and to say something."""
 
     def run(path: Path, folder: Path, **env: str) -> None:
-        done = scripts.run(path, folder=folder, env=env, timeout=110)
+        done = scripts.run(path, folder=folder, env=env, timeout=300)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip()
 

@@ -229,6 +229,6 @@ def test_every_python_block_of_the_readme_is_a_whole_script(root, fences, tmp_pa
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,9 @@ import time
 from pathlib import Path
 
 import built_links
+import leaks
 import pytest
+from clock_bounds import within
 from published import console_commands
 
 RUNNER = Path(__file__).with_name("run_fences.py")
@@ -46,12 +48,14 @@ def test_python_on_the_page_runs_and_leaves_no_process(page, fences, scripts, tm
         pytest.skip("nothing to run")
     done = run_as_script(scripts, page, blocks, tmp_path)
     assert done.returncode == 0, f"{page.name}: a python fence failed\n{done.stderr}"
-    deadline = time.monotonic() + 1.0
-    while (left := session_members(done.pid)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    ended = time.monotonic()
+    gone = leaks.wait_until(lambda: not session_members(done.pid))
+    took, left = time.monotonic() - ended, session_members(done.pid)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert left == []
+    assert gone
+    assert within(took, 1.0)
 
 
 def trees_of(page):

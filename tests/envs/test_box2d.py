@@ -341,7 +341,7 @@ def test_picture_is_right_after_a_restore(name, options):
 
 def run_python(script, *options):
     command = [sys.executable, *options, "-P", "-c", script]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.slow

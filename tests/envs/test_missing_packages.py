@@ -73,7 +73,7 @@ def run(program, *arguments, **environment):
         env={**kept, **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
 
 

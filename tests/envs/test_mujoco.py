@@ -315,7 +315,7 @@ def test_pictures_follow_restored_states(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     if "AssertionError" not in found.stderr and found.returncode:
         pytest.skip(f"no EGL here: {found.stderr.strip().splitlines()[-1:]}")

@@ -100,7 +100,7 @@ def test_the_kernels_give_the_same_levels_as_plain_python():
             env={**os.environ, "NUMBA_DISABLE_JIT": flag},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=True,
         ).stdout
         for flag in ("0", "1")

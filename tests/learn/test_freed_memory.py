@@ -34,7 +34,7 @@ def lent(**environment):
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=300,
     )
     pages, answer = done.stdout.split()
     return int(pages), answer

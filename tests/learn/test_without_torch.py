@@ -13,7 +13,7 @@ def python(code):
         [sys.executable, "-P", "-c", blocked],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

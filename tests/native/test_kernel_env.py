@@ -14,6 +14,7 @@ from typing import NamedTuple
 import gymnasium as gym
 import numpy as np
 import pytest
+from clock_bounds import within
 from gymnasium import spaces
 
 import plangym_ext
@@ -462,7 +463,7 @@ def _in_another_process(name, environment):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=True,
     )
     return float(done.stdout)
@@ -561,4 +562,4 @@ def test_time_of_the_second_batch_is_not_that_of_a_compiler():
         env.step_batch(np.zeros(1, int), state[None])
         start = time.perf_counter()
         assert env.warm_up() == env.compile_seconds
-        assert time.perf_counter() - start < 1
+        assert within(time.perf_counter() - start, 1)

@@ -29,7 +29,7 @@ def python(folder, *arguments, stdin=None):
         cwd=folder,
         text=True,
         capture_output=True,
-        timeout=110,
+        timeout=300,
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -38,7 +38,7 @@ def python(code, cwd):
         env=clean_env(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pickle
 
@@ -42,6 +43,13 @@ def flat(space, action):
     return tuple(int(x) for x in np.ravel(spaces.flatten(space, action)))
 
 
+@functools.cache
+def paid(t, kind, numbers):
+    """What an action pays, drawn once."""
+    text = repr((t, kind, numbers))
+    return np.random.default_rng([*text.encode()]).random()
+
+
 class Payment(gymnasium.Env):
     """Two steps; what each joint action pays is drawn once, and the second depends on the first."""
 
@@ -49,10 +57,6 @@ class Payment(gymnasium.Env):
         self.action_space, self.mask = space, mask
         self.observation_space = spaces.Box(0, 2, (1,), np.float32)
         self.t = self.kind = 0
-
-    def pays(self, t, kind, action):
-        text = repr((t, kind, flat(self.action_space, action)))
-        return np.random.default_rng([*text.encode()]).random()
 
     def told(self):
         return {} if self.mask is None else {"action_mask": self.mask[self.t % 2].copy()}
@@ -64,8 +68,9 @@ class Payment(gymnasium.Env):
 
     def step(self, action):
         assert self.action_space.contains(action), action
-        reward = self.pays(self.t, self.kind, action)
-        self.kind = sum(flat(self.action_space, action)) % 3
+        numbers = flat(self.action_space, action)
+        reward = paid(self.t, self.kind, numbers)
+        self.kind = sum(numbers) % 3
         self.t += 1
         return np.full(1, self.t, np.float32), reward, self.t == 2, False, self.told()
 
@@ -96,7 +101,7 @@ def values(env, t=0, kind=0):
     found = {}
     for action in all_actions(env.action_space):
         numbers = flat(env.action_space, action)
-        found[numbers] = env.pays(t, kind, action)
+        found[numbers] = paid(t, kind, numbers)
         if t == 0:
             found[numbers] += max(values(env, 1, sum(numbers) % 3).values())
     return found

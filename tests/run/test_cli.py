@@ -21,7 +21,7 @@ from plangym_ext.run.commands import COMMANDS, load_command
 
 def run_cli(*arguments: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-P", "-m", "plangym_ext", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,11 @@ def test_help_loads_no_simulator_and_no_compiler():
         "print(sorted({'numba', 'gymnasium', 'torch', 'ale_py', 'mujoco'} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-P", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
 
@@ -243,7 +247,11 @@ def test_the_list_of_commands_loads_none_of_them():
         "except SystemExit: print(*sorted(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-P", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
     )
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "plangym_ext.run.cli" in loaded
@@ -265,7 +273,7 @@ def test_ctrl_c_while_the_program_is_imported_ends_it_in_a_line():
         f"sys.exit(EntryPoint('plangym-ext', {entry_point()!r}, 'console_scripts').load()())\n"
     )
     command = [sys.executable, "-P", "-c", script, "list", "envs"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (INTERRUPTED, "")
     assert done.stderr == "\nplangym-ext list: interrupted\n"
 
@@ -281,7 +289,7 @@ def test_output_that_is_not_read_ends_the_command_quietly():
     os.close(ours)  # as `head` does once it has its lines
     command = [sys.executable, "-P", "-m", "plangym_ext", "list", "envs"]
     with os.fdopen(theirs, "w") as out:
-        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, timeout=60, check=False)
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, timeout=300, check=False)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
 
 

@@ -112,7 +112,7 @@ def frames_of(reader, path, *shape):
     """Return the frames of a film, `[N, *shape]`."""
     command = [reader.get_ffmpeg_exe(), "-v", "error", "-i", str(path)]
     command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
-    pixels = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+    pixels = subprocess.run(command, check=True, capture_output=True, timeout=300).stdout
     return np.frombuffer(pixels, np.uint8).reshape(-1, *shape)
 
 

@@ -214,7 +214,7 @@ def run_child(folder, kill_at):
                 process.send_signal(signal.SIGKILL)
                 break
         process.stdout.read()
-        return process.wait(timeout=60)
+        return process.wait(timeout=300)
 
 
 @pytest.mark.slow
@@ -289,7 +289,7 @@ print([(event.step, event.value) for event in events.Scalars("loss")])
 print(sorted(events.Tags()["scalars"]))
 """
     command = [sys.executable, "-P", "-W", "ignore", "-c", script, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[-2:] == ["[(1, 0.5), (2, 1.0), (3, 9.0)]", "['large', 'loss', 'timings/rate']"]
@@ -363,7 +363,7 @@ for file in sorted(Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")):
             [sys.executable, "-P", "-W", "ignore", "-c", script, str(tmp_path)],
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=300,
             check=False,
             env={**os.environ, **own},
         )

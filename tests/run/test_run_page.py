@@ -151,7 +151,7 @@ def answering(runs):
 
         def ask(address, *, whole=False):
             try:
-                with urllib.request.urlopen(server.url + address, timeout=10) as answer:
+                with urllib.request.urlopen(server.url + address, timeout=100) as answer:
                     return answer.status, answer.read()
             except urllib.error.HTTPError as error:
                 with error:
@@ -309,10 +309,10 @@ def test_sites_that_have_their_name_answered_with_this_address_read_nothing(runs
             # No host in the request itself is none, and half an address is no request.
             if words.startswith("GET http") and host in ("", "["):
                 continue
-            with socket.create_connection(address, timeout=10) as client:
+            with socket.create_connection(address, timeout=100) as client:
                 client.sendall(f"{words}\r\n\r\n".encode())
                 assert int(client.makefile("rb").read().split()[1]) == status, words
-        with socket.create_connection(address, timeout=10) as client:
+        with socket.create_connection(address, timeout=100) as client:
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
             assert int(client.makefile("rb").read().split()[1]) == 403
 
@@ -331,7 +331,7 @@ def test_pages_of_runs_have_no_part_in_the_page_that_shows_them(runs, served):
 
 
 def policy(address):
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=100) as answer:
         assert answer.headers["X-Content-Type-Options"] == "nosniff"
         assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
         return answer.headers["Content-Security-Policy"]
@@ -354,10 +354,10 @@ def test_clients_that_say_nothing_are_dropped(runs, capfd):
     before = threading.active_count()
     with serving(runs) as server:
         port = server.server_address[1]
-        slow = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(150)]
+        slow = [socket.create_connection(("127.0.0.1", port), timeout=100) for _ in range(150)]
         for client in slow:
             client.sendall(b"GET / HT")
-        assert urllib.request.urlopen(server.url, timeout=10).status == 200
+        assert urllib.request.urlopen(server.url, timeout=100).status == 200
         assert threading.active_count() <= before + 40
         # All but the last ones; their threads end.
         assert sum(is_dropped(client) for client in slow) >= 100
@@ -381,7 +381,7 @@ def test_a_client_has_so_many_seconds_to_ask(runs, monkeypatch):
     monkeypatch.setattr(run_page_server, "_TO_ASK", 0.2)
     with serving(runs) as server:
         port = server.server_address[1]
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=100) as client:
             client.sendall(b"GET / HTTP/1.0\r\n")
             assert client.recv(100) == b""
 

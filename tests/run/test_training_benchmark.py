@@ -204,7 +204,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(program, tmp_pat
     assert our_run(program, whole).wait() == 0
     process = our_run(program, killed)
     checkpoint = killed.with_suffix(".60-rounds") / "checkpoints" / "checkpoint-00000020.pt"
-    assert wait_until(checkpoint.exists, timeout=60.0)
+    assert wait_until(checkpoint.exists, timeout=300.0)
     process.kill()
     assert process.wait() != 0
     assert not killed.exists()

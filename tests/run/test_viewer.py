@@ -69,7 +69,7 @@ def test_a_notebook_has_one_picture_that_is_renewed():
     shown = []
     with run_kernel(kernel_name="python3") as client:
         # Jupyter's own messages, as a page in a browser gets them.
-        reply = client.execute_interactive(CELL, timeout=60, output_hook=shown.append)
+        reply = client.execute_interactive(CELL, timeout=300, output_hook=shown.append)
         assert reply["content"]["status"] == "ok", reply
     ensure_event_loop().close()  # which the client would leave behind
     first, second = [one for one in shown if "data" in one["content"]]

@@ -466,7 +466,7 @@ def test_no_name_leads_to_harm_and_altered_snapshots_are_refused_or_load_as_they
     out = tmp_path / "out.json"
     command = [sys.executable, program, "--count", count, "--out", out, "--only", *OWN]
     subprocess.run(
-        command, check=True, capture_output=True, timeout=110 if len(count) < 5 else None
+        command, check=True, capture_output=True, timeout=300 if len(count) < 5 else None
     )
     found = json.loads(out.read_text())
     for name in OWN:

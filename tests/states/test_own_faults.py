@@ -105,7 +105,7 @@ def test_large_attributes_cost_no_raw_memory_error(kind, room):
         [sys.executable, "-P", "-c", MEMORY, kind, str(room)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONWARNINGS": "error::UserWarning"},
     )
     assert done.returncode == 0, done.stderr[-2000:]

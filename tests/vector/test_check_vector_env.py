@@ -38,7 +38,7 @@ def problems(venv, cwd):
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

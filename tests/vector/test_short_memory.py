@@ -40,7 +40,7 @@ except (MemoryError, plangym_ext.errors.StorageError) as error:
 def test_the_error_names_the_envs_and_what_to_do(workers):
     script = SCRIPT.replace("WORKERS", str(workers))
     run = subprocess.run(
-        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=120
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=300
     )
     said = r"(Memory|Storage)Error make_vec: there is too little memory for 100 of Wide\b.*"
     assert re.match(said + r"(1\.56 GiB|1,67\d,\d{3},\d{3} bytes)", run.stdout), (

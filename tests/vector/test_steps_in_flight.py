@@ -293,7 +293,7 @@ def test_what_rows_show_is_kept_with_the_states_of_its_moment(tmp_path):
 
 
 def wait_for(path):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not path.exists():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -59,7 +59,7 @@ def test_states_name_classes_within_classes_as_workers_do(tmp_path):
     script = tmp_path / "boards.py"
     script.write_text(textwrap.dedent(SCRIPT))
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:2] == ["[5.0, 6.0] 7.0"] * 2

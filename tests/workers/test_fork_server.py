@@ -265,7 +265,7 @@ def test_server_and_workers_end_with_this_process():
         "os.kill(os.getpid(), 9)\n"
     )
     ended = subprocess.run(
-        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=300
     )
     pids = [int(text) for text in ended.stdout.split()]
     assert len(pids) == 3

@@ -96,7 +96,7 @@ def run(tmp_path, body, *arguments):
         env={**os.environ, "PIDS": str(tmp_path / "pids"), "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     return done, [int(line) for line in (tmp_path / "pids").read_text().split()]
 

@@ -175,7 +175,7 @@ def test_no_worker_outlives_a_killed_parent_for_a_child_that_lives_on():
     # The child keeps the pipe open, so it is not read to its end.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         child, *pids = map(int, parent.stdout.readline().split())
-        parent.wait(timeout=60)
+        parent.wait(timeout=300)
     try:
         assert leaks.is_running(child)
         assert leaks.wait_until(lambda: not any(map(leaks.is_running, pids)), 10.0)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import toy_envs
 from batches import pids, stop, walk_of
+from clock_bounds import within
 from toy_envs import Faulty
 
 import plangym_ext
@@ -176,7 +177,7 @@ def test_close_while_workers_are_stuck():
             worker.step((toy_envs.SLEEP, toy_envs.NATIVE)[k % 2], blocking=False)
     begun = time.monotonic()
     env.close()
-    assert time.monotonic() - begun < 2.0
+    assert within(time.monotonic() - begun, 2.0)
     assert not any(map(leaks.is_running, found))
 
 
@@ -281,7 +282,9 @@ def test_the_default_waits_longer_for_first_rows_and_slow_envs(monkeypatch, kind
         began = time.monotonic()
         with pytest.raises(WorkerTimeout, match="did not answer"):
             step(actions)
-        assert 2.0 < time.monotonic() - began < 30
+        took = time.monotonic() - began
+        assert took > 2.0
+        assert within(took, 30)
 
 
 def test_a_limit_below_the_default_is_taken_at_its_word():

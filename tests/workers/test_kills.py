@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from clock_bounds import within
 
 PROGRAM = Path(__file__).parents[1] / "benchmarks" / "kills.py"
 
@@ -19,7 +20,7 @@ def test_every_row_is_right_whichever_worker_is_killed(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr
@@ -30,4 +31,4 @@ def test_every_row_is_right_whichever_worker_is_killed(tmp_path):
         assert (row["wrong"], row["stale"], row["misplaced"]) == (0, 0, 0)
         assert row["batches"] > 0
         # The issue's own number: a death is seen within a tenth of a second.
-        assert row["seen"]["p50"] <= 100.0
+        assert within(row["seen"]["p50"] / 1e3, 0.1)

@@ -34,7 +34,7 @@ def output_of(text, tmp_path):
         env={**os.environ, "PYTHONPATH": TESTS},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (found.returncode, found.stderr) == (0, "")

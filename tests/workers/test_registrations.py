@@ -97,7 +97,7 @@ def test_what_the_main_script_registers_is_known_to_workers(tmp_path, how):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -332,7 +332,7 @@ def test_few_descriptors_are_told_with_numbers(tmp_path):
         print(error)
     """
     with program(script, tmp_path) as process:
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=300)
     assert "24" in out, err
 
 
@@ -346,7 +346,7 @@ def test_what_sub_envs_write_disturbs_nothing(tmp_path):
         print("rewards", venv.step(np.zeros(2, int))[1].tolist())
     """
     with program(script, tmp_path) as process:
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=300)
     assert "rewards [1.0, 1.0]" in out, err
 
 
@@ -381,7 +381,7 @@ def test_a_group_that_is_killed_leaves_no_memory(kind, tmp_path):
     with program(script, tmp_path) as process:
         pids = [int(pid) for pid in process.stdout.readline().split()]
         os.killpg(process.pid, signal.SIGKILL)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=300)
     assert len(pids) == 2
     assert leaks.wait_until(lambda: not any(map(leaks.is_running, pids)))
     assert err == ""  # no tracker has anything to say

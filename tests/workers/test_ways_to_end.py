@@ -177,4 +177,4 @@ def test_a_busy_env_that_handles_sigio_ends_with_its_parent(tmp_path):
         finally:
             parent.kill()
         parent.wait()
-        assert leaks.wait_until(lambda: not leaks.is_running(pid), timeout=5.0)
+        assert leaks.wait_until(lambda: not leaks.is_running(pid))

@@ -104,7 +104,7 @@ def test_a_plot_is_written_if_matplotlib_is_there(tmp_path):
     # In a process of its own: matplotlib keeps its fonts open.
     command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "compare", "CartPole-v1"]
     command += ["--planners", "mcts", "--seeds", "1", "--max-steps", "2", "--model-steps", "20"]
-    subprocess.run([*command, "--out", str(tmp_path), "--plot"], check=True, timeout=100)
+    subprocess.run([*command, "--out", str(tmp_path), "--plot"], check=True, timeout=300)
     assert (tmp_path / "compare.png").read_bytes()[:4] == b"\x89PNG"
 
 

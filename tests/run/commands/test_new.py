@@ -22,7 +22,7 @@ def test_new_files_pass_their_own_tests(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == written
     # In a process of its own: the modules are new to it, and found beside their tests.
     command = [sys.executable, "-P", "-m", "pytest", "-v", "-p", "no:cacheprovider", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
     for name in names.values():
         assert len(re.findall(rf"test_{name}\.py::.* PASSED", done.stdout)) >= 2

@@ -50,7 +50,7 @@ def run_all(folder, *commands):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=True,
     )
 
@@ -122,7 +122,7 @@ def test_a_fault_in_a_worker_that_cannot_travel_is_shown_with_its_traceback(tmp_
     )
     command = [sys.executable, "-P", "-c", program]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 1
     assert "WorkerError: StayError in worker 0" in done.stderr

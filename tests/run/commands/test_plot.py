@@ -208,7 +208,7 @@ def test_curves_are_drawn_if_matplotlib_is_there(runs, name):
     target = runs / name
     command = [sys.executable, "-P", "-m", "plangym_ext.run.cli", "plot", str(runs)]
     done = subprocess.run(
-        [*command, "--out", str(target)], capture_output=True, text=True, timeout=100, check=True
+        [*command, "--out", str(target)], capture_output=True, text=True, timeout=300, check=True
     )
     assert "trainer.rate=0.1: 3 runs" in done.stdout
     content = target.read_bytes()

@@ -347,7 +347,7 @@ def test_an_interrupted_sweep_tells_what_its_runs_have_saved(begun, tmp_path):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()

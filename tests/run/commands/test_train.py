@@ -105,7 +105,7 @@ def test_an_interrupt_ends_the_round_saves_and_says_how_to_go_on(tmp_path):
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)
         os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()

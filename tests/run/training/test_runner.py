@@ -439,7 +439,7 @@ def test_a_run_that_is_killed_comes_to_the_same_end():
         [sys.executable, program, "--kills", "2", "--rounds", "6"],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
