@@ -38,7 +38,7 @@ QUESTIONS = {
     "atari": "atari",
     "plangym": "coming_from",
     "lunarlander": "box2d",
-    "cleanrl": "tutorials",
+    "cleanrl": "programs",
 }
 _SCRIPT = """
 const [folder, ...questions] = process.argv.slice(1);

@@ -11,6 +11,7 @@ RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 #: Recipe -> the package that it needs.
 NEEDS = {
     "cleanrl_ppo.py": "torch",
+    "mlflow_log.py": "mlflow",
     "ray_search.py": "ray",
     "record_video.py": "moviepy",
     "rllib_ppo.py": "ray.rllib",
@@ -18,6 +19,7 @@ NEEDS = {
     "stable_baselines3_ppo.py": "stable_baselines3",
     "tianshou_collector.py": "tianshou",
     "torchrl_collector.py": "torchrl",
+    "trackio_log.py": "trackio",
 }
 
 
@@ -37,5 +39,8 @@ def is_installed(name):
 def test_recipe_runs(recipe, assert_program_runs, tmp_path):
     if not is_installed(NEEDS[recipe]):
         pytest.skip(f"{NEEDS[recipe]} is not installed")
-    # Ray would otherwise leave a secret in the home folder.
-    assert_program_runs(RECIPES / recipe, tmp_path, OMP_NUM_THREADS="1", RAY_AUTH_MODE="disabled")
+    # Ray would otherwise leave a secret in the home folder, and the logs be kept there.
+    logs = {"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_TRACKING_URI": f"file://{tmp_path}/mlruns"}
+    logs["TRACKIO_DIR"] = str(tmp_path / "trackio")
+    quiet = {"OMP_NUM_THREADS": "1", "RAY_AUTH_MODE": "disabled"}
+    assert_program_runs(RECIPES / recipe, tmp_path, **quiet, **logs)

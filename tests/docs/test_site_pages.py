@@ -86,3 +86,30 @@ def test_the_pages_of_the_api_are_the_sections_of_its_page(site):
 def test_the_pages_have_45_000_words_at_most_benchmarks_apart():
     pages = [page for page in (ROOT / "docs").glob("*.md") if "benchmarks" not in page.name]
     assert sum(len(page.read_text().split()) for page in pages) <= 45_000
+
+
+def screens(page):
+    """Return about how many screens of 38 lines a page has, with the programs that it includes.
+
+    A line of code is four fifths of one of text as it is in the file; a heading is two lines, a row
+    of a table one and a half for each 70 characters.
+    """
+    size, is_code = 0.0, False
+    for line in page.read_text().splitlines():
+        included = page.parent / line.partition("{literalinclude} ")[2]
+        if line.startswith("```"):
+            is_code = not is_code
+            size += 0.8 * len(included.read_text().splitlines()) if included.is_file() else 0.0
+        elif is_code:
+            size += 0.8
+        else:
+            size += 2 if line.startswith("#") else 1
+            size += 1.5 * len(line) / 70 - 1 if line.startswith("|") else 0
+    return size / 38
+
+
+def test_no_page_has_more_than_12_screens():
+    # The benchmarks' tables are generated.
+    pages = {page.stem: screens(page) for page in (ROOT / "docs").glob("*.md")}
+    long = {name for name, size in pages.items() if size > 12}
+    assert {name for name in long if not name.startswith("benchmarks_")} == set()

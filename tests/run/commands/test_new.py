@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,13 @@ def test_names_that_break_the_files_or_others_are_refused(kind, name, said, tmp_
     assert main(["new", kind, name, "--out", str(tmp_path / "new")]) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_tutorial_shows_the_algorithm_that_is_written(tmp_path, monkeypatch):
+    # Where a module of this name can be imported, none is written.
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if "examples" not in one])
+    assert main(["new", "algorithm", "Scaled", "--out", str(tmp_path)]) == 0
+    shown = Path(__file__).parents[3] / "docs/examples/scaled.py"
+    # Word by word: the formatter takes an indentation from the docstring.
+    written = (tmp_path / "scaled.py").read_text().split()
+    assert shown.read_text().split()[: len(written)] == written
