@@ -358,6 +358,7 @@ def test_states_of_other_buffers_are_refused_and_nothing_changes(kind):
         for gone in before
         if gone not in ("kind", "capacity")
     ]
+    refused += [({**before, "rng": text}, "rng must be") for text in ("{}", "", '"PCG64"')]
     for state, text in refused:
         with pytest.raises(InvalidSamples, match=f"{kind.__name__}.load_state_dict: .*{text}"):
             replay.load_state_dict(state)

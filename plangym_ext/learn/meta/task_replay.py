@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -138,9 +139,13 @@ class TaskReplay(Replay):
         return {**parts, "tasks": np.array(self.tasks, np.int64)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self._steps.load_state_dict(state["steps"])
-        self._recent.load_state_dict(state["recent"])
-        self.tasks = state["tasks"].tolist()
+        # Of copies, which share no more with the parts once they are loaded: a state of which the
+        # last part is refused leaves all as it was.
+        steps, recent = copy.copy(self._steps), copy.copy(self._recent)
+        steps.load_state_dict(state["steps"])
+        recent.load_state_dict(state["recent"])
+        tasks = state["tasks"].tolist()
+        self._steps, self._recent, self.tasks = steps, recent, tasks
 
 
 def _add(replay: BalancedReplay, rows: Mapping[str, Any], tasks: Any, which: Any) -> None:

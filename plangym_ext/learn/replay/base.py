@@ -40,6 +40,23 @@ def check_saved(kind: str, capacity: Any, state: Mapping[str, Any]) -> None:
             )
 
 
+def saved_generator(kind: str, text: str) -> np.random.Generator:
+    """Return a new generator in the state that was saved as a text.
+
+    Raises:
+        InvalidSamples: the text is no such state.
+    """
+    generator = np.random.default_rng(0)
+    try:
+        generator.bit_generator.state = json.loads(text)
+    except (TypeError, ValueError, KeyError) as error:
+        raise InvalidSamples(
+            f"{kind}.load_state_dict: rng must be the state of a generator of numpy's as a text of "
+            f"JSON; got {text!r:.60}."
+        ) from error
+    return generator
+
+
 class Replay(ABC):
     """Abstract base of replay buffers: stores the newest rows and samples batches.
 
@@ -120,13 +137,13 @@ class Replay(ABC):
         """
         check_saved(self._name, self.capacity, state)
         try:
-            rng = json.loads(state["rng"])
+            rng = saved_generator(self._name, state["rng"])
             self._restore(state)
         except KeyError as error:
             raise InvalidSamples(
                 f"{self._name}.load_state_dict: the state must have {error}; got {sorted(state)}."
             ) from error
-        self._rng.bit_generator.state = rng
+        self._rng = rng
 
     @abstractmethod
     def _contents(self) -> dict[str, Any]:

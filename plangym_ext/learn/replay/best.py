@@ -79,6 +79,7 @@ class BestReplay(RowReplay):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         rest = {name: part for name, part in state.items() if name not in ("priorities", "came")}
-        self._ring = Ring.from_state(rest, self.capacity, self._name)
-        self._priorities = np.array(state["priorities"], np.float64)
-        self._came = np.array(state["came"], np.int64)
+        ring = Ring.from_state(rest, self.capacity, self._name)
+        priorities = np.array(state["priorities"], np.float64)
+        came = np.array(state["came"], np.int64)
+        self._ring, self._priorities, self._came = ring, priorities, came

@@ -14,7 +14,13 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.inherited_options import InheritedOptions
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, InvalidSamples, ReplayEmpty
-from plangym_ext.learn.replay.base import Batch, Capacity, check_saved, checked_capacity
+from plangym_ext.learn.replay.base import (
+    Batch,
+    Capacity,
+    check_saved,
+    checked_capacity,
+    saved_generator,
+)
 from plangym_ext.learn.replay.frame_obs import StepForm
 from plangym_ext.learn.replay.priorities import PLACE_BYTES, Places, Priorities
 from plangym_ext.learn.replay.sequence_kernel import n_step_returns
@@ -213,7 +219,10 @@ class RingReplay(InheritedOptions, ABC):
         ring: StepRing | None = None
         priorities: Priorities | None = None
         try:
-            rng = json.loads(state["rng"])
+            rng, beta = (
+                saved_generator(self._name, state["rng"]),
+                float(state.get("beta", self.beta)),
+            )
             if "ring" in state:
                 # New ones: what is here may be of other shapes, and stays if the state is refused.
                 ring, priorities = self._remake(StepForm.from_text(state["form"]), state)
@@ -227,8 +236,7 @@ class RingReplay(InheritedOptions, ABC):
                 f"Make the replay with the options that it had."
             ) from error
         # Last: a state that is refused leaves everything as it was.
-        self._rng.bit_generator.state = rng
-        self.beta = float(state.get("beta", self.beta))
+        self._rng, self.beta = rng, beta
         self._ring, self._priorities = ring, priorities
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from itertools import pairwise
 
@@ -235,6 +236,26 @@ def test_contexts_are_recent_and_of_first_episodes():
             assert drawn <= set(first[number][-20:])
             assert not drawn & later
     sampler.close()
+
+
+@pytest.mark.parametrize("lost", ["steps", "recent", "tasks", "rng"])
+@pytest.mark.parametrize("inner", ["buckets", "added", "rng", ""])
+def test_a_state_of_a_replay_that_is_refused_changes_nothing(lost, inner):
+    (one, first), (other, second) = filled(2), filled(4)
+    with first, second:
+        replay, state = one.replay, copy.deepcopy(other.replay.state_dict())
+        inside = state[lost] if inner and isinstance(state[lost], dict) else state
+        del inside[inner if inside is not state else lost]
+        before = copy.deepcopy(replay.state_dict())
+        with pytest.raises(InvalidSamples):
+            replay.load_state_dict(state)
+        np.testing.assert_equal(replay.state_dict(), before)
+        # And it goes on as if nothing had been asked.
+        again = filled(2)
+        with again[1]:
+            for name, part in again[0].replay.sample(3).samples["steps"].items():
+                np.testing.assert_array_equal(part, replay.sample(3).samples["steps"][name])
+                break
 
 
 def test_fragments_without_tasks_are_refused():

@@ -41,3 +41,15 @@ def test_of_equal_rows_the_older_stay_and_a_state_goes_on():
     assert set(drawn.tolist()) == {0, 5, 9}
     with pytest.raises(InvalidSamples, match="priorities must be 2"):
         replay.add({"x": np.array([1, 2])})
+
+
+@pytest.mark.parametrize("lost", ["rows", "cursor", "priorities", "came", "rng"])
+def test_a_state_that_is_refused_changes_nothing(lost):
+    replay, other = BestReplay(3, seed=0), BestReplay(3, seed=1)
+    for one, first in ((replay, 0), (other, 50)):
+        one.add({"x": np.arange(first, first + 6)}, [1, 1, 0, 1, 1, 2])
+    state, before = other.state_dict(), replay.state_dict()
+    del state[lost]
+    with pytest.raises(InvalidSamples, match=lost):
+        replay.load_state_dict(state)
+    np.testing.assert_equal(replay.state_dict(), before)

@@ -239,6 +239,20 @@ def test_a_state_of_another_replay_is_refused():
             filled(0, alpha=alpha)[0].load_state_dict(prioritized)
 
 
+@pytest.mark.parametrize("lost", ["form", "ring", "priorities", "rng"])
+def test_a_state_that_is_refused_changes_nothing(lost):
+    one, other = filled(3, alpha=0.7)[0], filled(5, alpha=0.7)[0]
+    state, before = copy.deepcopy(other.state_dict()), copy.deepcopy(one.state_dict())
+    state["beta"] = 0.9
+    if lost in ("form", "rng"):
+        del state[lost]
+    else:
+        state[lost].popitem()
+    with pytest.raises(InvalidSamples):
+        one.load_state_dict(state)
+    np.testing.assert_equal(one.state_dict(), before)
+
+
 def test_how_far_weights_undo_priorities_is_saved():
     one, _ = filled(alpha=0.7)
     one.update_priorities(one.sample(9).indices, np.linspace(0.1, 2, 9))

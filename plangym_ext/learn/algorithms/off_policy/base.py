@@ -349,17 +349,20 @@ class OffPolicyAlgorithm(AgentAlgorithm):
             check_network_state(module, theirs["modules"][name], where)
         for name, optimizer in self.optimizers.items():
             optimizer.check_state(theirs["moments"][name], where)
+        owed = Fraction(*map(int, theirs["owed"]))
+        # They are made when the replay has enough, at the latest when it is full.
+        if not -1 <= owed <= self._ratio * steps_within(self.replay.capacity, 1) + 1:
+            raise ForeignNetwork(
+                f"{where}: owed must be the updates of at most a full replay; got {float(owed):g}. "
+                f"Make the algorithm with the same config."
+            )
 
     def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
         for name, module in self.modules.items():
             module.load_state_dict(theirs["modules"][name])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(theirs["moments"][name])
-        owed = Fraction(*map(int, theirs["owed"]))
-        # They are made when the replay has enough, at the latest when it is full.
-        if not -1 <= owed <= self._ratio * steps_within(self.replay.capacity, 1) + 1:
-            raise ValueError(f"{float(owed):g} updates are owed, more than a full replay asks for")
-        self._owed = owed
+        self._owed = Fraction(*map(int, theirs["owed"]))
         self._seen.clear()
         if self._graphs is not None:
             # Moments that are loaded are tensors of their own.
