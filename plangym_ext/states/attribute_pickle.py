@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import operator
 import pickle
+import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,9 +18,10 @@ import numpy as np
 
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.graph.array_views import Ties, place_of, view_at
-from plangym_ext.states.graph.classes import Name, finaliser_of
+from plangym_ext.states.graph.classes import Name, finaliser_of, hidden_slot, name_of
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES
+from plangym_ext.states.trials.digests import is_own_module
 
 
 def dumps(attributes: Any, names: dict[int, Name], tied: Iterable[int] = ()) -> bytes:
@@ -121,6 +124,13 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 f"a {kind.__module__}.{kind.__qualname__}, whose __del__ would run for a copy "
                 "too and free what the original holds"
             )
+        if slot := hidden_slot(kind):
+            raise IncompleteState(
+                f"a {kind.__module__}.{kind.__qualname__}, of which a slot {slot!r} hides another; "
+                "give them two names"
+            )
+        if kind is object and (place := _place_of(obj)):
+            return known_object, place
         left_out = _LOSSY.get(module_of(kind).partition(".")[0])
         if left_out is not None:
             raise IncompleteState(
@@ -130,6 +140,33 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if owner is not None:
             return view_at, (owner, obj.dtype, place_of(obj, owner))
         return super().reducer_override(obj)
+
+
+def _place_of(sentinel: object) -> tuple[str, str] | None:
+    """Return the module and the name by which code knows a bare `object()`; None for none.
+
+    It is compared by its identity: a copy would be another one.
+    """
+    for name, module in list(sys.modules.items()):
+        waiting = [("", module)] if is_own_module(name) else []
+        for prefix, holder in waiting:  # grows by the classes that the module defines
+            for attribute, value in list(getattr(holder, "__dict__", {}).items()):
+                if value is sentinel:
+                    return name, f"{prefix}{attribute}"
+                place = f"{prefix}{attribute}"
+                if isinstance(value, type) and name_of(value) == (name, place):
+                    waiting.append((f"{place}.", value))
+    return None
+
+
+def known_object(module: str, name: str) -> object:
+    """Return the bare `object()` of that name; a new one where there is none."""
+    with contextlib.suppress(AttributeError, KeyError):
+        found = operator.attrgetter(name)(sys.modules[module])
+        if type(found) is object:
+            return found
+    # Such as one of a script, which other processes do not have.
+    return object()
 
 
 class _Unpickler(pickle.Unpickler):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
+from time import perf_counter_ns
 
 import gymnasium as gym
 import numpy as np
@@ -48,6 +50,36 @@ class Hashes(Base):
 class Orders(Base):
     def shown(self):
         return float(next(iter(self.names)))
+
+
+class Late(Base):
+    """Is slow to show that it looks at the clock: a minute has to pass."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun = time.monotonic()
+
+    def shown(self):
+        return float(time.monotonic() > self.begun + 60)
+
+
+class ByName(Late):
+    """The same with a function that its module has imported."""
+
+    def __init__(self):
+        super().__init__()
+        self.ends = perf_counter_ns() + 60 * 10**9
+
+    def shown(self):
+        return float(perf_counter_ns() > self.ends)
+
+
+class Measured(Base):
+    """Measures its steps, and shows nothing of it."""
+
+    def shown(self):
+        self.seconds = time.perf_counter()
+        return super().shown()
 
 
 class Named:
@@ -101,6 +133,21 @@ def played(role, path, seed):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("make", "who"),
+    [(Late, "time.monotonic in Late.shown"), (ByName, "perf_counter_ns in ByName.shown")],
+)
+@pytest.mark.parametrize("capture", ["snapshot", "replay"])
+def test_what_the_clock_decides_is_refused_although_it_shows_late(make, who, capture):
+    with pytest.raises(IncompleteState, match=f"asks for the time .*{who}"):
+        plangym_ext.make(make, backend="serial", capture=capture)
+
+
+def test_a_clock_that_decides_nothing_is_no_matter():
+    with plangym_ext.make(Measured, backend="serial") as env:
+        assert env.exact
 
 
 @pytest.mark.timeout(300)

@@ -249,6 +249,19 @@ def test_named_objects_are_found_and_named_generators_are_set_in_place():
     np.testing.assert_array_equal(generator.random(3), expected)
 
 
+def test_generators_of_one_source_are_refused():
+    bits = np.random.Philox(3)
+    pairs = [
+        [np.random.Generator(bits), np.random.Generator(bits)],
+        [np.random.Generator(bits), np.random.RandomState(bits)],
+    ]
+    for pair in pairs:
+        writer = GraphWriter({}, {})
+        writer.put(pair)
+        with pytest.raises(NotPlain, match="from the same bits"):
+            writer.data()
+
+
 def test_bound_methods_come_back_bound_to_what_comes_back():
     box = Box(number=1)
     back = copied({"box": box, "method": box.helper})

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import ctypes
 import functools
+import gc
 import importlib
 import itertools
 import os
@@ -24,8 +25,11 @@ from clock_bounds import within
 
 import plangym_ext
 from plangym_ext.errors import IncompleteState
+from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.trials.choice import prove, prove_unbuilt
 from plangym_ext.states.trials.fork import Fork, ForkFailed
+from plangym_ext.states.trials.round_trip import Plan, Trip
+from plangym_ext.states.trials.subject import Subject
 from plangym_ext.states.trials.surroundings import surroundings
 
 HERE = sys.modules[__name__]
@@ -509,6 +513,47 @@ def test_a_copy_that_hangs_is_ended():
     with pytest.raises(ForkFailed, match="too long"), Fork(lambda _: time.sleep(100)) as fork:
         fork.line.receive(0.2)
     assert within(time.monotonic() - begun, 20)
+
+
+class Counted:
+    """Is counted while it lives."""
+
+    def __init__(self):
+        self.itself = self
+        SHARED["count"] += 1
+
+    def __del__(self):
+        SHARED["count"] -= 1
+
+
+def test_garbage_of_before_is_not_freed_in_the_middle_of_a_proof():
+    gc.disable()
+    try:
+        before = SHARED["count"]
+        for _ in range(9):
+            Counted()
+        assert SHARED["count"] == before + 9
+
+        def look(line):
+            gc.collect()
+            line.send(SHARED["count"])
+
+        with Fork(look) as fork:
+            assert fork.line.receive(20) == before + 9
+    finally:
+        gc.enable()
+        gc.collect()
+
+
+def test_states_are_saved_within_short_episodes_too():
+    env = Base()
+    env.reset(seed=0)
+    subject = Subject(env, StateCodec(env, "snapshot"))
+    trip = Trip(subject, Plan(0.2, 240, least=240))
+    begins = {0, *(ending + 1 for ending in trip.endings)}
+    within = [step for step in trip._saved if step > 2 and step not in begins]
+    assert trip.endings == [39, 79, 119, 159, 199, 239]
+    assert {step // 40 for step in within} == {*range(6)}, sorted(trip._saved)
 
 
 class DrawnOnce(Base):

@@ -60,6 +60,7 @@ def layout_of(kind: Any) -> Layout | None:
     if (
         kind is object
         or len(found) > 1
+        or hidden_slot(kind)
         or not all(cls is base or _is_of_python(cls) for cls in kind.__mro__[:-1])
     ):
         return None
@@ -75,6 +76,22 @@ def layout_of(kind: Any) -> Layout | None:
     if kind.__basicsize__ > base.__basicsize__ + _PLAIN_SIZE + _SLOT_SIZE * len(slots):
         return None
     return Layout(base, slots) if kind.__itemsize__ == base.__itemsize__ else None
+
+
+@functools.cache
+def hidden_slot(kind: Any) -> str:
+    """Return the name of a slot that another of the same name hides; "" for none.
+
+    What it holds is found by its descriptor alone, and pickle does not look for it.
+    """
+    slots: set[str] = set()
+    for cls in kind.__mro__:
+        for name, slot in vars(cls).items():
+            if isinstance(slot, types.MemberDescriptorType) and slot.__objclass__ is cls:
+                if name in slots:
+                    return str(name)
+                slots.add(name)
+    return ""
 
 
 @functools.cache

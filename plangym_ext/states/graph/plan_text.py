@@ -17,7 +17,12 @@ from plangym_ext.states.graph import filling
 from plangym_ext.states.graph.array_views import owner_of, place_of, view_at
 from plangym_ext.states.graph.classes import sorted_elements
 from plangym_ext.states.graph.kinds import Kind
-from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, generator_of, random_bytes
+from plangym_ext.states.randomness.random_bytes import (
+    RANDOM_TYPES,
+    bits_of,
+    generator_of,
+    random_bytes,
+)
 
 SIZES = struct.Struct("<5I")
 SCALARS = {np.dtype(letter).type for letter in "?bBhHiIlLqQefdFD"}
@@ -58,6 +63,7 @@ _GLOBALS: dict[str, Any] = {
     "OrderedDict": OrderedDict,
     "RANDOM": RANDOM_TYPES,
     "owner_of": owner_of,
+    "bits_of": bits_of,
     "random_bytes": random_bytes,
     "rows_of": _rows_of,
     "scalar_from": _scalar_from,
@@ -188,7 +194,7 @@ class PlanText:
             "if not keys.isdisjoint(shared): return None",
             "if owners and not (len({*owners}) == len(owners) and keys.isdisjoint(owners)"
             " and shared.keys().isdisjoint(owners)): return None",
-            f"if len({{*map(id, ({items(self.generators)}))}}) != {len(self.generators)}:"
+            f"if len({{*map(bits_of, ({items(self.generators)}))}}) != {len(self.generators)}:"
             " return None",
             f"blobs = b''.join(({items(self._blobs)}))",
             f"numbers = {self.constant(pack)}({', '.join((*self._ints, *self._floats))})",

@@ -45,7 +45,7 @@ from plangym_ext.states.graph.data_types import are_plain, data_type
 from plangym_ext.states.graph.kinds import Kind, writing_of
 from plangym_ext.states.graph.tables import GraphTables
 from plangym_ext.states.plain import NotPlain
-from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, bits_of, random_bytes
 
 __all__ = ["GraphWriter", "Name", "Shape", "imported", "is_drawing", "is_simple", "name_of"]
 
@@ -121,6 +121,7 @@ class GraphWriter(GraphTables):
         self._seen: dict[int, int] = {}
         self._children: list[Any] = []
         self._memories: set[int] = set()
+        self._bits: dict[int, Any] = {}  # of generators, by `id`
         self._weakly: dict[int, Any] = {}  # what weak references refer to, by `id`
         #: What is met here is kept until the end, so that no other object gets its `id`.
         self._kept: list[Any] = []
@@ -366,6 +367,8 @@ class GraphWriter(GraphTables):
             self._ints.append(self._seen[key])
             return _SEEN
         self._seen[key] = len(self._seen)
+        if self._bits.setdefault(id(bits_of(value)), value) is not value:
+            raise NotPlain("two generators that draw from the same bits")
         layer, name = self._named.get(key, (-1, ""))
         data = random_bytes(value)
         self._ints += (layer, self._text(name), len(data))

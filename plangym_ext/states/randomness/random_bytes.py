@@ -19,6 +19,13 @@ _LEGACY_KEYS = 624
 SHORT = 41
 
 
+def bits_of(generator: Any) -> Any:
+    """Return the bit generator that a numpy generator draws from; several may have one."""
+    if isinstance(generator, np.random.RandomState):
+        return generator._bit_generator  # private: it has no public name
+    return generator.bit_generator
+
+
 def random_bytes(generator: Any) -> bytes:
     """Return a numpy generator's state; those of gymnasium and `RandomState` in short form."""
     if isinstance(generator, np.random.RandomState):
@@ -122,12 +129,8 @@ def _is_legacy(state: dict[str, Any]) -> bool:
 
 def holds(live: Any, state: dict[str, Any]) -> bool:
     """Return whether a generator has the right kind for a state."""
-    if _is_legacy(state):
-        # Private: RandomState has no public name for it.
-        bits = live._bit_generator if isinstance(live, np.random.RandomState) else None
-    else:
-        bits = live.bit_generator if isinstance(live, np.random.Generator) else None
-    return type(bits).__name__ == state["bit_generator"]
+    kind: Any = RANDOM_TYPES[_is_legacy(state)]
+    return isinstance(live, kind) and type(bits_of(live)).__name__ == state["bit_generator"]
 
 
 def generator(state: dict[str, Any]) -> Any:

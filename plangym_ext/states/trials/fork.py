@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import pickle
 import select
@@ -161,6 +162,8 @@ def _be_the_fork(run: Callable[[Line], None], end: socket.socket) -> None:
     status = 1
     try:
         LIMITS.enter(end.fileno())
+        # What is garbage by now stays: freed in the middle of a play it would seem the env's work.
+        gc.freeze()
         run(Line(end))
         status = 0
     finally:

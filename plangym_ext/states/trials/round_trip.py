@@ -40,6 +40,8 @@ _BRIEF = 0.2
 #: Steps that are played again after a restore, at most: a few, or some dozens.
 _SHORT, _LONG = 8, 48
 _MOST_STATES, _MOST_STATE_BYTES = 400, 64 << 20
+#: Beginnings of episodes that are saved whenever they come.
+_MOST_BEGINNINGS = 8
 #: States that are restored in each instance, at most.
 _MOST_POINTS = 64
 #: Step up to which a state is saved whose row is timed; how often, and the share of the time.
@@ -159,7 +161,7 @@ class Trip:
             subject.restore(plan.start)
         first = subject.outside()
         self._begun = _now()
-        due, saved_bytes = 0, 0
+        due, saved_bytes, worked = 0, 0, 0.0
         for step in range(plan.steps):
             # At least two: one of them from a state that a step has led to.
             if step == plan.least and plan.seconds and plan.around:
@@ -169,13 +171,16 @@ class Trip:
             if step >= plan.least and self._is_over(subject, _PLAYING * plan.seconds or _BRIEF):
                 break
             ended = bool(self.endings) and self.endings[-1] == step - 1
-            if step >= due or step < 3 or ended:
+            begins = ended and len(self.endings) <= _MOST_BEGINNINGS
+            if step >= due or step < 3 or begins:
                 self._randoms[step] = subject.random_state()
                 self._saved[step] = subject.save()
                 self._states[step] = subject.left_state(self._saved[step])
                 saved_bytes += len(self._saved[step])
-                due = step + self._pause(subject, saved_bytes)
+                if step >= due:  # those at beginnings put none off: they may be as close
+                    due = step + self._pause(subject, worked / max(step, 1), saved_bytes)
             action = chooser.next(subject.info, begins=ended)
+            begun = time.process_time()
             try:
                 played = subject.play(action)
             except IncompleteState:
@@ -185,6 +190,7 @@ class Trip:
                 if step < plan.least:
                     raise
                 break
+            worked += time.process_time() - begun
             self.actions.append(action)
             self._played.append(played)
             if played["terminated"] or played["truncated"]:
@@ -201,11 +207,14 @@ class Trip:
         # By the processor's time, which other processes do not change: the same is proved then.
         return max(worked, passed / 2) - longest >= seconds
 
-    def _pause(self, subject: Subject, saved_bytes: int) -> int:
-        """Return after how many steps another state is saved: saving takes a third of the time."""
-        step, save = np.median(subject.step_seconds or [1.0]), subject.capture_seconds[-1]
+    def _pause(self, subject: Subject, step: float, saved_bytes: int) -> int:
+        """Return after how many steps another state is saved: saving takes a third of the time.
+
+        `step` is the seconds of a step, with all that is noted of it; 0 if unknown.
+        """
+        save = subject.capture_seconds[-1]
         room = max(len(self._saved) / _MOST_STATES, saved_bytes / _MOST_STATE_BYTES)
-        return max(1, int(2 * save / step), int(64 * room**2))
+        return max(1, int(2 * save / (step or 1.0)), int(64 * room**2))
 
     def _never_changed(self, first: Fields) -> set[str]:
         """Return the fields that no step has changed, which may differ from process to process."""

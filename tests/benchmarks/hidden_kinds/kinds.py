@@ -7,7 +7,7 @@ import itertools
 import random
 from typing import Any
 
-from hidden_kinds import in_attributes, in_objects, in_process
+from hidden_kinds import in_attributes, in_objects, in_odd_places, in_process
 from hidden_kinds.base import EARLY, WHENS, Hidden
 
 #: Places that have no number of their own to turn, or are the parts of others.
@@ -17,7 +17,7 @@ _NO_PLACES = {"Hidden", "Cells", "InModule", "Inner"}
 def places() -> dict[str, Any]:
     """Return every place by name: a class of envs, or the name of a wrapper."""
     found: dict[str, Any] = {}
-    for module in (in_attributes, in_objects, in_process):
+    for module in (in_attributes, in_objects, in_process, in_odd_places):
         for name, value in vars(module).items():
             if isinstance(value, type) and issubclass(value, Hidden) and name not in _NO_PLACES:
                 found[name] = value
