@@ -148,7 +148,7 @@ def _place_of(sentinel: object) -> tuple[str, str] | None:
     It is compared by its identity: a copy would be another one.
     """
     for name, module in list(sys.modules.items()):
-        waiting = [("", module)] if is_own_module(name) else []
+        waiting: list[tuple[str, Any]] = [("", module)] if is_own_module(name) else []
         for prefix, holder in waiting:  # grows by the classes that the module defines
             for attribute, value in list(getattr(holder, "__dict__", {}).items()):
                 if value is sentinel:

@@ -235,6 +235,59 @@ class InFile(Base):
         return count % 1000 == 999
 
 
+def counting():
+    count = 0
+
+    def counted(env):
+        nonlocal count
+        count += 1
+        return count > 10**6
+
+    return counted
+
+
+class InProperty(Base):
+    """A number around the function of a property, which never shows."""
+
+    far = property(counting())
+
+    def drawn(self, action):
+        return self.far
+
+
+class InPartial(Base):
+    far = staticmethod(functools.partial(counting()))
+
+    def drawn(self, action):
+        return self.far(action)
+
+
+class InPartialMethod(Base):
+    def count(self, kept):
+        kept[0] += 1
+        return kept[0] > 10**6
+
+    far = functools.partialmethod(count, [0])
+
+    def drawn(self, action):
+        return self.far()
+
+
+class InDunder(Base):
+    __count__ = 0
+
+    def drawn(self, action):
+        type(self).__count__ += 1
+        return self.__count__ > 10**6
+
+
+class Spawns(Base):
+    """How many generators were begotten, which never shows."""
+
+    def drawn(self, action):
+        return self.np_random.spawn(1)[0].random() > 1
+
+
 class Forks(Base):
     def drawn(self, action):
         pid = os.fork()
@@ -280,6 +333,11 @@ class Connects(Base):
         (Remembered, "remembered"),
         (Apart, r"NeverMade\.count"),
         (InFile, "file /tmp/plangym_ext_never_written"),
+        (InProperty, "variable count around"),
+        (InPartial, r"InPartial\.far"),
+        (InPartialMethod, r"InPartialMethod\.far"),
+        (InDunder, r"InDunder\.__count__"),
+        (Spawns, "np_random"),
         (Forks, r"os\.fork"),
         (Starts, r"subprocess\.Popen"),
         (Connects, r"socket\.connect"),

@@ -167,6 +167,8 @@ class Digests:
             held = function.__defaults__, function.__kwdefaults__, *cells(function)
             code = b"".join(_code_content(function.__code__))
             return (code, *held, getattr(value, "__self__", None))
+        if issubclass(kind, functools.partial):
+            return value.func, value.args, value.keywords, vars(value)
         is_data = is_own(kind) or issubclass(kind, _BY_ATTRIBUTES)
         if issubclass(kind, NO_DATA) or not (is_data or self._deep):
             return ()

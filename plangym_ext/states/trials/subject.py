@@ -17,7 +17,7 @@ from plangym_ext.errors import IncompleteState, WrongKind
 from plangym_ext.states.codec import StateCodec, layers
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, bits_of, random_bytes
 from plangym_ext.states.trials.digests import Marks
 from plangym_ext.states.trials.fork import Line
 from plangym_ext.states.trials.surroundings import (
@@ -194,7 +194,11 @@ class Subject:
         """Return the state of the simulator's `np_random`; empty if there is none yet."""
         # The property itself would make one.
         generator = vars(layers(self.env)[-1]).get("_np_random")
-        return random_bytes(generator) if isinstance(generator, RANDOM_TYPES) else b""
+        if not isinstance(generator, RANDOM_TYPES):
+            return b""
+        # How many others it has spawned decides what the next one draws.
+        seeds = getattr(bits_of(generator), "seed_seq", None)
+        return random_bytes(generator) + b"%d" % getattr(seeds, "n_children_spawned", 0)
 
     def _step(self, action: Any) -> tuple[Any, ...]:
         """Step the env, which must return five values.

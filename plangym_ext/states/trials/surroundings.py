@@ -45,6 +45,14 @@ from plangym_ext.states.trials.settings import scalars, settings
 
 #: Most objects that are walked through, and most modules that are marked.
 _MOST_OBJECTS, _MOST_MODULES = 5_000, 300
+#: Names of a class or module that Python sets itself, and changes.
+_OF_PYTHON = frozenset(
+    f"__{name}__"
+    for name in (
+        *("builtins", "warningregistry", "spec", "loader", "dict", "weakref", "cached", "file"),
+        *("path", "doc", "module", "name", "package", "annotations", "abstractmethods"),
+    )
+) | {"_abc_impl"}
 #: Attributes of a layer that are compared by themselves, or are layers.
 _NAMED_ELSEWHERE = ("_np_random", "_np_random_seed", "env")
 
@@ -73,6 +81,11 @@ def _compiled_generators() -> dict[str, Any]:
             index, words = helper.rnd_get_state(getattr(helper, f"rnd_get_{name}_state_ptr")())
             found[f"numba's generator of `{module}`"] = (index, *words)
     return found
+
+
+def is_function(value: Any) -> bool:
+    """Return whether a value is a function of Python's."""
+    return isinstance(value, types.FunctionType)
 
 
 def all_layers(env: gym.Env[Any, Any]) -> list[Any]:
@@ -259,9 +272,7 @@ def _reached(
             waiting.extend(attributes(value).values())
     for cls in classes:
         for value in vars(cls).values():
-            function = getattr(value, "__func__", value)
-            if isinstance(function, types.FunctionType):
-                functions[id(function)] = function
+            functions |= {id(one): one for one in _held_by(value) if is_function(one)}
     return list(classes), list(functions.values()), threads, sets, modules
 
 
@@ -337,13 +348,23 @@ def _names_in(code: Any) -> set[str]:
 
 def _mark_all(found: Marking, namespace: Any, prefix: str, functions: list[Any]) -> None:
     for name, value in list(namespace.items()):
-        if name.startswith("__") or name == "_abc_impl" or isinstance(value, NO_DATA):
+        if name in _OF_PYTHON:
             continue
-        if isinstance(value, types.FunctionType):
-            if is_own(value) and value not in functions:
-                _mark_function(found, value)
-            continue
-        found.add(prefix + name, value)
+        for one in _held_by(value):
+            if is_function(one):
+                if is_own(one) and one not in functions:
+                    _mark_function(found, one)
+            elif not isinstance(one, NO_DATA):
+                found.add(prefix + name, one)
+
+
+def _held_by(value: Any) -> tuple[Any, ...]:
+    """Return what a name of a class or module holds: itself, or the parts of a descriptor."""
+    if isinstance(value, property):
+        return value.fget, value.fset, value.fdel
+    if isinstance(value, functools.partialmethod):
+        return value.func, (value.args, value.keywords)
+    return (getattr(value, "__func__", value),)
 
 
 def _mark_function(found: Marking, function: Any) -> None:
