@@ -216,8 +216,13 @@ def test_the_same_calls_give_the_same_episode():
 # torch on Python 3.13.0 advises to take 3.13.1.
 @pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning")
 def test_a_compiled_network_answers_alike(monkeypatch):
-    # Without processes that outlive the test.
-    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    from torch._inductor import config
+
+    # Without processes that outlive the test; the environment is read when torch's compiler is
+    # first imported, which an earlier test may have done.
+    monkeypatch.setattr(config, "compile_threads", 1)
+    # To compile headers first saves time from the second program on, and there is one.
+    monkeypatch.setattr(config, "cpp_cache_precompile_headers", False)
     plain, fast = evaluator(), evaluator(compile=True)
     for count in (3, 8):
         for one, other in zip(plain(obs(count)), fast(obs(count)), strict=True):
