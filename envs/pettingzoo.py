@@ -20,7 +20,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from plangym_ext.core.masks import MASK
-from plangym_ext.errors import InvalidAction, InvalidOption, UnknownName, WrongKind
+from plangym_ext.errors import DamagedState, InvalidAction, InvalidOption, UnknownName, WrongKind
 from plangym_ext.states.families import hosted, simulator
 from plangym_ext.states.snapshot import SnapshotPart
 
@@ -61,23 +61,28 @@ class AgentsEnv(gym.Env[Any, Any]):
                 f"possible_agents and observation_space; got {type(env).__name__}. Convert a "
                 f"turn-based env with pettingzoo.utils.conversions."
             )
-        self.env, self.agents = env, tuple(env.possible_agents)
+        self.env, agents = env, tuple(env.possible_agents)
         self.metadata, self.render_mode = env.metadata, getattr(env, "render_mode", None)
-        seen = [env.observation_space(agent) for agent in self.agents]
+        seen = [env.observation_space(agent) for agent in agents]
         self._masked = all(_has_mask(space) for space in seen)
         if self._masked:
             seen = [space["observation"] for space in seen]
-        acts = [env.action_space(agent) for agent in self.agents]
+        acts = [env.action_space(agent) for agent in agents]
         self.stacked = _equal(seen) and isinstance(seen[0], spaces.Box) and _stackable(acts)
-        self._spaces = dict(zip(self.agents, seen, strict=True))
+        self._spaces = dict(zip(agents, seen, strict=True))
         if self.stacked:
             self.observation_space = _stacked_box(seen[0], len(seen))
             self.action_space = _joint_actions(acts[0], len(acts))
         else:
             self.observation_space = spaces.Dict(self._spaces)
-            self.action_space = spaces.Dict(dict(zip(self.agents, acts, strict=True)))
+            self.action_space = spaces.Dict(dict(zip(agents, acts, strict=True)))
         self._widths = [int(one.n) for one in acts] if self._masked else []
-        self._alive = np.zeros(len(self.agents), bool)
+        self._alive = np.zeros(len(agents), bool)
+
+    @property
+    def agents(self) -> tuple[Any, ...]:
+        """Names of the agents that there may be."""
+        return tuple(self._spaces)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -101,8 +106,9 @@ class AgentsEnv(gym.Env[Any, Any]):
 
         Raises:
             InvalidAction: the action has no part for each agent.
+            DamagedState: a state that was restored does not say who is there.
         """
-        acted, parts = self._alive, self._parts(action)
+        acted, parts = self._acting(), self._parts(action)
         played = {a: parts[i] for i, a in enumerate(self.agents) if acted[i]}
         seen, reward, *flags, _ = self.env.step(played)
         earned = np.array([float(reward.get(agent, 0.0)) for agent in self.agents])
@@ -133,6 +139,17 @@ class AgentsEnv(gym.Env[Any, Any]):
     def close(self) -> None:
         """Close the parallel env."""
         self.env.close()
+
+    def _acting(self) -> npt.NDArray[np.bool_]:
+        """Return who acts in the next step; a state of elsewhere may hold anything for it."""
+        acting: Any = vars(self).get("_alive")
+        count = len(self._spaces)
+        if isinstance(acting, np.ndarray) and (acting.dtype, acting.shape) == (bool, (count,)):
+            return acting
+        raise DamagedState(
+            f"AgentsEnv.step: the state must say for each of {count} agents whether it is there; "
+            f"got {acting!r}. Begin from another state, or call reset."
+        )
 
     def _there(self) -> npt.NDArray[np.bool_]:
         there = set(self.env.agents)
@@ -279,17 +296,28 @@ def _nothing(space: Any) -> Any:
     return space.sample()
 
 
-#: Where an env keeps its agents' spaces, by agent.
-_SPACES = ("_spaces", "action_spaces", "observation_spaces")
+#: What a layer holds from its constructor on, and states leave out: agents' spaces, and what
+#: follows from them.
+_FIXED = ("_spaces", "action_spaces", "observation_spaces", "stacked", "_masked", "_widths")
 
 
 def agents_part(env: AgentsEnv) -> SnapshotPart:
     """Return the codec: a snapshot of the parallel env, and of wrappers and converters on it."""
     layers = [env, *hosted(env)]
+    known = {id(layer) for layer in layers}
     # By what they hold: an env may have other things under these names, and change them.
-    held = [(name, vars(layer).get(name, {})) for layer in layers for name in _SPACES]
-    changing = {name for name, value in held if not _are_spaces(value)}
-    return SnapshotPart(layers, layers, ignored=[n for n in _SPACES if n not in changing])
+    held = [
+        (name, layer, vars(layer)[name])
+        for layer in layers
+        for name in _FIXED
+        if name in vars(layer)
+    ]
+    changing = {name for name, layer, value in held if layer is not env and not _are_spaces(value)}
+    inside = [vars(layer)["env"] for layer in layers if "env" in vars(layer)]
+    fixed = [name for name in _FIXED if name not in changing]
+    if all(id(one) in known for one in inside):
+        fixed.append("env")
+    return SnapshotPart(layers, layers, ignored=fixed)
 
 
 def _are_spaces(found: Any) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gymnasium as gym
 import numpy as np
 import pytest
+from forging import forged
 from parallel_envs import NumberedAgents, numbered
 
 import plangym_ext
+from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.envs import AgentsEnv
-from plangym_ext.errors import InvalidAction, WrongKind
+from plangym_ext.errors import DamagedState, InvalidAction, WrongKind
 
 
 def test_states_with_agents_that_come_and_go_are_exact():
@@ -52,3 +54,23 @@ def test_what_is_no_parallel_env_is_refused():
     env.reset()
     with pytest.raises(InvalidAction, match="for each of a, b, c"):
         env.step(np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize("there", [None, 3, np.ones(2, bool), np.ones(3)])
+def test_a_forged_state_that_does_not_say_who_is_there_is_refused(there):
+    with GymEnv(numbered) as env:
+        env.reset(seed=1)
+        if there is None:
+            del env.gym_env._alive
+        else:
+            env.gym_env._alive = there
+        row = forged(env)
+        with pytest.raises(DamagedState, match="3 agents"):
+            env.step_batch(np.zeros((1, 3), int), row[None])
+
+
+@pytest.mark.parametrize("name", ["stacked", "_masked", "_widths", "_spaces", "env", "agents"])
+def test_a_state_has_no_place_for_what_the_env_is_made_of(name):
+    with GymEnv(numbered) as env:
+        env.reset(seed=1)
+        assert name not in env.codec.parts[-1]._layers[0].state()

@@ -12,6 +12,7 @@ import numpy as np
 from forge import altered, vocabulary
 from forging import blocks_of, forged, namespaces, sealed
 from ordinary_envs import Files, Maze, Programs
+from parallel_envs import numbered, one_cartpole
 from structures import Structured
 
 import plangym_ext
@@ -38,6 +39,9 @@ TARGETS: dict[str, Any] = {
     "ALE/Pong-v5": "serial",
     "MiniGrid-DoorKey-5x5-v0": "serial",
     "highway-fast-v0": "serial",
+    "pettingzoo/mpe2.simple_spread_v3": "serial",
+    "Agents": numbered,
+    "One agent": one_cartpole,
     "Maze": Maze,
     "Files": Files,
     "Programs": Programs,
