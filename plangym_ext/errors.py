@@ -82,6 +82,10 @@ class NoLegalAction(PlangymExtError, ValueError):
     """A state to plan from allows no action."""
 
 
+class UnequalEnvs(PlangymExtError, RuntimeError):
+    """Sub-envs of a vector env whose spaces must be equal have different ones."""
+
+
 class OneEnvPerProcess(PlangymExtError, RuntimeError):
     """A second instance of a simulator that allows one per process."""
 

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 HEAD = """\
 # plangym-ext
 
-> A Python library: steps any Gymnasium environment in batches from exactly restorable states,
+> A Python library: steps Gymnasium environments in batches from exactly restorable states,
 > plans over such states with numba tree searches, and trains agents with torch. Linux, Python
 > 3.11 to 3.13.
 

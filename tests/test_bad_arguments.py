@@ -8,9 +8,15 @@ import pytest
 
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.envs import SokobanEnv
 from plangym_ext.errors import PlangymExtError
-from plangym_ext.learn import returns
+from plangym_ext.explore import GoExplore
+from plangym_ext.explore.cells import InfoCells, cells_named
+from plangym_ext.explore.playing import demonstration, verify
+from plangym_ext.learn import BackwardStarts, StoredStarts, UnsureStarts, make_network, returns
 from plangym_ext.planners import CEM, MCTS
+from plangym_ext.planners.registry import load_planner
+from plangym_ext.run import compose
 from plangym_ext.workers.parallel_env import ParallelEnv
 
 ODD = [None, -1, "x", b"x", 1j, {}, object(), lambda: 1, [[1, 2], [3]], np.zeros((2, 3, 4))]
@@ -197,3 +203,41 @@ def test_flags_are_true_or_false(value, tmp_path):
         assert refused(lambda **given: plangym_ext.make_vec("CartPole-v1", 2, **given), name, value)
     assert refused(lambda trust: GymEnv(Joined, trust=trust), "trust", value)
     assert refused(lambda trust: ParallelEnv(Joined, trust=trust), "trust", value)
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "call",
+    [
+        GoExplore,
+        InfoCells,
+        cells_named,
+        demonstration,
+        lambda explorer: verify(explorer, 0),
+        StoredStarts,
+        BackwardStarts,
+        lambda states: UnsureStarts(states, len),
+        load_planner,
+        compose,
+        lambda source: compose([source, 3]),
+        lambda levels: SokobanEnv(levels=[levels]),
+        lambda seed: make_network(gym.spaces.Box(0, 1, (1,)), gym.spaces.Discrete(2), seed=[seed]),
+    ],
+)
+def test_what_is_no_object_of_the_library_is_refused_by_a_typed_error(call, value):
+    with pytest.raises(PlangymExtError):
+        call(value)
+
+
+@pytest.mark.parametrize("value", [*ODD[1:], 1.5, np.nan], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "name", ["dim", "num_boxes", "levels", "level_order", "observation", "cell_pixels"]
+)
+def test_arguments_of_sokoban_are_refused_by_name(name, value):
+    assert refused(SokobanEnv, name, value)
+
+
+@pytest.mark.parametrize("name", ["step_reward", "box_reward", "solved_reward"])
+@pytest.mark.parametrize("value", [None, "x", 1j, {}, [1.0], np.nan], ids=str)
+def test_rewards_of_sokoban_are_numbers(name, value):
+    assert refused(SokobanEnv, name, value)

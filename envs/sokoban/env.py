@@ -28,8 +28,8 @@ from plangym_ext.envs.sokoban.cells import (
     push,
 )
 from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
-from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded
-from plangym_ext.native.kernel.rules_env import check_action, check_row
+from plangym_ext.errors import DamagedState, InvalidOption, NoSuchFile, ResetNeeded, WrongKind
+from plangym_ext.native.kernel.rules_env import check_action, check_row, checking_arguments
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _CURSOR_BYTES = 4
@@ -73,7 +73,8 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     `reset(options={"level": i})` plays level i of `levels`; "sequential" goes on after it.
 
     Raises:
-        ValueError: an argument is out of range, or a level is not legal.
+        InvalidOption: an argument is out of range, or a level is not legal.
+        NoSuchFile: there is no file of levels.
 
     Source: rules and rewards after gym-sokoban (Schrader 2018); step reward 0 as in
     "Shoot Tree Search".
@@ -81,6 +82,7 @@ class SokobanEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "ansi"], "render_fps": 4}  # noqa: RUF012 - as in gymnasium.Env
 
+    @checking_arguments
     def __init__(
         self,
         dim: tuple[int, int] | None = None,
@@ -321,7 +323,14 @@ def _load(levels: LevelSource) -> Levels:
     if isinstance(levels, Levels):
         return levels
     if isinstance(levels, str | os.PathLike):
-        return read_levels(levels)
+        try:
+            return read_levels(levels)
+        except FileNotFoundError:
+            raise NoSuchFile(f"SokobanEnv: levels: there is no file {levels!r:.200}.") from None
+    if not (isinstance(levels, list | tuple) and all(isinstance(one, str) for one in levels)):
+        raise WrongKind(
+            f"SokobanEnv: levels must be a path, Levels, or a list of texts; got {levels!r:.80}."
+        )
     # A blank line ends a level.
     return parse_levels("\n\n".join(text.strip("\n") for text in levels), source="levels")
 
@@ -329,7 +338,10 @@ def _load(levels: LevelSource) -> Levels:
 def _resolve_dim(dim: tuple[int, int] | None, levels: Levels | None) -> tuple[int, int]:
     """Return the size of the board from the argument or the levels, which must agree."""
     if levels is None:
-        height, width = (10, 10) if dim is None else dim
+        sides = (10, 10) if dim is None else tuple(dim)
+        if len(sides) != 2:
+            raise InvalidOption(f"SokobanEnv: dim must be (rows, columns); got {dim!r:.80}.")
+        height, width = sides
         if not (5 <= height <= MAX_SIDE and 5 <= width <= MAX_SIDE):
             raise InvalidOption(f"SokobanEnv: dim must be 5 to {MAX_SIDE} each; got {dim}.")
         return height, width

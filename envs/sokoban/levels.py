@@ -32,7 +32,7 @@ class Levels(Sequence[Board]):
         boards: `[L, H, W]` uint8, read-only; indexing gives `[H, W]` views of it.
 
     Raises:
-        ValueError: a board is not a legal level.
+        InvalidOption: a board is not a legal level.
     """
 
     def __init__(self, boards: NDArray[np.uint8], source: str = "levels") -> None:
@@ -97,7 +97,7 @@ def read_levels(path: str | os.PathLike[str]) -> Levels:
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a level is not legal, or not of the first one's size; the message names
+        InvalidOption: a level is not legal, or not of the first one's size; the message names
             file, level and line.
     """
     name = os.fspath(path)
@@ -128,7 +128,7 @@ def parse_levels(text: str, source: str = "text") -> Levels:
         source: file name for messages.
 
     Raises:
-        ValueError: a level is not legal; the message names source, level and line.
+        InvalidOption: a level is not legal; the message names source, level and line.
     """
     boards: list[Board] = []
     for block in _blocks(text):
@@ -172,10 +172,10 @@ def _blocks(text: str) -> Iterator[_Block]:
 def _board(block: _Block, source: str) -> Board:
     """Return the codes of one level, [H, W] uint8."""
 
-    def fail(row: int, what: str) -> ValueError:
+    def fail(row: int, what: str) -> InvalidOption:
         # A fault of the whole board has row -1: the level's first line is named.
         line = block.first_line + max(row, 0)
-        return ValueError(f"{source}, level {block.name}, line {line}: {what}.")
+        return InvalidOption(f"{source}, level {block.name}, line {line}: {what}.")
 
     if not block.rows:
         raise fail(0, "expected rows after the level's header; got none")

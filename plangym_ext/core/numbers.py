@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, WrongKind
 
 
 def at_least(where: str, value: Any, least: float) -> int:
@@ -18,6 +18,22 @@ def at_least(where: str, value: Any, least: float) -> int:
         bound = f" >= {least}" if least > -math.inf else ""
         raise InvalidOption(f"{where} must be an integer{bound}; got {told(value)}.")
     return int(value)
+
+
+def check_kind(where: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
+    """Refuse an argument that is of none of some classes.
+
+    Args:
+        where: the call, and the argument if its name is not clear.
+        value: what was given.
+        kind: the classes.
+        expected: what the caller should pass, in words.
+
+    Raises:
+        WrongKind: it is of another class.
+    """
+    if not isinstance(value, kind):
+        raise WrongKind(f"{where}: expected {expected}; got {told(value):.80}.")
 
 
 def check_flags(where: str, **flags: Any) -> None:

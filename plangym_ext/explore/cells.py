@@ -17,7 +17,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import leaves, num_rows
 from plangym_ext.core.compiling.jit import allocating_kernel
 from plangym_ext.core.infos import info_values
-from plangym_ext.core.numbers import at_least, finite_between
+from plangym_ext.core.numbers import at_least, check_kind, finite_between
 from plangym_ext.errors import InvalidOption
 
 Cells = Callable[[Any, Any], npt.NDArray[Any]]
@@ -44,7 +44,15 @@ class InfoCells:
         return cls((*((name, 1.0) for name in names), *widths.items()))
 
     def __post_init__(self) -> None:
-        """Check the widths."""
+        """Check the fields."""
+        pairs: Any = self.fields
+        if not isinstance(pairs, tuple) or not all(
+            isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in pairs
+        ):
+            raise InvalidOption(
+                f"InfoCells: fields must be pairs of a name and a width; got {pairs!r:.80}. "
+                f"InfoCells.of('room', x=0.5) makes them."
+            )
         for name, width in self.fields:
             finite_between(f"InfoCells: width of {name!r}", width, 1e-9, np.inf)
 
@@ -156,6 +164,7 @@ def cells_named(text: str) -> Cells:
     Raises:
         InvalidOption: it names none.
     """
+    check_kind("cells", text, str, "a name such as 'frames', 'obs:0.5' or 'info:room'")
     kind, _, rest = text.partition(":")
     size = re.fullmatch(r"(\d+)x(\d+)x(\d+)", rest)
     if kind == "frames" and not rest:

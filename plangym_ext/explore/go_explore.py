@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.core.numbers import at_least, finite_between
+from plangym_ext.core.numbers import at_least, check_kind, finite_between
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.errors import InvalidAnswer, InvalidOption, NotExact, WrongKind
 from plangym_ext.explore.archive import Archive
@@ -196,6 +196,7 @@ class GoExplore:
         weights: Weights = seen_weights,
         seed: int = 0,
     ) -> None:
+        check_kind("GoExplore", env, PlanEnv, "an env of plangym_ext.make")
         if env.exact is False:
             raise NotExact(
                 f"GoExplore: states of {env.name} are approximate, so its trajectories could not "

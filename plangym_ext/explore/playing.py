@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.masks import MASK, checked_mask
-from plangym_ext.core.numbers import at_least
+from plangym_ext.core.numbers import at_least, check_kind
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidAnswer, InvalidOption
@@ -53,6 +53,7 @@ def verify(explorer: GoExplore, cell: int) -> None:
     Raises:
         InvalidAnswer: the state at the end, what was earned or the cell is another.
     """
+    check_kind("verify", explorer, GoExplore, "a GoExplore")
     archive = explorer.archive
     actions = archive.trajectory(cell)
     state, obs, info = explorer.env.reset(seed=explorer.seed)
@@ -94,6 +95,7 @@ def demonstration(explorer: GoExplore, cell: int | None = None, *, every: int = 
     Raises:
         InvalidOption: the trajectory has no steps.
     """
+    check_kind("demonstration", explorer, GoExplore, "a GoExplore")
     every = at_least("demonstration: every", every, 1)
     archive, env = explorer.archive, explorer.env
     actions = archive.trajectory(archive.best if cell is None else cell)

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.errors import ConcurrentUse
+from plangym_ext.core.numbers import at_least, told
+from plangym_ext.errors import ConcurrentUse, InvalidOption
 from plangym_ext.learn.torch_extra import torch
 
 #: Seconds that a thread waits for another one's updates.
@@ -82,6 +83,8 @@ def seeded(seed: int) -> Iterator[None]:
     Raises:
         ConcurrentUse: another thread was not through for ten minutes.
     """
+    if not at_least("seed", seed, -(2**63)) < 2**64:
+        raise InvalidOption(f"seed must be an integer of 64 bits; got {told(seed)}.")
     with _chance.mine(alone=True):
         cuda: Any = torch.cuda
         # Of GPUs only where CUDA has started: to fork their generators would start it.

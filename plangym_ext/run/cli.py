@@ -178,7 +178,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
     """
     parser = _Parser(
         prog="plangym-ext",
-        description="Batched stepping and planning over any Gymnasium environment.",
+        description="Batched stepping and planning over Gymnasium environments.",
         epilog="plangym-ext COMMAND --help lists the options of a command.",
     )
     parser.add_argument("--version", action="version", version=plangym_ext.__version__)

@@ -21,7 +21,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from plangym_ext.errors import DamagedState, IncompleteState, PlangymExtError, text_of
+from plangym_ext.errors import DamagedState, IncompleteState, PlangymExtError, WrongKind, text_of
 from plangym_ext.states import plain
 from plangym_ext.states.constants import Made
 from plangym_ext.states.envelope import WAYS
@@ -259,7 +259,7 @@ def _base_part(stack: list[gym.Env[Any, Any]], method: str) -> tuple[StatePart |
         subject = stack[-2] if approximate and family.playback is not None else base
         part = family.load_codec(approximate=approximate)(subject)
         if not isinstance(part, StatePart):
-            raise TypeError(f"family {family.name}: its codec must return a StatePart; got {part}")
+            raise WrongKind(f"family {family.name}: its codec must return a StatePart; got {part}")
         return part, len(stack) - 1
     if method == "own":
         for depth, layer in enumerate(stack):

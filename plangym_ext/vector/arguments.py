@@ -21,6 +21,7 @@ from plangym_ext.errors import (
     InvalidOption,
     NoSuchIndex,
     StateError,
+    UnequalEnvs,
     UnknownName,
     WrongKind,
     suggestion,
@@ -280,7 +281,7 @@ def observation_spaces(
             whose bounds may differ, or the two spaces themselves.
 
     Raises:
-        RuntimeError: a sub-env's space does not fit.
+        UnequalEnvs: a sub-env's space does not fit.
         ValueError, TypeError: no such mode.
     """
     singles = found.observation_spaces
@@ -305,19 +306,19 @@ def observation_spaces(
         )
     for row, space in enumerate(singles):
         if mode == "same" and space != single:
-            raise RuntimeError(
+            raise UnequalEnvs(
                 f"sub-env {row}: its observation space is {space}; sub-env 0 has {single}. If "
                 "that is intended, use observation_mode='different'."
             )
         # Of spaces that are equal nothing more is asked: gymnasium cannot compare custom ones.
         if mode != "same" and not is_space_dtype_shape_equiv(space, single):
-            raise RuntimeError(
+            raise UnequalEnvs(
                 f"sub-env {row}: its observation space {space} must have the shapes and dtypes "
                 f"of {single}"
             )
     for row, space in enumerate(found.action_spaces):
         if space != found.action_spaces[0]:
-            raise RuntimeError(
+            raise UnequalEnvs(
                 f"sub-env {row}: its action space is {space}; sub-env 0 has "
                 f"{found.action_spaces[0]}"
             )

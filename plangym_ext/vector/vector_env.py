@@ -73,7 +73,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             gymnasium's dict of arrays. For adapters to frameworks that expect lists.
 
     Raises:
-        RuntimeError: spaces of sub-envs differ in a way that `observation_mode` forbids.
+        UnequalEnvs: spaces of sub-envs differ in a way that `observation_mode` forbids.
     """
 
     def __init__(

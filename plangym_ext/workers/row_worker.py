@@ -16,6 +16,7 @@ from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.one_caller import end_copy, in_child
 from plangym_ext.core.row_loop import RowError, RowLoop, row_error
 from plangym_ext.core.rows import RowBatch
+from plangym_ext.errors import WrongKind
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.workers.batch_layout import NO_ROW, worker_lines
 from plangym_ext.workers.channel import Channel, Message, Plain
@@ -163,7 +164,7 @@ class Worker:
         try:
             return pickled(value)
         except Exception as error:  # whatever an object's own reduction raises
-            raise TypeError(
+            raise WrongKind(
                 f"attribute {name!r}: a {type(value).__qualname__} lives in the worker and cannot "
                 f"be sent from there ({error}). Read attributes of it that are plain data."
             ) from error
@@ -269,7 +270,7 @@ class WorkerEnv:
             # A native backend runs batches for an env of this process: a worker steps that.
             env = getattr(env, "plan_env", env)
         if not isinstance(env, GymEnv):
-            raise TypeError(
+            raise WrongKind(
                 "constructor: expected it to return a gymnasium.Env or a plangym_ext GymEnv; got "
                 f"{type(env).__module__}.{type(env).__qualname__}"
             )

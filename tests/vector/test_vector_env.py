@@ -25,6 +25,7 @@ from plangym_ext.errors import (
     IncompleteState,
     InvalidAction,
     PlangymExtError,
+    UnequalEnvs,
     WorkerDied,
 )
 
@@ -182,7 +183,7 @@ class Bounded(gym.Env):
 @live_backends
 def test_observation_spaces_may_differ_if_that_is_asked_for(options):
     makes = [functools.partial(Bounded, float(high)) for high in (1, 2, 3)]
-    with pytest.raises(RuntimeError, match="sub-env 1: its observation space"):
+    with pytest.raises(UnequalEnvs, match="sub-env 1: its observation space"):
         plangym_ext.make_vec(makes, **options)
     with plangym_ext.make_vec(makes, observation_mode="different", **options) as venv:
         assert venv.observation_space.high[:, 0].tolist() == [1, 2, 3]

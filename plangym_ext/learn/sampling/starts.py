@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
-from plangym_ext.core.numbers import at_least, finite_between, rounding_of
+from plangym_ext.core.numbers import at_least, check_kind, finite_between, rounding_of
 from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import ForeignCheckpoint, InvalidOption
 
@@ -30,9 +30,11 @@ class Starts(ABC):
     """
 
     def __init__(self, states: StateSet, *, share: float = 1.0) -> None:
+        name = type(self).__name__
+        check_kind(name, states, StateSet, "a StateSet, as demonstrated_states makes it")
         self.states = states
-        self.share = finite_between(f"{type(self).__name__}: share", share, 0.0, 1.0)
-        at_least(f"{type(self).__name__}: len(states)", len(states), 1)
+        self.share = finite_between(f"{name}: share", share, 0.0, 1.0)
+        at_least(f"{name}: len(states)", len(states), 1)
 
     @abstractmethod
     def weights(self) -> npt.NDArray[np.float64]:

@@ -74,7 +74,7 @@ class RulesEnv(gym.Env[Any, Any]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
-            cls.__init__ = _checking(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = checking_arguments(cls.__init__)  # type: ignore[method-assign]
         if all(getattr(cls, name) is getattr(RulesEnv, name) for name in _RULES):
             register_kernel(cls, operator.attrgetter("kernel"))
 
@@ -213,7 +213,7 @@ class RulesEnv(gym.Env[Any, Any]):
             raise ResetNeeded(f"{name}.{where}: {name} has no state yet; call reset() first.")
 
 
-def _checking(construct: Callable[..., None]) -> Callable[..., None]:
+def checking_arguments(construct: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor that checks plain arguments by their annotations before it reads them.
 
     Numbers, flags, texts, and sequences of one of them are checked; others the class knows itself.

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 from plangym_ext.core.files.whole_file import contents
 from plangym_ext.core.inherited_options import search_current_folder
-from plangym_ext.errors import InvalidOption, MissingExtra, UnknownName, UnreadableFile, suggestion
+from plangym_ext.errors import (
+    InvalidOption,
+    MissingExtra,
+    UnknownName,
+    UnreadableFile,
+    WrongKind,
+    suggestion,
+)
 from plangym_ext.run.arguments import let_pass, typed_settings
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import Setting, Text, build, listed, merged, nested
@@ -43,7 +50,7 @@ def compose(
         MissingExtra: YAML is to be read and PyYAML is not installed.
     """
     found: dict[str, Any] = {}
-    for source in sources:
+    for source in _each(sources):
         given = source if isinstance(source, Mapping) else named(source)
         try:
             _check_numbers(given)
@@ -55,6 +62,20 @@ def compose(
     config: RunConfig = build(RunConfig, found)
     config.check_discounts()
     return config
+
+
+def _each(sources: Any) -> list[Any]:
+    """Return the sources; a single one is not taken for its letters or its keys."""
+    if (
+        isinstance(sources, Sequence)
+        and not isinstance(sources, str | bytes)
+        and all(isinstance(source, str | Path | Mapping) for source in sources)
+    ):
+        return list(sources)
+    raise WrongKind(
+        f"compose: expected a list of names of presets, paths of files and mappings, such as "
+        f"['ppo_cartpole', {{'rounds': 3}}]; got {sources!r:.80}."
+    )
 
 
 def _check_numbers(value: Any) -> None:

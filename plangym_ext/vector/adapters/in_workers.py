@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from plangym_ext.errors import InvalidOption
 from plangym_ext.states.codec import layers
 from plangym_ext.vector.arguments import space_of
 
@@ -84,7 +85,7 @@ class LegacyInfo(gym.vector.VectorWrapper):
         super().__init__(env)
         mode = env.metadata.get("autoreset_mode")
         if mode != AutoresetMode.SAME_STEP:
-            raise ValueError(
+            raise InvalidOption(
                 "LegacyInfo: gymnasium 0.29 reset an env in the step that ended it; got "
                 f"autoreset_mode {mode}. Use make_vec(..., autoreset_mode='same_step')."
             )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.core.one_caller import each_in_child
-from plangym_ext.errors import WorkerDied
+from plangym_ext.errors import WorkerDied, WrongKind
 from plangym_ext.states import trust
 from plangym_ext.states.families import custom_families
 from plangym_ext.workers.channel import (
@@ -228,14 +228,14 @@ def pickled_constructor(constructor: Any, index: int) -> bytes:
         TypeError: it is not callable or cannot be pickled.
     """
     if not callable(constructor):
-        raise TypeError(
+        raise WrongKind(
             f"worker {index}: constructor must be a callable that returns an env; "
             f"got {constructor!r}"
         )
     try:
         return by_value.dumps(constructor)
     except Exception as error:  # whatever a captured object's reduction raises
-        raise TypeError(
+        raise WrongKind(
             f"worker {index}: constructor {constructor!r} cannot be pickled: {error}. "
             "Create what it captures inside it instead."
         ) from error

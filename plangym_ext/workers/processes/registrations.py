@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from plangym_ext.errors import WrongKind
+
 _MAIN = "__main__"
 
 
@@ -151,7 +153,7 @@ def _refusal(name: str, reason: str) -> Callable[..., Any]:
     """Return an entry point that refuses: the env could not travel, and may never be made here."""
 
     def refuse(**_: Any) -> Any:
-        raise TypeError(
+        raise WrongKind(
             f"{name}: it is registered in the parent process, but {reason}. Register a name "
             "('module:Class') as its entry point, or create what it captures inside it."
         )
