@@ -12,13 +12,6 @@ from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
 from plangym_ext.learn.algorithms import plan_config
 from plangym_ext.learn.algorithms.off_policy import config
-from plangym_ext.learn.algorithms.off_policy.config import (
-    C51Config,
-    DQNConfig,
-    QRDQNConfig,
-    R2D1Config,
-    RainbowConfig,
-)
 from plangym_ext.learn.algorithms.rollouts import config as rollout_config
 from plangym_ext.learn.networks.config import (
     AgentConfig,
@@ -79,11 +72,11 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "reinforce": ("REINFORCE", rollout_config.ReinforceConfig),
     "vtrace": ("VTrace", rollout_config.VTraceConfig),
     "pqn": ("PQN", rollout_config.PQNConfig),
-    "dqn": ("DQN", DQNConfig),
-    "c51": ("C51", C51Config),
-    "qr_dqn": ("QRDQN", QRDQNConfig),
-    "rainbow": ("Rainbow", RainbowConfig),
-    "r2d1": ("R2D1", R2D1Config),
+    "dqn": ("DQN", config.DQNConfig),
+    "c51": ("C51", config.C51Config),
+    "qr_dqn": ("QRDQN", config.QRDQNConfig),
+    "rainbow": ("Rainbow", config.RainbowConfig),
+    "r2d1": ("R2D1", config.R2D1Config),
     "sac": ("SAC", config.SACConfig),
     "td3": ("TD3", config.TD3Config),
     "ddpg": ("DDPG", config.DDPGConfig),

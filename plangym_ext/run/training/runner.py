@@ -17,6 +17,7 @@ from plangym_ext.run.logs.logger import FILES
 from plangym_ext.run.run_page.content import ShownRun
 from plangym_ext.run.settings.config import RunConfig
 from plangym_ext.run.settings.settings import plain
+from plangym_ext.run.training import checkpoints
 from plangym_ext.run.training.callbacks import (
     Callback,
     RecentEpisodes,
@@ -27,16 +28,6 @@ from plangym_ext.run.training.callbacks import (
     run_log,
     saved_callbacks,
     timed,
-)
-from plangym_ext.run.training.checkpoints import (
-    BEST,
-    Checkpoints,
-    asks_for_more,
-    check_counts,
-    check_same_spaces,
-    checked_count,
-    save_weights,
-    spaces_of,
 )
 from plangym_ext.run.training.evaluation import Evaluation
 from plangym_ext.run.training.interrupts import Interrupts
@@ -121,7 +112,7 @@ class Runner(ShownRun, Closing):
         self.stopped = ""
         self.best: dict[str, float] = {}
         self._parts = Parts(config, make_env, make_network, trust=trust)
-        self._checkpoints = Checkpoints(self.folder)
+        self._checkpoints = checkpoints.Checkpoints(self.folder)
         self._recent = RecentEpisodes(config.recent_episodes)
         self._threads_held = False
         self._closers: list[Any] = []
@@ -289,7 +280,7 @@ class Runner(ShownRun, Closing):
             mean = next(iter(found[0].values()))
             if mean >= self.best.get("return", -math.inf):
                 self.best = {"round": self.round, "return": mean}
-                self.save_weights(self.folder / BEST)
+                self.save_weights(self.folder / checkpoints.BEST)
             self._call("on_evaluation", played[0])
         return {name: value for one in found for name, value in one.items()}
 
@@ -328,7 +319,7 @@ class Runner(ShownRun, Closing):
         return {
             "config": plain(self.config),
             "versions": versions(),
-            **spaces_of(self._env),
+            **checkpoints.spaces_of(self._env),
             "own": self._parts.own,
             "captured_by": self._parts.capture,
             "round": self.round,
@@ -341,7 +332,7 @@ class Runner(ShownRun, Closing):
         with self._writing():
             trainer = to_play(self.algorithm.trainer_dict())
             content = {**self._about(), "trainer": trainer, OWN_STATE: self._own.agent_state()}
-            save_weights(path, content)
+            checkpoints.save_weights(path, content)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -362,8 +353,8 @@ class Runner(ShownRun, Closing):
     def _load(self, path: Path | None, saved: Mapping[str, Any]) -> None:
         # Before anything is loaded: what does not fit would fail in the middle of a network.
         try:
-            check_counts(saved)
-            check_same_spaces(str(path), saved, self._env)
+            checkpoints.check_counts(saved)
+            checkpoints.check_same_spaces(str(path), saved, self._env)
             self.algorithm.load_state_dict(saved)
             # Before the sampler, whose copies of the agent are made of it.
             self._own.load_state_dict(saved.get(OWN_STATE, {}))
@@ -371,9 +362,11 @@ class Runner(ShownRun, Closing):
             self._recent.load_state_dict(saved.get("recent", {}))  # there is none in older ones
             self.best = checked_best(saved)
             load_callbacks(self._callbacks, saved.get("callbacks", {}))
-            self.round, self.steps = (checked_count(saved, name) for name in ("round", "steps"))
+            self.round, self.steps = (
+                checkpoints.checked_count(saved, name) for name in ("round", "steps")
+            )
             # A run that was over stays so, unless the settings ask for more now.
-            if not asks_for_more(saved["config"], plain(self.config)):
+            if not checkpoints.asks_for_more(saved["config"], plain(self.config)):
                 self.stopped = str(saved["stopped"])
         except PlangymExtError:
             raise
