@@ -69,9 +69,11 @@ def leaked(before: Held, grace: float = 2.0) -> list[str]:
 
 def _gained_after(before: Held, seconds: float) -> list[str]:
     """Return what is left of what was gained, as soon as there is nothing or the time is up."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.01
     while (found := _gained(before)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+        # Longer each time: to ask whose a segment is takes a look at every process.
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.1)
     return found
 
 
