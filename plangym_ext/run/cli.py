@@ -166,6 +166,12 @@ class _Parser(argparse.ArgumentParser):
             close = closest_option(first, options)
             meant = f" (did you mean {close!r}?)" if close else ""
             message = f"unknown option {first!r}{meant}. See {self.prog} --help"
+        needed = "the following arguments are required: "
+        if message.startswith(needed):
+            about = {action.metavar: action.help for action in self._actions if action.help}
+            names = message.removeprefix(needed).split(", ")
+            missing = "; ".join(": ".join(filter(None, [one, about.get(one)])) for one in names)
+            message = f"missing {missing}. See {self.prog} --help"
         self.exit(USAGE_ERROR, f"{self.prog}: {message}\n")
 
 

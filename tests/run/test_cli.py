@@ -300,3 +300,12 @@ def test_a_pipe_of_the_command_itself_is_no_unread_output(monkeypatch):
     monkeypatch.setattr(cli, "_run", fails)
     with pytest.raises(BrokenPipeError):
         main(["list"])
+
+
+def test_a_missing_argument_is_described(capsys):
+    with pytest.raises(SystemExit):
+        main(["list"])
+    error = capsys.readouterr().err
+    assert error.startswith("plangym-ext list: missing KIND: one of: ")
+    assert error.endswith(". See plangym-ext list --help\n")
+    assert "planners" in error
