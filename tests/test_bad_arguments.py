@@ -241,3 +241,43 @@ def test_arguments_of_sokoban_are_refused_by_name(name, value):
 @pytest.mark.parametrize("value", [None, "x", 1j, {}, [1.0], np.nan], ids=str)
 def test_rewards_of_sokoban_are_numbers(name, value):
     assert refused(SokobanEnv, name, value)
+
+
+class Returning(gym.Env):
+    """Its reset and its rewards are what it is told."""
+
+    observation_space = gym.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, result, reward=1.0):
+        self.result, self.reward = result, reward
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.result
+
+    def step(self, action):
+        return np.zeros(2, np.float32), self.reward, False, False, {}
+
+
+OBS = np.zeros(2, np.float32)
+
+
+@pytest.mark.parametrize("result", [OBS, None, (OBS,), (OBS, 3), (OBS, {}, 3)], ids=str)
+def test_a_reset_that_returns_no_pair_is_refused_by_name(result):
+    calls = (
+        lambda: plangym_ext.make(lambda: Returning(result), n_workers=0),
+        lambda: GymEnv(lambda: Returning(result), check=False).reset(seed=0),
+        lambda: plangym_ext.make_vec(lambda: Returning(result), 1).reset(seed=0),
+    )
+    for call in calls:
+        with pytest.raises(PlangymExtError, match="Returning: reset must return"):
+            call()
+
+
+@pytest.mark.parametrize("reward", ["1", b"1", None])
+def test_a_reward_that_is_a_text_is_refused(reward):
+    venv = plangym_ext.make_vec(lambda: Returning((OBS, {}), reward), 1)
+    venv.reset(seed=0)
+    with venv, pytest.raises(PlangymExtError, match="reward: expected one number"):
+        venv.step(np.zeros(1, int))

@@ -6,6 +6,7 @@ one array is the simplest case, so callers need not tell the two apart.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -113,10 +114,9 @@ def reward_of(reward: Any) -> float:
     Raises:
         InvalidObservation: it is no number, or several.
     """
-    try:
-        return float(reward)
-    except (TypeError, ValueError):
-        pass
+    if not isinstance(reward, str | bytes | bytearray):  # of which Python makes floats as well
+        with contextlib.suppress(TypeError, ValueError):
+            return float(reward)
     if isinstance(reward, np.ndarray) and reward.size == 1:
         return float(reward.reshape(-1)[0])
     several = isinstance(reward, list | tuple | dict | np.ndarray)

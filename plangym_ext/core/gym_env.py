@@ -34,6 +34,7 @@ from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.randomness.reseeding import generator_words, reseed
 from plangym_ext.states.trials.audit import Audit, checked_audit, shown
 from plangym_ext.states.trials.choice import prove
+from plangym_ext.states.trials.sampling import checked_reset
 
 
 class GymEnv(LocalStepper, PlanEnv):
@@ -162,7 +163,8 @@ class GymEnv(LocalStepper, PlanEnv):
         if not isinstance(options, Mapping | None):
             raise WrongKind(f"reset: options must be a dict or None; got {options!r}")
         self._end_sample()
-        obs, info = self.gym_env.reset(seed=seed, options=options)
+        result = self.gym_env.reset(seed=seed, options=options)
+        obs, info = checked_reset(self.gym_env, result)
         self.is_reset = True
         # Rows begin anew where the env is now.
         self._continued.drop()
@@ -207,9 +209,9 @@ class GymEnv(LocalStepper, PlanEnv):
         # Before the reset below: it is the state of the ending.
         final = self.get_state() if wanted else None
         if (terminated or truncated) and self.autoreset and state is None:
-            begun, _ = self.gym_env.reset()
+            first, _ = checked_reset(self.gym_env, self.gym_env.reset())
             if self.audit.sample is not None:
-                self._note(None, begun)
+                self._note(None, first)
         return result if final is None else StateTransition(final, *result)
 
     def _note(self, *played: Any) -> None:

@@ -22,7 +22,7 @@ from plangym_ext.errors import IncompleteState
 from plangym_ext.states.codec import layers
 from plangym_ext.states.trials.blame import blamed
 from plangym_ext.states.trials.digests import Marks
-from plangym_ext.states.trials.sampling import info_of, sampled
+from plangym_ext.states.trials.sampling import checked_reset, sampled
 from plangym_ext.states.trials.subject import (
     NEXT,
     OF_PROCESS,
@@ -156,7 +156,7 @@ class Trip:
         plan = self._plan
         chooser = _Actions(subject.env.action_space, plan.seed)
         if plan.start is None:
-            subject.info = info_of(subject.env.reset(seed=plan.seed))
+            subject.info = checked_reset(subject.env, subject.env.reset(seed=plan.seed))[1]
         else:
             subject.restore(plan.start)
         first = subject.outside()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from plangym_ext.arrays.nested import reward_of
+from plangym_ext.errors import WrongKind
 from plangym_ext.states.trials.sandbox import OutsideReached
 
 #: Field of infos that says which actions may be played, in any form.
@@ -54,14 +56,26 @@ def _allowed(mask: Any, count: int) -> npt.NDArray[np.int8] | None:
     return found.astype(bool).astype(np.int8)
 
 
-def info_of(shown: Any) -> Any:
-    """Return the info of a reset's result; empty for the old Gym API."""
-    return shown[1] if isinstance(shown, tuple) and len(shown) == 2 else {}
+def checked_reset(env: gym.Env[Any, Any], result: Any) -> tuple[Any, Any]:
+    """Return the observation and the info of what a reset has returned.
+
+    Raises:
+        WrongKind: it is no such pair. An array of two numbers would unpack like one.
+    """
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping | None):
+        return result
+    got = f"{len(result)} values" if isinstance(result, tuple) else type(result).__qualname__
+    if isinstance(result, tuple) and len(result) == 2:
+        got = f"a {type(result[1]).__qualname__} as info"
+    raise WrongKind(
+        f"{type(env.unwrapped).__qualname__}: reset must return (observation, info); got {got}. "
+        f"Return `observation, {{}}` if there is nothing to tell."
+    )
 
 
 def step_info(env: gym.Env[Any, Any]) -> dict[str, Any]:
     """Return the info of a step, with None for values that are not numbers."""
-    shown = info_of(env.reset(seed=0))
+    shown = checked_reset(env, env.reset(seed=0))[1]
     probe = copy.deepcopy(env.action_space)
     probe.seed(0)
     try:

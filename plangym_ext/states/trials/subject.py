@@ -20,6 +20,7 @@ from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, bits_of, random_bytes
 from plangym_ext.states.trials.digests import Marks
 from plangym_ext.states.trials.fork import Line
+from plangym_ext.states.trials.sampling import checked_reset
 from plangym_ext.states.trials.surroundings import (
     all_layers,
     generators,
@@ -146,7 +147,7 @@ class Subject:
         return self._after_reset() | self._left()
 
     def _after_reset(self) -> Fields:
-        obs, self.info = self.env.reset()
+        obs, self.info = checked_reset(self.env, self.env.reset())
         return self._fields("observation after the next reset", obs)
 
     def _left(self) -> Fields:

@@ -16,6 +16,7 @@ import numpy as np
 from plangym_ext.arrays.nested import reward_of
 from plangym_ext.arrays.spaces import own_copy
 from plangym_ext.errors import IncompleteState, InvalidObservation, add_note
+from plangym_ext.states.trials.sampling import checked_reset
 from plangym_ext.states.trials.subject import FOUR_VALUES, wrong_step
 from plangym_ext.vector.arguments import UNWRAPPED
 from plangym_ext.vector.memory.step_out import OutRows
@@ -61,7 +62,8 @@ class EnvRows(CapturedRows):
         for k, row in enumerate(self._moved(rows)):
             seed = seeds[k]
             try:
-                obs, info = self.envs[row].reset(seed=seed, options=options)
+                env = self.envs[row]
+                obs, info = checked_reset(env, env.reset(seed=seed, options=options))
                 self._fresh[row] = False
                 if row == self._watched:
                     self._forget_audit()
@@ -115,7 +117,7 @@ class EnvRows(CapturedRows):
             progress[0] = row
             try:
                 if reset:
-                    obs, info = env.reset()
+                    obs, info = checked_reset(env, env.reset())
                     self._fresh[row] = False
                     if row == self._watched:
                         self._note(None, obs)
@@ -134,7 +136,7 @@ class EnvRows(CapturedRows):
                         # Copied: the env may use its memory again.
                         final = self._put_final(k, row, obs, out)
                         finals.append((k, final, copy.deepcopy(own_info(info) if info else {})))
-                        obs, info = env.reset()
+                        obs, info = checked_reset(env, env.reset())
                         self._fresh[row] = False
                         if row == self._watched:
                             self._note(None, obs)
