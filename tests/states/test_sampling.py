@@ -8,7 +8,8 @@ import pytest
 from gymnasium import spaces
 
 import plangym_ext
-from plangym_ext.states.trials.sampling import info_of, sampled
+from plangym_ext.errors import WrongKind
+from plangym_ext.states.trials.sampling import checked_reset, sampled
 
 
 class Strict(gym.Env):
@@ -49,6 +50,9 @@ def test_only_masks_of_all_actions_are_heeded():
     assert pair.contains(sampled(pair, {"action_mask": [1, 0]}))
 
 
-def test_the_info_of_a_reset_of_the_old_gym_is_empty():
-    assert info_of((np.zeros(2), {"a": 1})) == {"a": 1}
-    assert info_of(np.zeros(2)) == {}
+def test_a_reset_of_the_old_gym_has_no_info_and_is_refused():
+    env = gym.Env()
+    assert checked_reset(env, (0, {"a": 1})) == (0, {"a": 1})
+    assert checked_reset(env, (0, None)) == (0, None)
+    with pytest.raises(WrongKind, match="reset must return"):
+        checked_reset(env, np.zeros(2))
