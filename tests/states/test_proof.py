@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import ctypes
 import functools
@@ -11,12 +12,14 @@ import importlib
 import itertools
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -601,6 +604,24 @@ def test_garbage_of_before_is_not_freed_in_the_middle_of_a_proof():
     finally:
         gc.enable()
         gc.collect()
+
+
+def test_processes_that_compiled_code_starts_in_a_copy_end_with_it():
+    def start(line):
+        # Past Python, as a game does that runs its engine beside it.
+        line.send(ctypes.CDLL(None).fork() or signal.pause())
+
+    with Fork(start) as fork:
+        pid = fork.line.receive(20)
+        assert os.path.exists(f"/proc/{pid}")
+    status, begun = Path(f"/proc/{pid}/stat"), time.monotonic()
+    with contextlib.suppress(FileNotFoundError):
+        # What nothing waits for is gone, or a zombie.
+        while status.read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.05)
+            if time.monotonic() - begun > 10:
+                os.kill(pid, signal.SIGKILL)
+                pytest.fail("it goes on")
 
 
 def test_states_are_saved_within_short_episodes_too():

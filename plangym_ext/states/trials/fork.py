@@ -129,6 +129,10 @@ class Fork:
                 LIMITS.forks = False
         if self._pid == 0:
             _be_the_fork(run, there)
+        self._leads = not LIMITS.is_entered
+        if self._leads:  # here too: it may not have come to it when it is ended
+            with contextlib.suppress(OSError):
+                os.setpgid(self._pid, self._pid)
         LIMITS.children.add(self._pid)
         there.close()
         self.line = Line(here)
@@ -143,7 +147,8 @@ class Fork:
         """Kill the fork."""
         self.line.close()
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+            # With its group: compiled code of the env may have started processes of its own.
+            (os.killpg if self._leads else os.kill)(self._pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):  # reaped by a handler of the host's
             usage = os.wait4(self._pid, 0)[2]
             self.seconds = usage.ru_utime + usage.ru_stime
@@ -161,6 +166,8 @@ def _be_the_fork(run: Callable[[Line], None], end: socket.socket) -> None:
     """Run in the copy, which ends here without any clean-up: that is the original's."""
     status = 1
     try:
+        if not LIMITS.is_entered:  # forks of a fork are of its group
+            os.setpgid(0, 0)
         LIMITS.enter(end.fileno())
         # What is garbage by now stays: freed in the middle of a play it would seem the env's work.
         gc.freeze()

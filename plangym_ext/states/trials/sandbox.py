@@ -69,6 +69,7 @@ class Sandbox:
         forks: whether it is about to fork one.
         files: paths that were opened for writing, as the env named them. What was written lies
             in memory.
+        is_entered: whether this process is such a fork.
         read_back: those of them that were opened again afterwards, but for compiled code.
     """
 
@@ -80,7 +81,7 @@ class Sandbox:
         #: Descriptors of the copies, by absolute path.
         self._copies: dict[str, int] = {}
         self._removed: set[str] = set()
-        self._is_entered = False
+        self.is_entered = False
 
     def enter(self, keep: int) -> None:
         """Detach this process from everything shared with the original.
@@ -94,8 +95,8 @@ class Sandbox:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _own_descriptors(keep)
         _own_memory(libc)
-        if not self._is_entered:
-            self._is_entered = True
+        if not self.is_entered:
+            self.is_entered = True
             self.write_in_memory()
             sys.addaudithook(self._refuse)
             _forbid_writing(libc)
