@@ -35,6 +35,7 @@ _NEAREST = {
     "histogram": "narrow_path",
     "supervised": "narrow_path",
     "td": "narrow_path",
+    "teams": "mappo_simple_spread",
 }
 
 
@@ -257,6 +258,10 @@ def algorithm_example(name: str) -> str:
         agent["rainbow"] = agent["c51"].replace("}", ', "dueling": True, "noisy": True}')
         agent["qr_dqn"] = ', "agent": {"returns": "quantiles"}'
         target = ', "value_target": "return"' if name == "supervised" else ""
+        if name == "teams":
+            members = '{"a": {"members": [0, 1]}, "b": {"members": [2], "name": "q"}}'
+            agent["teams"] = f', "agent": {{"name": "teams", "teams": {members}}}'
+            target = ', "teams": {"a": {"name": "ppo"}, "b": {"name": "dqn"}}'
         algorithm = f'"algorithm": {{"name": "{name}"{target}}}'
         settings = f"{settings[:-1]}, {algorithm}{agent.get(name, '')}}}"
     return f"""\

@@ -74,8 +74,9 @@ class AgentsEnv(gym.Env[Any, Any]):
             self.observation_space = _stacked_box(seen[0], len(seen))
             self.action_space = _joint_actions(acts[0], len(acts))
         else:
-            self.observation_space = spaces.Dict(self._spaces)
-            self.action_space = spaces.Dict(dict(zip(agents, acts, strict=True)))
+            # Pairs keep their order, which is that of the infos; a dict would be sorted.
+            self.observation_space = spaces.Dict(list(self._spaces.items()))
+            self.action_space = spaces.Dict(list(zip(agents, acts, strict=True)))
         self._widths = [int(one.n) for one in acts] if self._masked else []
         self._alive = np.zeros(len(agents), bool)
 

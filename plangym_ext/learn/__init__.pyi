@@ -143,6 +143,13 @@ from plangym_ext.learn.schedule import Schedule as Schedule
 from plangym_ext.learn.several.agent import AgentsAgent as AgentsAgent
 from plangym_ext.learn.several.agent import AgentsNetwork as AgentsNetwork
 from plangym_ext.learn.several.agent import make_agents_network as make_agents_network
+from plangym_ext.learn.several.config import TeamsConfig as TeamsConfig
+from plangym_ext.learn.several.config import TeamsLearningConfig as TeamsLearningConfig
+from plangym_ext.learn.several.teams import Team as Team
+from plangym_ext.learn.several.teams import TeamsAgent as TeamsAgent
+from plangym_ext.learn.several.teams import TeamsLearning as TeamsLearning
+from plangym_ext.learn.several.teams import TeamsNetwork as TeamsNetwork
+from plangym_ext.learn.several.teams import make_teams as make_teams
 from plangym_ext.learn.targets import POLICY_TARGETS as POLICY_TARGETS
 from plangym_ext.learn.targets import VALUE_TARGETS as VALUE_TARGETS
 from plangym_ext.learn.transforms.moments import Moments as Moments

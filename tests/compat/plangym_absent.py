@@ -5,7 +5,6 @@ import pytest
 ABSENT = {
     "test_montezuma.py::TestMontezumaPosLevel": "plangym's own record; positions are in infos",
     "test_montezuma.py::TestCustomMontezuma": "plangym's own env; ours is ale-py's, read from RAM",
-    "test_utils.py::test_process_frame_opencv": "process_frame needs no OpenCV",
 }
 
 

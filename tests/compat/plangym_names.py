@@ -18,7 +18,6 @@ GAMES = ("atari", "env", "montezuma", "nes", "retro")
 
 control.FastGymLunarLander = FastLander
 videogames.CustomMontezuma = videogames.MontezumaPosLevel = None
-utils.process_frame_opencv = None
 ray.RemoteEnv = None
 
 sys.modules |= {

@@ -221,7 +221,9 @@ def test_grey_is_pillows_and_other_sizes_come_from_it():
     image = pytest.importorskip("PIL.Image")
     frame = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
     same(utils.process_frame(frame, mode="L"), np.array(image.fromarray(frame).convert("L")))
-    assert utils.process_frame(frame, width=20, height=30).shape == (30, 20, 3)
+    for mode, wanted in (("RGB", frame), ("BGR", frame[..., ::-1])):
+        small = utils.process_frame_opencv(frame, width=20, height=30, mode=mode)
+        same(small, np.array(image.fromarray(wanted.copy()).resize((20, 30))))
 
 
 def test_atari_repeats_actions_in_the_emulator_alone():

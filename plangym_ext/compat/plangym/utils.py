@@ -38,7 +38,8 @@ def process_frame(
         frame: `[H, W, 3]` uint8.
         width: of the result; needs Pillow if it is another one.
         height: of the result; needs Pillow if it is another one.
-        mode: "RGB", or "L" or "GRAY" for `[H, W]`: the luma of ITU-R 601, as Pillow has it.
+        mode: "RGB"; "BGR" for the other order; or "L" or "GRAY" for `[H, W]`: the luma of ITU-R
+            601, as Pillow has it.
 
     Returns:
         `[height, width, 3]` or `[height, width]` uint8, fresh; `frame` itself if it is as asked.
@@ -48,6 +49,8 @@ def process_frame(
     """
     if mode in ("L", "GRAY"):
         frame = luma(frame)
+    elif mode == "BGR":
+        frame = np.ascontiguousarray(frame[..., ::-1])
     size = (height or frame.shape[0], width or frame.shape[1])
     if size == frame.shape[:2]:
         return frame
@@ -58,3 +61,7 @@ def process_frame(
             "process_frame: another size needs Pillow: pip install pillow"
         ) from error
     return np.array(Image.fromarray(frame).resize(size[::-1]))
+
+
+#: The same without OpenCV.
+process_frame_opencv = process_frame

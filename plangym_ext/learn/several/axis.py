@@ -162,8 +162,8 @@ def agent_rows(tree: ArrayDict, network: Any) -> ArrayDict:
     agents in it.
 
     Args:
-        tree: of a sampler that an `AgentsAgent` played in, with its `env_info`.
-        network: of `make_agents_network`.
+        tree: of a sampler that an `AgentsAgent` or a `TeamsAgent` played in, with its `env_info`.
+        network: of `make_agents_network`; or a `Team`, whose agents' rows they are.
 
     Raises:
         InvalidOption: the fragment lacks the infos of the agents.
@@ -175,42 +175,62 @@ def agent_rows(tree: ArrayDict, network: Any) -> ArrayDict:
             f"agents: the sampler must keep the infos {', '.join(NEEDED_INFOS)}; it lacks "
             f"{', '.join(missing)}. Make it with env_info=agent.env_info."
         )
-    count, steps = int(network.num_agents), tree["reward"].shape[0]
-    whole = isinstance(network.observation_space, spaces.Dict)
-    reward, terminated, truncated, acted = (_read(told[name], steps) for name in NEEDED_INFOS)
+    steps, whole = tree["reward"].shape[0], isinstance(network.observation_space, spaces.Dict)
+    team = network if hasattr(network, "members") else None
+
+    def of(name: str, count: int = steps) -> Ndarray:
+        """Return `[count, B, A, ...]` of the agents that are looked at."""
+        found = _read_all(tree[name], count)
+        return found if team is None else team.of(found, 2)
+
+    infos = (_read(told[name], steps) for name in NEEDED_INFOS)
+    reward, terminated, truncated, acted = (x if team is None else team.of(x, 2) for x in infos)
+    count = reward.shape[2]
     learned = np.array(getattr(network, "learned", True))
     ended = _read(tree["truncated"], steps)[..., None]
-    obs = _read(tree["obs"], steps + 1)
+    obs = of("obs", steps + 1)
     over = ended | _read(tree["terminated"], steps)[..., None]
     # Where the env goes on, an agent's last observation is what it is shown next.
     over = over.reshape(*over.shape, *[1] * (obs.ndim - 3))
-    final = np.where(over, _read(tree["final_obs"], steps), obs[1:])
+    final = np.where(over, of("final_obs"), obs[1:])
     first = np.repeat(_read(tree["first"], steps + 1), count, axis=1)
     found: dict[str, Any] = {
         "obs": _kept(shown(obs, 2, whole=whole), 1),
         "final_obs": _kept(shown(final, 2, whole=whole)),
-        "action": _kept(rows(_read(tree["action"], steps), 2)),
-        "prev_action": _kept(rows(_read(tree["prev_action"], steps + 1), 2), 1),
+        "action": _kept(rows(of("action"), 2)),
+        "prev_action": _kept(rows(of("prev_action", steps + 1), 2), 1),
         "reward": _kept(rows(reward.astype(np.float32), 2)),
         "terminated": _kept(rows(terminated & acted, 2)),
         "truncated": _kept(rows((truncated | ended) & ~terminated & acted, 2)),
         "valid": _kept(rows(acted & learned, 2)),
         "first": _kept(first, 1),
-        "agent_info": {
-            name: _kept(rows(_read(tree["agent_info"][name], steps), 2))
-            for name in tree["agent_info"]
-        },
     }
+    info = tree.get("agent_info", {})
+    info = info if team is None else info.get(team.name, {})
+    if info:
+        found["agent_info"] = mapped(lambda x: _kept(rows(x, 2)), _read_all(info, steps))
     if "action_mask" in tree:
         mask = _read(tree["action_mask"], steps + 1)
+        if team is not None:
+            mask = team.of(
+                mask.reshape(*mask.shape[:2], _read(told["agent_acted"], 1).shape[2], -1), 2
+            )
         found["action_mask"] = _kept(mask.reshape(steps + 1, first.shape[1], -1), 1)
     for name in ("carry", "next_carry"):
-        if name in tree:
+        held = tree.get(name, {})
+        held = held if team is None else held.get(team.name, {})
+        if held:
             found[name] = {
-                part: _kept(rows(tree[name][part].to_ndarray(copy=False)), lead=1)
-                for part in tree[name]
+                part: _kept(rows(held[part].to_ndarray(copy=False)), lead=1) for part in held
             }
     return ArrayDict(found)
+
+
+def _read_all(arrays: Any, steps: int) -> Any:
+    """Return `[steps, ...]` of an array, or of those of a tree by name."""
+    if isinstance(arrays, ArrayDict):
+        return {name: _read_all(part, steps) for name, part in arrays.items()}
+    return _read(arrays, steps)
 
 
 def _read(array: Any, steps: int) -> Ndarray:

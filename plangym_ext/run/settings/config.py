@@ -16,7 +16,6 @@ from plangym_ext.run.settings.sections import (
     AgentSettings,
     AlgorithmSettings,
     PlannerSettings,
-    checked_discounts,
 )
 
 COLLECTORS = ("games", "solutions")
@@ -367,3 +366,22 @@ class RunConfig(CheckedOptions):
         if self.collector.kind == "solutions":
             return None
         return self.learners * self.collector.num_envs * self.collector.moves
+
+
+def checked_discounts(where: str, planner: PlannerSettings, learner: str, config: Any) -> None:
+    """Refuse a planner and a learner with different discounts.
+
+    The planner would add the learner's values to rewards of another discount.
+
+    Args:
+        where: section of the planner.
+        planner: its settings.
+        learner: section of what learns.
+        config: its settings.
+    """
+    mine, theirs = getattr(config, "discount", None), planner.discount
+    if None not in (mine, theirs) and mine != theirs:
+        raise InvalidOption(
+            f"settings: {where}.discount and {learner}.discount must be equal, as the planner adds "
+            f"learned values to rewards; got {theirs} and {mine}. Set both."
+        )

@@ -25,6 +25,8 @@ from plangym_ext.learn.networks.config import (
     SoftPolicyConfig,
 )
 from plangym_ext.learn.schedule import Number, OwnSchedule, Schedule, schedules_of
+from plangym_ext.learn.several.config import TeamsConfig, TeamsLearningConfig
+from plangym_ext.run.settings import teams
 from plangym_ext.run.settings.settings import (
     Setting,
     build,
@@ -59,6 +61,7 @@ AGENTS: Mapping[str, AgentKind] = {
     "q": AgentKind("QAgent", QAgentConfig, draws=False),
     "soft_policy": AgentKind("PolicyAgent", SoftPolicyConfig),
     "deterministic_policy": AgentKind("PolicyAgent", DeterministicPolicyConfig, draws=False),
+    "teams": AgentKind("TeamsAgent", TeamsConfig, "TeamsNetwork"),
     "context": AgentKind("ContextAgent", ContextConfig, "make_context_network"),
     "network": AgentKind("EvaluatorAgent", NetworkConfig, "make_network", draws=False),
     "latent": AgentKind("EvaluatorAgent", LatentConfig, "make_latent_network", draws=False),
@@ -71,6 +74,7 @@ ALGORITHMS: Mapping[str, tuple[str, type[Any]]] = {
     "a2c": ("A2C", rollout_config.A2CConfig),
     "reinforce": ("REINFORCE", rollout_config.ReinforceConfig),
     "vtrace": ("VTrace", rollout_config.VTraceConfig),
+    "teams": ("TeamsLearning", TeamsLearningConfig),
     "pqn": ("PQN", rollout_config.PQNConfig),
     "dqn": ("DQN", config.DQNConfig),
     "c51": ("C51", config.C51Config),
@@ -220,11 +224,16 @@ class AgentSettings(NamedSettings):
         """Make the network that the agent plays."""
         import plangym_ext.learn
 
+        if self.name == "teams":
+            spaces = observation_space, action_space
+            return teams.make_network(type(self), self.config.teams, *spaces, seed)
         make = getattr(plangym_ext.learn, self.kind.network)
         return make(observation_space, action_space, self.config, seed=seed)
 
     def make(self, network: Any, device: str) -> Any:
         """Make the agent that plays a network."""
+        if self.name == "teams":
+            return teams.make_agent(type(self), self.config.teams, network, device)
         if self.kind.agent == "EvaluatorAgent":
             from plangym_ext.learn import EvaluatorAgent, NetworkEvaluator
             from plangym_ext.learn.networks.quick_forward import of_observations
@@ -268,6 +277,8 @@ class AlgorithmSettings(NamedSettings):
 
     def make(self, network: Any, seed: int) -> Any:
         """Make the algorithm that teaches a network."""
+        if self.name == "teams":
+            return teams.make_learning(type(self), self.config, network, seed)
         return self._class()(network, self.config, seed=seed)
 
 
@@ -366,22 +377,3 @@ def planner_kinds(name: str) -> dict[str, Any]:
         for one in options_of(load_planner(name))
         if one.kind is not None
     }
-
-
-def checked_discounts(where: str, planner: PlannerSettings, learner: str, config: Any) -> None:
-    """Refuse a planner and a learner with different discounts.
-
-    The planner would add the learner's values to rewards of another discount.
-
-    Args:
-        where: section of the planner.
-        planner: its settings.
-        learner: section of what learns.
-        config: its settings.
-    """
-    mine, theirs = getattr(config, "discount", None), planner.discount
-    if None not in (mine, theirs) and mine != theirs:
-        raise InvalidOption(
-            f"settings: {where}.discount and {learner}.discount must be equal, as the planner adds "
-            f"learned values to rewards; got {theirs} and {mine}. Set both."
-        )
