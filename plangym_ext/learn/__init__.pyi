@@ -25,12 +25,14 @@ from plangym_ext.learn.algorithms.off_policy.config import DDPGConfig as DDPGCon
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig as DQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import MBPOConfig as MBPOConfig
 from plangym_ext.learn.algorithms.off_policy.config import PEARLConfig as PEARLConfig
+from plangym_ext.learn.algorithms.off_policy.config import QMIXConfig as QMIXConfig
 from plangym_ext.learn.algorithms.off_policy.config import QRDQNConfig as QRDQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import R2D1Config as R2D1Config
 from plangym_ext.learn.algorithms.off_policy.config import RainbowConfig as RainbowConfig
 from plangym_ext.learn.algorithms.off_policy.config import SACConfig as SACConfig
 from plangym_ext.learn.algorithms.off_policy.config import TD3Config as TD3Config
 from plangym_ext.learn.algorithms.off_policy.config import TQCConfig as TQCConfig
+from plangym_ext.learn.algorithms.off_policy.config import VDNConfig as VDNConfig
 from plangym_ext.learn.algorithms.off_policy.mbpo import MBPO as MBPO
 from plangym_ext.learn.algorithms.off_policy.pearl import PEARL as PEARL
 from plangym_ext.learn.algorithms.off_policy.q_learning import C51 as C51
@@ -43,6 +45,8 @@ from plangym_ext.learn.algorithms.off_policy.sac import TQC as TQC
 from plangym_ext.learn.algorithms.off_policy.sac import CrossQ as CrossQ
 from plangym_ext.learn.algorithms.off_policy.td3 import DDPG as DDPG
 from plangym_ext.learn.algorithms.off_policy.td3 import TD3 as TD3
+from plangym_ext.learn.algorithms.off_policy.value_decomposition import QMIX as QMIX
+from plangym_ext.learn.algorithms.off_policy.value_decomposition import VDN as VDN
 from plangym_ext.learn.algorithms.plan_config import AlphaZeroConfig as AlphaZeroConfig
 from plangym_ext.learn.algorithms.plan_config import (
     EnsembleLearningConfig as EnsembleLearningConfig,
@@ -102,6 +106,7 @@ from plangym_ext.learn.networks.agent_network import make_agent_network as make_
 from plangym_ext.learn.networks.auto_encoder import AutoEncoder as AutoEncoder
 from plangym_ext.learn.networks.config import AgentConfig as AgentConfig
 from plangym_ext.learn.networks.config import AgentsConfig as AgentsConfig
+from plangym_ext.learn.networks.config import AgentsQConfig as AgentsQConfig
 from plangym_ext.learn.networks.config import ContextConfig as ContextConfig
 from plangym_ext.learn.networks.config import (
     DeterministicPolicyConfig as DeterministicPolicyConfig,
@@ -142,6 +147,7 @@ from plangym_ext.learn.schedule import OwnSchedule as OwnSchedule
 from plangym_ext.learn.schedule import Schedule as Schedule
 from plangym_ext.learn.several.agent import AgentsAgent as AgentsAgent
 from plangym_ext.learn.several.agent import AgentsNetwork as AgentsNetwork
+from plangym_ext.learn.several.agent import AgentsQAgent as AgentsQAgent
 from plangym_ext.learn.several.agent import make_agents_network as make_agents_network
 from plangym_ext.learn.several.config import TeamsConfig as TeamsConfig
 from plangym_ext.learn.several.config import TeamsLearningConfig as TeamsLearningConfig

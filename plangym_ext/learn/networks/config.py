@@ -215,10 +215,7 @@ class AgentsConfig(AgentConfig):
     def __post_init__(self) -> None:
         """Check what can be checked without spaces."""
         super().__post_init__()
-        if self.groups and set(self.groups) != set(range(max(self.groups) + 1)):
-            raise InvalidOption(
-                f"AgentsConfig: groups must be numbered from 0 on without gaps; got {self.groups}."
-            )
+        _check_groups(self)
         known = sorted(set(self.groups))
         if (self.networks and len(self.networks) != len(known)) or not set(self.fixed) <= set(
             known
@@ -246,6 +243,45 @@ class AgentsConfig(AgentConfig):
     def is_plain(self) -> bool:
         """Whether one network of a single agent's observations plays all agents."""
         return self.critic == "own" and not any(self.groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentsQConfig(QAgentConfig):
+    """Configuration of the Q networks of several agents, for `VDN` and `QMIX`.
+
+    Args:
+        groups: number of the network that each agent plays; see `AgentsConfig`.
+    """
+
+    groups: tuple[Whole, ...] = ()
+
+    # What `AgentsConfig` has beside it, without annotations: no fields.
+    critic = "own"
+    networks = ()
+    fixed = ()
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without spaces."""
+        super().__post_init__()
+        _check_groups(self)
+        if self.noisy or self.returns != "mean" or self.normalize_obs:
+            raise InvalidOption(
+                "AgentsQConfig: teams learn means of returns, by random actions and from "
+                "observations as they are; leave out noisy, returns and normalize_obs."
+            )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether one network plays all agents."""
+        return not any(self.groups)
+
+
+def _check_groups(config: AgentsConfig | AgentsQConfig) -> None:
+    if config.groups and set(config.groups) != set(range(max(config.groups) + 1)):
+        raise InvalidOption(
+            f"{type(config).__name__}: groups must be numbered from 0 on without gaps; got "
+            f"{config.groups}."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, final
+from collections.abc import Mapping
+from typing import Any, ClassVar, final
 
 import numpy as np
 from gymnasium import spaces
@@ -12,8 +13,9 @@ from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, Mode
 from plangym_ext.learn.agents.network_agent import ActorCriticAgent, NetworkAgent
+from plangym_ext.learn.agents.q_agent import QAgent
 from plangym_ext.learn.networks.agent_network import AgentNetwork
-from plangym_ext.learn.networks.config import AgentConfig, AgentsConfig
+from plangym_ext.learn.networks.config import AgentConfig, AgentsConfig, AgentsQConfig
 from plangym_ext.learn.networks.network import NetworkOutput
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.several.axis import (
@@ -31,7 +33,7 @@ from plangym_ext.learn.torch_extra import nn, torch
 def make_agents_network(
     observation_space: spaces.Space[Any],
     action_space: spaces.Space[Any],
-    config: AgentsConfig | None = None,
+    config: AgentsConfig | AgentsQConfig | None = None,
     *,
     seed: int,
 ) -> Any:
@@ -88,14 +90,20 @@ class AgentsNetwork(nn.Module):
     """
 
     def __init__(
-        self, seen: spaces.Box, acts: spaces.Space[Any], config: AgentsConfig, count: int
+        self,
+        seen: spaces.Box,
+        acts: spaces.Space[Any],
+        config: AgentsConfig | AgentsQConfig,
+        count: int,
     ) -> None:
         super().__init__()
         self.num_agents, self.config = count, config
         self.observation_space, self.action_space = whole_space(seen, count), acts
         self._groups = config.groups or (0,) * count
         central = config.critic == "central"
-        own = dataclasses.replace(config, critic="own", groups=(), networks=(), fixed=())
+        own: Any = dataclasses.replace(config, groups=())
+        if isinstance(config, AgentsConfig):
+            own = dataclasses.replace(config, critic="own", groups=(), networks=(), fixed=())
         one = _with_heads(own, ("policy",)) if central else own
         differing = config.networks or ({},) * (max(self._groups) + 1)
         networks = [AgentNetwork(seen, acts, dataclasses.replace(one, **o)) for o in differing]
@@ -167,7 +175,6 @@ def _where(which: Any, one: NetworkOutput, other: NetworkOutput) -> NetworkOutpu
     return NetworkOutput(*map(chosen, one, other))
 
 
-@final
 class AgentsAgent(NetworkAgent):
     """Plays all A agents of an env, each as an `ActorCriticAgent` plays a row.
 
@@ -184,12 +191,14 @@ class AgentsAgent(NetworkAgent):
     """
 
     _read = (*NetworkAgent._read, "num_agents")
+    #: Plays a row of one agent.
+    _player: ClassVar[type[NetworkAgent]] = ActorCriticAgent
     #: Infos that samplers add up over an episode: the agents' returns.
     episode_sums = ("agent_reward",)
 
     def __init__(self, network: Any, *, device: str = "cpu") -> None:
         super().__init__(network, device=device)
-        self._one = ActorCriticAgent(network, device=device)
+        self._one: Any = self._player(network, device=device)
         self._count = int(network.num_agents)
         self._whole = isinstance(network.observation_space, spaces.Dict)
 
@@ -251,3 +260,38 @@ class AgentsAgent(NetworkAgent):
             noise=None if inputs.noise is None else AgentsNoise(inputs.noise, count),
             legal=None if legal is None else legal.reshape(len(legal) * count, -1),
         )
+
+
+@final
+class AgentsQAgent(AgentsAgent):
+    """Plays all A agents of an env, each as a `QAgent` plays a row; the infos are "q" `[B, A, K]`.
+
+    Args:
+        network: of `make_agents_network` with `AgentsQConfig`.
+        device: where it runs.
+    """
+
+    _player = QAgent
+
+    @property
+    def env_info(self) -> dict[str, Any]:
+        """The agents' rewards, for the log: a team learns from their sum."""
+        return {"agent_reward": super().env_info["agent_reward"]}
+
+    @property
+    def epsilon(self) -> Any:
+        """Share of random actions of each agent in modes "train" and "sample", float64."""
+        return self._one.epsilon
+
+    @epsilon.setter
+    def epsilon(self, share: float) -> None:
+        self._one.epsilon = share
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return "version", "epsilon", and the weights as arrays by name."""
+        return {**super().state_dict(), "epsilon": self.epsilon.copy()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load weights, version and epsilon; see `QAgent.load_state_dict`."""
+        self._one.load_state_dict(state)
+        self.version = self._one.version

@@ -111,6 +111,14 @@ def shown(obs: Ndarray, lead: int, *, whole: bool) -> Any:
     return {"agent": numbers, "all": every, "own": own}
 
 
+def torch_rows(obs: Any, *, whole: bool) -> Any:
+    """Return what `shown` does of a tensor `[N, A, *obs]`, but for "all", which critics see."""
+    own = obs.flatten(0, 1)
+    if not whole:
+        return own
+    return {"agent": obs.new_ones(obs.shape[1]).float().diag().repeat(len(obs), 1), "own": own}
+
+
 def whole_space(one: spaces.Box, count: int) -> spaces.Dict:
     """Return the space of the observations of all agents together.
 

@@ -113,6 +113,29 @@ class DQNConfig(OffPolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VDNConfig(DQNConfig):
+    """Configuration of VDN, with the options of DQN; `compiled` says nothing."""
+
+    double: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        self._only(exploration_least=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QMIXConfig(VDNConfig):
+    """Configuration of QMIX.
+
+    Args:
+        mixing_size: width of the layer between in the mixing network.
+    """
+
+    mixing_size: Count = 32
+
+
+@dataclass(frozen=True, kw_only=True)
 class C51Config(DQNConfig):
     """Configuration of C51: `DQNConfig` without a use of `loss`; the network has the atoms.
 

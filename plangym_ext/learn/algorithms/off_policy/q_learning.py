@@ -49,13 +49,18 @@ class QLearning(OffPolicyAlgorithm):
     def _build(self) -> None:
         self._start = int(getattr(self.network.distribution, "start", 0))
         self._check_head()
-        self._target = TargetNetwork(self.network)
+        learned = self._learned()
+        self._target = TargetNetwork(learned)
         self._noisy = has_noise(self.network)
         # A copy of a network whose agent was being evaluated has left its noise off.
         use_noise(self._target.module, True)
         self.modules["target"] = self._target.module
-        self.optimizers["q"] = self._make_optimizer(self.network)
+        self.optimizers["q"] = self._make_optimizer(learned)
         self._reset_noise()
+
+    def _learned(self) -> Any:
+        """Return the module whose weights are learned, and followed by a target network."""
+        return self.network
 
     def prepare(self, agent: Any) -> None:
         """Set the agent's share of random actions; see `Algorithm.prepare`."""
