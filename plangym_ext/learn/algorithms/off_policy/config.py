@@ -1,4 +1,4 @@
-"""Configurations of the DQN family: DQN, C51, QR-DQN, Rainbow, R2D1. Imports no torch."""
+"""Configurations of algorithms with a replay of steps. Imports no torch."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.replay.base import checked_capacity
 from plangym_ext.learn.schedule import LearnerConfig, Number, Schedule, Scheduled, ScheduledShare
-
-VALUE_LOSSES = ("huber", "squared")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +94,7 @@ class DQNConfig(OffPolicyConfig):
     batch_size: int = 32
     target_every: int = 1_000
     target_rate: Number = 1.0
-    loss: Annotated[str, OneOf(VALUE_LOSSES)] = "huber"
+    loss: Annotated[str, OneOf(("huber", "squared"))] = "huber"
     double: bool = False
     exploration: ScheduledShare = field(
         default_factory=lambda: Schedule(start=1.0, end=0.05, over=100_000)
@@ -173,7 +171,6 @@ class RainbowConfig(C51Config):
     n_steps: int = 3
     prioritized: bool = True
     alpha: float = 0.5
-    beta: Number = 0.4
     exploration: Number = 0.0
 
 
@@ -207,11 +204,7 @@ class R2D1Config(DQNConfig):
     rescale: bool = True
 
 
-# Configurations of the off-policy actor-critics (SAC --------------------------
-
-
-#: What is multiplied in the dense layers; sums are of float32.
-PRECISIONS = ("float32", "bfloat16")
+# Configurations of the off-policy actor-critics --------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +228,7 @@ class ReplayActorCriticConfig(OffPolicyConfig):
     critic_layer_norm: bool = False
     critic_learning_rate: Scheduled | None = None
     policy_every: Count = 1
-    precision: Annotated[str, OneOf(PRECISIONS)] = "float32"
+    precision: Annotated[str, OneOf(("float32", "bfloat16"))] = "float32"
 
     def critic_layers(self) -> dict[str, Any]:
         """Return the layer options of `make_critics`."""
