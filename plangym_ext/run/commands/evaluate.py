@@ -7,7 +7,8 @@ PLAYER is a checkpoint, the folder of a run with its newest checkpoint, or a pre
 Two or more players, some of them planners (`NAME:option=value,...`) or your own
 (`module:Class:option=value,...`, `module:function`), play the same episodes: of equal seeds, or
 from the states of a file (`--starts`). The result is each player's difference to the first one,
-with the interval of the pairs.
+with the interval of the pairs. In an env of two players each two meet instead, once with either
+side for each episode, and the result is their Elo ratings.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do
     from plangym_ext.planners.episode import Episode
 
 _CHANGED = ("env", "planner")
-#: Played where nothing else is said.
-_EPISODES = 20
+#: Played where nothing else is said, and random moves of a game's beginning.
+_EPISODES, _OPENING = 20, 2
 
 
 class Options:
@@ -60,6 +61,7 @@ class Options:
         overwrite: overwrite the results in DIR
         max_steps: moves per episode (default: the first run's, or 1000)
         width: of several players: tell how many episodes make an interval of a difference W wide
+        opening: of a game of two players: first moves that are drawn at random (default: 2)
         env_id: env, if all players are planners
     """
 
@@ -73,6 +75,7 @@ class Options:
     overwrite: bool = False
     max_steps: Annotated[Count | None, Option("M")] = None
     width: Annotated[float | None, Option("W")] = None
+    opening: Annotated[Whole | None, Option("N")] = None
     env_id: Annotated[str | None, Option("ID")] = None
 
 
@@ -94,7 +97,8 @@ def _is_change(key: str) -> bool:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Play, print the means, write `eval.json` or `paired.json`."""
+    """Play, print the results, write `eval.json` or `paired.json`."""
+    from plangym_ext.planners.players import num_players
     from plangym_ext.run.evaluating.contest import Contest
 
     import_modules(options, search=True)
@@ -119,6 +123,11 @@ def run(options: argparse.Namespace) -> int:
             options.players, env_id=options.env_id, changed=changed, max_steps=options.max_steps
         ) as contest,
     ):
+        if not alone and num_players(contest.env) == 2:
+            _rate(path, contest, options)
+            return 0
+        if options.opening is not None:
+            raise InvalidOption("--opening is for two or more players of a game of two players.")
         starts = None if options.starts is None else contest.starts(options.starts)
         episodes = _played(contest, options, starts)
         (_write_one if alone else _write_paired)(path, contest, options, episodes)
@@ -240,6 +249,43 @@ def _write_paired(
     write_json(path, {**about, **found, "episodes": episodes})
     count = len(next(iter(played.values())))
     print(f"{contest.env.name}: {count} episodes of each player\n{table(found)}")
+    print(f"wrote {as_typed(path)}")
+
+
+def _rate(path: Path, contest: Any, options: argparse.Namespace) -> None:
+    """Let each two players of a game meet, write `paired.json`, and print their ratings."""
+    from plangym_ext.run.evaluating.elo import match, table, tournament
+
+    if options.starts is not None or options.width is not None:
+        raise InvalidOption(
+            "--starts and --width are not for games of two players: states do not say who is to "
+            "move, and ratings have no width. Leave them out."
+        )
+    line = ProgressLine()
+    about = _about(contest, options)
+    opening = _OPENING if options.opening is None else options.opening
+
+    def play(first: str, second: str) -> Any:
+        return match(
+            contest.env,
+            contest.players[first],
+            contest.players[second],
+            games=options.episodes or _EPISODES,
+            seed=about["seed"],
+            max_steps=contest.max_steps,
+            opening=opening,
+            callback=lambda move: line.update(f"{first} and {second}: move {move + 1}"),
+        )
+
+    scores, rated = tournament(contest.players, play)
+    line.leave()
+    games = [{"players": pair, "scores": found.tolist()} for pair, found in scores.items()]
+    trained = {name: _how(one) for name, one in contest.trained.items()}
+    write_json(
+        path, {**about, "trained": trained, "opening": opening, "ratings": rated, "games": games}
+    )
+    count = next(iter(scores.values())).size
+    print(f"{contest.env.name}: each two players met {count} times\n{table(rated)}")
     print(f"wrote {as_typed(path)}")
 
 

@@ -1,0 +1,170 @@
+"""Elo ratings of players of a two-player env, from matches of each pair."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from plangym_ext.core.numbers import at_least
+from plangym_ext.planners.base import as_planner
+from plangym_ext.planners.games import Game, Sides, step_games
+
+Floats = npt.NDArray[np.float64]
+
+#: Resamples of an interval, and the share of ratings inside it.
+_RESAMPLES, _LEVEL = 1_000, 0.95
+#: Steps towards the most likely ratings.
+_ITERATIONS = 200
+#: Draws that each pair is given beside its games, so that one that wins all has a finite rating.
+_PRIOR = 1.0
+
+
+class _Opening(NamedTuple):
+    """A move drawn at random, where a planner would return a `Plan`."""
+
+    action: int
+
+
+def match(
+    env: Any,
+    first: Any,
+    second: Any,
+    *,
+    games: int,
+    seed: int,
+    max_steps: int,
+    opening: int = 0,
+    callback: Callable[[int], None] | None = None,
+) -> Floats:
+    """Play games of two players, each once with either side, and return `[games, 2]` scores.
+
+    Args:
+        env: of two players, with discrete actions.
+        first: a planner, or an agent.
+        second: likewise.
+        games: how many; game k of either side begins by the seed `seed + k`.
+        seed: of the first.
+        max_steps: moves of a game at most; one that is cut is a draw.
+        opening: moves at the beginning that are drawn at random, alike for either side.
+        callback: called with the number of each move.
+
+    Returns:
+        What `first` scores as player 0, and as player 1: 1 for a win, 0.5 for a draw.
+    """
+    players = [as_planner(first), as_planner(second)]
+    scores = np.empty((at_least("match: games", games, 1), 2))
+    for side in (0, 1):
+        sides = Sides(*(players if side == 0 else players[::-1]))
+        going = every = [Game(env, seed + k) for k in range(games)]
+        total = dict.fromkeys(map(id, every), 0.0)
+        for move in range(max_steps):
+            if move < opening:
+                chosen: list[Any] = [_Opening(_drawn(env, game)) for game in going]
+            else:
+                chosen = sides.plan(env, going)
+            steps, _ = step_games(env, going, chosen)
+            for game, step in zip(going, steps, strict=True):
+                game.take(step)
+                # Of player 0: rewards are those of the player who moved.
+                total[id(game)] += step.reward * (-1 if step.player == 1 else 1)
+            going = [game for game in going if not game.ended]
+            if callback is not None:
+                callback(move)
+            if not going:
+                break
+        won = 0.5 + 0.5 * np.sign([total[id(game)] for game in every])
+        scores[:, side] = won if side == 0 else 1.0 - won
+    return scores
+
+
+def _drawn(env: Any, game: Game) -> int:
+    """Return a legal action, drawn by the game's own generator."""
+    start = int(getattr(env.action_space, "start", 0))
+    legal = np.ones(int(env.action_space.n), bool) if game.legal is None else game.legal
+    return start + int(game.rng.choice(np.flatnonzero(legal)))
+
+
+def tournament(
+    players: Mapping[str, Any], play: Callable[[str, str], Floats]
+) -> tuple[dict[tuple[str, str], Floats], list[dict[str, Any]]]:
+    """Let each two players meet; return the scores of pairs, and `ratings`."""
+    scores = {pair: play(*pair) for pair in itertools.combinations(players, 2)}
+    return scores, ratings(list(players), scores)
+
+
+def ratings(names: Sequence[str], scores: Mapping[tuple[str, str], Floats]) -> list[dict[str, Any]]:
+    """Return the Elo rating of each player, with the first one's at 0.
+
+    Ratings are the most likely ones if a player wins with probability
+    1 / (1 + 10^(-difference / 400)), where a draw is half a win and half a loss, and each pair has
+    one draw beside its games. Intervals are of 1,000 resamples of the games of each pair; both
+    sides of a game stay together.
+
+    Args:
+        names: of the players.
+        scores: of the first player of each pair, `[games, 2]`; see `match`.
+
+    Returns:
+        For each player "player", "elo", "low", "high" (the ends of a 95 % interval), "score" (the
+        mean of its games) and "games".
+
+    Source: Bradley and Terry 1952, "Rank analysis of incomplete block designs"; Hunter 2004, "MM
+    algorithms for generalized Bradley-Terry models", section 2.
+    """
+    place = {name: k for k, name in enumerate(names)}
+    count = len(names)
+    # [R, n, n]: wins of the row's player over the column's; the first of all are the real ones.
+    wins = np.zeros((1 + _RESAMPLES, count, count))
+    played = np.zeros((count, count))
+    rng = np.random.default_rng(0)
+    for (one, other), games in scores.items():
+        i, j = place[one], place[other]
+        sums = games.sum(axis=1)
+        drawn = sums[rng.integers(len(sums), size=(_RESAMPLES, len(sums)))].sum(axis=1)
+        won = np.concatenate([[sums.sum()], drawn])
+        wins[:, i, j], wins[:, j, i] = won, games.size - won
+        played[i, j] = played[j, i] = games.size
+    met = played > 0
+    rated = _elo(wins + 0.5 * _PRIOR * met, played + _PRIOR * met)
+    low, high = np.quantile(rated[1:], [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
+    return [
+        {
+            "player": name,
+            "elo": float(rated[0, k]),
+            "low": float(low[k]),
+            "high": float(high[k]),
+            "score": float(wins[0, k].sum() / played[k].sum()),
+            "games": int(played[k].sum()),
+        }
+        for name, k in place.items()
+    ]
+
+
+def _elo(wins: Floats, played: Floats) -> Floats:
+    """Return `[R, n]` ratings of wins `[R, n, n]` in `[n, n]` games, each set on its own."""
+    strength = np.ones(wins.shape[:2])
+    won = wins.sum(axis=2)
+    for _ in range(_ITERATIONS):
+        pairs = strength[:, :, None] + strength[:, None, :]
+        strength = won / (played / pairs).sum(axis=2)
+        # Only ratios are known.
+        strength /= strength[:, :1]
+    found: Floats = 400 * np.log10(strength)
+    return found
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the ratings as text."""
+    wide = max(len(row["player"]) for row in [*rows, {"player": "player"}])
+    lines = [f"{'player':<{wide}} {'Elo':>7} {'95 % interval':>17} {'score':>7} {'games':>6}"]
+    for row in rows:
+        interval = f"[{row['low']:.0f}, {row['high']:.0f}]"
+        lines.append(
+            f"{row['player']:<{wide}} {row['elo']:>7.0f} {interval:>17} {row['score']:>7.3f} "
+            f"{row['games']:>6}"
+        )
+    return "\n".join(lines)
