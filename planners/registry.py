@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from plangym_ext.core.inherited_options import load_own_class
-from plangym_ext.core.numbers import check_kind
 from plangym_ext.errors import UnknownName, WrongKind, suggestion
 from plangym_ext.states.families import load_named
 
@@ -140,6 +139,9 @@ def load_planner(name: str) -> type[Planner]:
         UnknownName: no planner has this name.
         WrongKind: the class of your own is no planner, or abstract.
     """
+    # Here: listing planners does without numpy.
+    from plangym_ext.core.numbers import check_kind
+
     check_kind("planner", name, str, "a name such as 'mcts', or 'module:Class' of your own")
     if name in PLANNERS:
         return cast("type[Planner]", load_named(PLANNERS[name].target))
