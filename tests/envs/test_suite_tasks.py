@@ -89,15 +89,21 @@ def test_held_actions_sum_their_rewards():
         np.testing.assert_array_equal(held.obs, second.obs)
 
 
-@pytest.mark.parametrize("run", [suite_task.gaussian, suite_task.linear])
-def test_the_indicator_is_one_inside_and_what_was_asked_for_at_the_margin(run):
+@pytest.mark.parametrize(
+    ("run", "edge", "between"),
+    [
+        # The bell has 0.1 at its margin, halfway 0.1 ** (1/4).
+        (suite_task.gaussian, 0.1, 0.1**0.25),
+        # The line has 0.25 there, halfway half of 0.75 less.
+        (lambda *given: suite_task.linear(*given, 0.25), 0.25, 0.625),
+    ],
+    ids=["gaussian", "linear"],
+)
+def test_the_indicator_is_one_inside_and_what_was_asked_for_at_the_margin(run, edge, between):
     values = np.array([2.0, 3.0, 2.5, 1.5, 3.5])
-    found = run(values, 2.0, 3.0, 0.5, 0.25)
-    np.testing.assert_allclose(found, [1, 1, 1, 0.25, 0.25], rtol=1e-12)
-    # Halfway to the margin: 0.25 ** (1/4) of the bell, half of 0.75 less on the line.
-    halfway = run(np.array([1.75]), 2.0, np.inf, 0.5, 0.25)[0]
-    expected = {suite_task.gaussian: 0.25**0.25, suite_task.linear: 0.625}
-    assert halfway == pytest.approx(expected[run])
+    found = run(values, 2.0, 3.0, 0.5)
+    np.testing.assert_allclose(found, [1, 1, 1, edge, edge], rtol=1e-12)
+    assert run(np.array([1.75]), 2.0, np.inf, 0.5)[0] == pytest.approx(between)
 
 
 def test_lines_and_parabolas_end_at_nought():
