@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -81,8 +82,8 @@ class Plan:
     """Extent of a round trip.
 
     Attributes:
-        seconds: of the processor that it may take, and twice as many by the clock. At least one
-            step is played and compared in each instance, however long it takes.
+        seconds: of the processor that it may take, and twice as many by the clock, more on a busy
+            machine. At least one step is played and compared in each instance.
         steps: that are played at most.
         least: steps that are played at least.
         seed: of the first reset and the actions.
@@ -137,6 +138,8 @@ class Trip:
         self._randoms: dict[int, bytes] = {}
         #: What lay around the env when the first steps had been played.
         self._before: Marks = {}
+        # Beside others each second of work takes longer: the proof would end after fewer steps.
+        self._patience = 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
         self._begun = _now()
         sets = _sets(subject.env) if plan.seconds else []
         self._play(subject)
@@ -205,13 +208,11 @@ class Trip:
         longest = max(subject.step_seconds, default=0.0)
         worked, passed = (now - begun for now, begun in zip(_now(), self._begun, strict=True))
         # By the processor's time, which other processes do not change: the same is proved then.
-        return max(worked, passed / 2) - longest >= seconds
+        return max(worked, passed / self._patience) - longest >= seconds
 
     def _pause(self, subject: Subject, step: float, saved_bytes: int) -> int:
-        """Return after how many steps another state is saved: saving takes a third of the time.
-
-        `step` is the seconds of a step, with all that is noted of it; 0 if unknown.
-        """
+        """Return after how many steps, of `step` seconds (0: unknown), to save another state."""
+        # Saving takes a third of the time.
         save = subject.capture_seconds[-1]
         room = max(len(self._saved) / _MOST_STATES, saved_bytes / _MOST_STATE_BYTES)
         return max(1, int(2 * save / (step or 1.0)), int(64 * room**2))
