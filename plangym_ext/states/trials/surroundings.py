@@ -45,14 +45,13 @@ from plangym_ext.states.trials.settings import scalars, settings
 
 #: Most objects that are walked through, and most modules that are marked.
 _MOST_OBJECTS, _MOST_MODULES = 5_000, 300
-#: Names of a class or module that Python sets itself, and changes.
+#: Names of a class or module that Python sets itself, the last one where objects are copied.
 _OF_PYTHON = {"_abc_impl"} | {
     f"__{name}__"
     for name in (
-        *("builtins", "warningregistry", "spec", "loader", "dict", "weakref", "cached", "file"),
-        *("path", "doc", "module", "name", "package", "annotations", "abstractmethods"),
-        *("annotations_cache", "slotnames"),  # the second is set by copies and pickles
-    )
+        "builtins warningregistry spec loader dict weakref cached file path doc module name package "
+        "annotations annotations_cache abstractmethods slotnames"
+    ).split()
 }
 #: Attributes of a layer that are compared by themselves, or are layers.
 _NAMED_ELSEWHERE = ("_np_random", "_np_random_seed", "env")
