@@ -46,13 +46,13 @@ from plangym_ext.states.trials.settings import scalars, settings
 #: Most objects that are walked through, and most modules that are marked.
 _MOST_OBJECTS, _MOST_MODULES = 5_000, 300
 #: Names of a class or module that Python sets itself, the last one where objects are copied.
-_OF_PYTHON = {"_abc_impl"} | {
+_OF_PYTHON = frozenset(
     f"__{name}__"
     for name in (
-        "builtins warningregistry spec loader dict weakref cached file path doc module name package "
-        "annotations annotations_cache abstractmethods slotnames"
-    ).split()
-}
+        *("builtins", "warningregistry", "spec", "loader", "dict", "weakref", "file", "path"),
+        *("doc", "module", "name", "package", "annotations", "abstractmethods", "slotnames"),
+    )
+) | {"_abc_impl"}
 #: Attributes of a layer that are compared by themselves, or are layers.
 _NAMED_ELSEWHERE = ("_np_random", "_np_random_seed", "env")
 
