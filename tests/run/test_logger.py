@@ -474,7 +474,7 @@ def test_a_log_on_a_full_disk_is_closed_all_the_same(tmp_path):
     logger.log(1, {"a": 1})
     # A device in the place of the file would be refused: the disk is full from here on.
     full = os.open("/dev/full", os.O_WRONLY)
-    os.dup2(full, logger._lines._file._file.fileno())
+    os.dup2(full, logger._lines._file.fileno())
     os.close(full)
     with pytest.raises(OSError, match="No space left"):
         logger.log(2, {"a": 1})

@@ -331,7 +331,7 @@ def test_what_cannot_be_branched_is_refused():
         ):
             ForkingSampler(venv, agent, 4, env or own, **options)
 
-    refused(Tally(), InvalidOption, "Tally is recurrent")
+    refused(Tally(), InvalidOption, "must not be recurrent, .*Tally is")
     refused(RandomAgent(oracle().action_space), InvalidOption, "log_prob.*RandomAgent does not")
     loose = SimpleNamespace(exact=False, name="Loose-v0")
     refused(Chance(), IncompleteState, "those of Loose-v0 are not", env=loose)

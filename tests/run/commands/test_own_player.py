@@ -148,7 +148,7 @@ def test_options_of_a_planner_of_one_s_own_are_options_of_the_command(plan, caps
 def test_an_option_without_a_default_must_be_given(plan, capsys):
     with pytest.raises(SystemExit):
         plan("Fields")
-    assert "required: --must" in capsys.readouterr().err
+    assert "missing --must" in capsys.readouterr().err
     assert plan("Fields", "--must", "0.5", "--num-simulations", "12")[0] == 0
 
 

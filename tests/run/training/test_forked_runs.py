@@ -51,7 +51,7 @@ def test_runs_without_exact_states_are_refused(tmp_path):
 
 
 def test_runs_of_recurrent_agents_are_refused(tmp_path):
-    with pytest.raises(InvalidOption, match="ActorCriticAgent is recurrent"):
+    with pytest.raises(InvalidOption, match=r"must not be recurrent, .*ActorCriticAgent is"):
         Runner(config("recurrent_ppo_cartpole_no_velocity", 1), tmp_path / "run")
 
 
