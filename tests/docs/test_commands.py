@@ -265,7 +265,7 @@ def folder(tmp_path_factory):
     (found / "tests").symlink_to(ROOT / "tests")
     # Programs write their tables into pages: what a reduced run finds is not for the checkout's.
     shutil.copytree(ROOT / "docs", found / "docs", ignore=shutil.ignore_patterns("_build"))
-    for copied in ("README.md", "docs/examples/own_planner.py"):
+    for copied in ("README.md", "docs/examples/own_planner.py", "docs/examples/scaled.py"):
         shutil.copy(ROOT / copied, found)
     (found / "my_package").mkdir()
     (found / "my_package" / "envs.py").write_text(OWN_ENVS)

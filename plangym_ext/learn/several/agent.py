@@ -101,9 +101,9 @@ class AgentsNetwork(nn.Module):
         self.observation_space, self.action_space = whole_space(seen, count), acts
         self._groups = config.groups or (0,) * count
         central = config.critic == "central"
-        own: Any = dataclasses.replace(config, groups=())
-        if isinstance(config, AgentsConfig):
-            own = dataclasses.replace(config, critic="own", groups=(), networks=(), fixed=())
+        whole = {"critic": "own", "networks": (), "fixed": ()}
+        whole = whole if isinstance(config, AgentsConfig) else {}
+        own: Any = dataclasses.replace(config, groups=(), **whole)
         one = _with_heads(own, ("policy",)) if central else own
         differing = config.networks or ({},) * (max(self._groups) + 1)
         networks = [AgentNetwork(seen, acts, dataclasses.replace(one, **o)) for o in differing]

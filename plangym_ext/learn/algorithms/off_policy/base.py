@@ -352,9 +352,8 @@ class OffPolicyAlgorithm(AgentAlgorithm):
         owed = Fraction(*map(int, theirs["owed"]))
         # They are made when the replay has enough, at the latest when it is full.
         if not -1 <= owed <= self._ratio * steps_within(self.replay.capacity, 1) + 1:
-            raise ForeignNetwork(
-                f"{where}: owed must be the updates of at most a full replay; got {float(owed):g}. "
-                f"Make the algorithm with the same config."
+            raise ValueError(
+                f"{where}: {float(owed):g} updates are owed, more than by a full replay"
             )
 
     def _load_own_state(self, theirs: Mapping[str, Any]) -> None:
