@@ -91,6 +91,6 @@ def test_what_is_not_given_follows_from_the_algorithm():
 
 
 def test_checkpoints_of_former_settings_are_refused_by_name():
-    with pytest.raises(ForeignCheckpoint, match=r"sections network, trainer, which runs"):
+    with pytest.raises(ForeignCheckpoint, match="sections network, trainer of an earlier format"):
         check_not_former("a.pt", {"env": {}, "network": {}, "trainer": {}})
     check_not_former("a.pt", {"env": {}, "agent": {}, "algorithm": {}})
