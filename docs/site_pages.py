@@ -36,6 +36,8 @@ _NEAREST = {
     "supervised": "narrow_path",
     "td": "narrow_path",
     "teams": "mappo_simple_spread",
+    "vdn": "mappo_simple_spread",
+    "qmix": "mappo_simple_spread",
 }
 
 
@@ -257,6 +259,7 @@ def algorithm_example(name: str) -> str:
         agent = {"c51": ', "agent": {"returns": "atoms", "return_range": [0.0, 100.0]}'}
         agent["rainbow"] = agent["c51"].replace("}", ', "dueling": True, "noisy": True}')
         agent["qr_dqn"] = ', "agent": {"returns": "quantiles"}'
+        agent["vdn"] = agent["qmix"] = ', "agent": {"name": "agents_q"}'
         target = ', "value_target": "return"' if name == "supervised" else ""
         if name == "teams":
             members = '{"a": {"members": [0, 1]}, "b": {"members": [2], "name": "q"}}'
