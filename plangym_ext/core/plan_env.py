@@ -34,7 +34,6 @@ class PlanEnv(SlotStepper, Closing):
         backend: which backend runs the rows: "serial", "process", "kernel" or "mujoco".
         backend_note: why `make` chose it, where it did and it is no native one; else "".
         frameskip: env steps for which one control step holds an action.
-        exactness: how it was proved that states are exact, how far, and how many audits there were.
     """
 
     name: str
@@ -160,7 +159,7 @@ class PlanEnv(SlotStepper, Closing):
 
     @property
     def exactness(self) -> Exactness | None:
-        """Method and extent of the proof that states are exact; None of a learned model."""
+        """Method, extent and audits of the proof that states are exact; None of a learned model."""
         return None
 
     @property

@@ -302,7 +302,7 @@ class ExternalProcess(WorkerHandle):
 
     Methods that take `blocking` return their result, or with `blocking=False` a
     promise: a callable that waits for the result and returns it. Errors of the env's constructor,
-        and its process's death, are raised by the first call.
+    and its process's death, are raised by the first call.
 
     Args:
         constructor: callable that returns a gymnasium env or a `GymEnv`; it is

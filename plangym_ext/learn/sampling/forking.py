@@ -130,7 +130,7 @@ class ForkingSampler(LocalSampler):
     The first branch of a state begins with the played action, the others with further draws of the
     agent: so all first actions are drawn from the policy, and `PPO` and `A2C` learn from all of
     them: `AdvantageConfig(name="forked")`. The envs' own steps do not depend on the branches, which
-        begin from the captured states in slots of another env.
+    begin from the captured states in slots of another env.
 
     With common random numbers the branches of a state draw the same after their first actions.
     Those that also begin with the same action are one and the same: they are stepped once, and

@@ -39,7 +39,7 @@ _PATIENCE = 90.0
 
 #: Another way has to cost that many times less. Less than these seconds are not asked of it, nor
 #: less than a step takes: rows of so little cost stay as they are.
-_WORTH_IT, _CHEAP = 3.0, 200e-6
+_WORTH_IT, _CHEAP = 3.0, 500e-6
 #: What was proved in this process, by kind of env, and how often for each stack of classes.
 _proved: dict[tuple[Any, ...], Binding] = {}
 _times: dict[tuple[Any, ...], int] = {}
