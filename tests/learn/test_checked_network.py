@@ -113,7 +113,9 @@ def test_weights_that_no_optimiser_knows_are_refused():
     venv = make_vec(OneStep, 2, autoreset_mode="same_step")
     with SerialSampler(venv, agent, 8) as sampler:
         algorithm.take(sampler.collect())
-        with pytest.raises(InvalidOption, match=r"PPO: .*body.weight, body.bias were added or removed"):
+        with pytest.raises(
+            InvalidOption, match=r"PPO: .*body.weight, body.bias were added or removed"
+        ):
             algorithm.train()
 
 
