@@ -21,7 +21,7 @@ from plangym_ext.planners.games import Game, Sides, Step, game_rng, step_games
 from plangym_ext.planners.masks import told_mask
 from plangym_ext.planners.pages.film import Film, film_of
 from plangym_ext.planners.plans import Budget, Plan
-from plangym_ext.planners.players import next_player, num_players, who_moved
+from plangym_ext.planners.players import earned, next_player, num_players, who_moved
 from plangym_ext.planners.simulator import SearchModel, States, stacked_actions
 
 if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without
@@ -322,7 +322,7 @@ class _Record:
         self.actions.append(plan.action)
         self.rewards.append(step.reward)
         self.players.append(step.player)
-        self.total += _earned(step.reward, step.player)
+        self.total += earned(step.reward, step.player)
         self.budget += plan.budget
         return Move(
             step=len(self.actions) - 1,
@@ -357,11 +357,6 @@ class _Record:
             players=np.array(self.players, np.int8) if two else None,
             film=film_of(env, self._began),
         )
-
-
-def _earned(reward: float, player: int | None) -> float:
-    """Return a reward for the first player; the second one's reward is negated."""
-    return -reward if player == 1 else reward
 
 
 def _step_alone(env: PlayableEnv, game: Game, action: Any) -> Step:

@@ -38,6 +38,11 @@ def movers(env: Any, infos: Any, ended: npt.NDArray[np.bool_]) -> tuple[list[Any
     return made.tolist(), following.tolist()
 
 
+def earned(reward: float, player: int | None) -> float:
+    """Return a move's reward for player 0; that of player 1 is negated."""
+    return -reward if player == 1 else reward
+
+
 def next_player(info: Any, env: Any) -> int | None:
     """Return the player of the next move from an info; None with one player.
 

@@ -228,8 +228,8 @@ def keep_freed_memory() -> bool:
     A learner frees the same tensors after every batch. The GNU C library hands those of
     megabytes back to the system, which fills all their pages with zeros before it lends them
     again: 7,000 pages for a batch of 256 screens, a tenth of the time that it takes. Blocks above
-        128 MiB, such as a replay, are returned to the system as before, and so is free memory
-        beyond 512 MiB.
+    128 MiB, such as a replay, are returned to the system as before, and so is free memory beyond
+    512 MiB.
 
     Returns:
         Whether it is so now. Not with another C library, nor where the environment says what

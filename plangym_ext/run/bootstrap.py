@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +45,12 @@ def interquartile_means(rows: Floats) -> Floats:
 STATISTICS = {"mean": means, "iqm": interquartile_means}
 
 
+def ends(resampled: Floats) -> tuple[Any, Any]:
+    """Return the ends of the intervals of statistics `[R, ...]` of R resamples, each `[...]`."""
+    low, high = np.quantile(resampled, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
+    return low, high
+
+
 def mean_interval(
     values: Sequence[float], *, statistic: str = "mean"
 ) -> tuple[float, float, float]:
@@ -60,7 +67,7 @@ def mean_interval(
     drawn = np.random.default_rng(0).integers(len(data), size=(RESAMPLES, len(data)))
     found = STATISTICS[statistic](data[drawn])
     # The percentile interval: quantiles of the resampled means themselves.
-    low, high = np.quantile(found, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = ends(found)
     # Of the values themselves: the mean of the resamples differs from it by what was drawn.
     return float(STATISTICS[statistic](data[None])[0]), float(low), float(high)
 
@@ -93,7 +100,7 @@ def unpaired_interval(
     for values in (second, first):
         data = np.asarray(values, np.float64)
         found.append(data[rng.integers(len(data), size=(RESAMPLES, len(data)))].mean(axis=1))
-    low, high = np.quantile(found[0] - found[1], [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = ends(found[0] - found[1])
     return float(np.mean(second) - np.mean(first)), float(low), float(high)
 
 

@@ -89,10 +89,11 @@ class KeptStates:
 
     def reach(self, rows: Sequence[int], states: np.ndarray, obs: np.ndarray) -> None:
         """Record where a call leads k rows: `[k, S]` states, `[k, *obs]`, which are copied."""
-        now, shown = self.now, obs.astype(self.now.shown.dtype)
-        if not isinstance(rows, range):
-            states = _replaced(now.states, rows, states)
-            shown = now.shown.copy()
+        now = self.now
+        if isinstance(rows, range):
+            shown = obs.astype(now.shown.dtype)
+        else:
+            states, shown = _replaced(now.states, rows, states), now.shown.copy()
             shown[rows] = obs
         self.reached = Kept(states, now.fresh, shown, None, {})
 

@@ -59,7 +59,7 @@ class AgentAlgorithm(InheritedOptions, ABC):
         if hasattr(network, "num_agents") and not self._takes_agents:
             raise InvalidOption(
                 f"{type(self).__name__}: the network is of {network.num_agents} agents, from which "
-                f"this algorithm cannot learn. Choose one of fragments, such as 'ppo' or 'a2c'."
+                f"this algorithm cannot learn. Choose 'ppo' or 'a2c', or 'qmix' with Q networks."
             )
         self.network: Any = network
         self.config = config or self.config_class()

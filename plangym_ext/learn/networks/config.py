@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Positive, Range, Whole
@@ -244,6 +244,11 @@ class AgentsConfig(AgentConfig):
         """Whether one network of a single agent's observations plays all agents."""
         return self.critic == "own" and not any(self.groups)
 
+    @property
+    def of_one(self) -> AgentsConfig:
+        """The options of one agent's own network."""
+        return replace(self, critic="own", groups=(), networks=(), fixed=())
+
 
 @dataclass(frozen=True, kw_only=True)
 class AgentsQConfig(QAgentConfig):
@@ -274,6 +279,11 @@ class AgentsQConfig(QAgentConfig):
     def is_plain(self) -> bool:
         """Whether one network plays all agents."""
         return not any(self.groups)
+
+    @property
+    def of_one(self) -> AgentsQConfig:
+        """The options of one agent's own network."""
+        return replace(self, groups=())
 
 
 def _check_groups(config: AgentsConfig | AgentsQConfig) -> None:

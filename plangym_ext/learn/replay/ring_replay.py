@@ -219,10 +219,8 @@ class RingReplay(InheritedOptions, ABC):
         ring: StepRing | None = None
         priorities: Priorities | None = None
         try:
-            rng, beta = (
-                saved_generator(self._name, state["rng"]),
-                float(state.get("beta", self.beta)),
-            )
+            rng = saved_generator(self._name, state["rng"])
+            beta = float(state.get("beta", self.beta))
             if "ring" in state:
                 # New ones: what is here may be of other shapes, and stays if the state is refused.
                 ring, priorities = self._remake(StepForm.from_text(state["form"]), state)

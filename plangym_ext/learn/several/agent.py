@@ -101,9 +101,7 @@ class AgentsNetwork(nn.Module):
         self.observation_space, self.action_space = whole_space(seen, count), acts
         self._groups = config.groups or (0,) * count
         central = config.critic == "central"
-        whole: dict[str, Any] = {"critic": "own", "networks": (), "fixed": ()}
-        whole = whole if isinstance(config, AgentsConfig) else {}
-        own: Any = dataclasses.replace(config, groups=(), **whole)
+        own: Any = config.of_one
         one = _with_heads(own, ("policy",)) if central else own
         differing = config.networks or ({},) * (max(self._groups) + 1)
         networks = [AgentNetwork(seen, acts, dataclasses.replace(one, **o)) for o in differing]

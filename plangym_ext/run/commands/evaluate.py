@@ -14,6 +14,7 @@ side for each episode, and the result is their Elo ratings.
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -254,7 +255,7 @@ def _write_paired(
 
 def _rate(path: Path, contest: Any, options: argparse.Namespace) -> None:
     """Let each two players of a game meet, write `paired.json`, and print their ratings."""
-    from plangym_ext.run.evaluating.elo import match, table, tournament
+    from plangym_ext.run.evaluating.elo import match, ratings, table
 
     if options.starts is not None or options.width is not None:
         raise InvalidOption(
@@ -277,8 +278,9 @@ def _rate(path: Path, contest: Any, options: argparse.Namespace) -> None:
             callback=lambda move: line.update(f"{first} and {second}: move {move + 1}"),
         )
 
-    scores, rated = tournament(contest.players, play)
+    scores = {pair: play(*pair) for pair in itertools.combinations(contest.players, 2)}
     line.leave()
+    rated = ratings(list(contest.players), scores)
     games = [{"players": pair, "scores": found.tolist()} for pair, found in scores.items()]
     trained = {name: _how(one) for name, one in contest.trained.items()}
     write_json(

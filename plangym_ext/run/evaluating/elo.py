@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from gymnasium import spaces
 
 from plangym_ext.core.numbers import at_least
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import as_planner
 from plangym_ext.planners.games import Game, Sides, step_games
+from plangym_ext.planners.players import earned
+from plangym_ext.run.bootstrap import Floats, ends
 
-Floats = npt.NDArray[np.float64]
-
-#: Resamples of an interval, and the share of ratings inside it.
-_RESAMPLES, _LEVEL = 1_000, 0.95
+#: Resamples of an interval.
+_RESAMPLES = 1_000
 #: Steps towards the most likely ratings.
 _ITERATIONS = 200
 #: Draws that each pair is given beside its games, so that one that wins all has a finite rating.
@@ -54,7 +54,15 @@ def match(
 
     Returns:
         What `first` scores as player 0, and as player 1: 1 for a win, 0.5 for a draw.
+
+    Raises:
+        InvalidOption: moves of an opening are to be drawn of other actions.
     """
+    if opening and not isinstance(env.action_space, spaces.Discrete):
+        raise InvalidOption(
+            f"match: opening must be 0 where actions are not Discrete, as no moves can be drawn of "
+            f"{env.action_space}; got {opening}."
+        )
     players = [as_planner(first), as_planner(second)]
     scores = np.empty((at_least("match: games", games, 1), 2))
     for side in (0, 1):
@@ -69,8 +77,7 @@ def match(
             steps, _ = step_games(env, going, chosen)
             for game, step in zip(going, steps, strict=True):
                 game.take(step)
-                # Of player 0: rewards are those of the player who moved.
-                total[id(game)] += step.reward * (-1 if step.player == 1 else 1)
+                total[id(game)] += earned(step.reward, step.player)
             going = [game for game in going if not game.ended]
             if callback is not None:
                 callback(move)
@@ -83,17 +90,9 @@ def match(
 
 def _drawn(env: Any, game: Game) -> int:
     """Return a legal action, drawn by the game's own generator."""
-    start = int(getattr(env.action_space, "start", 0))
-    legal = np.ones(int(env.action_space.n), bool) if game.legal is None else game.legal
-    return start + int(game.rng.choice(np.flatnonzero(legal)))
-
-
-def tournament(
-    players: Mapping[str, Any], play: Callable[[str, str], Floats]
-) -> tuple[dict[tuple[str, str], Floats], list[dict[str, Any]]]:
-    """Let each two players meet; return the scores of pairs, and `ratings`."""
-    scores = {pair: play(*pair) for pair in itertools.combinations(players, 2)}
-    return scores, ratings(list(players), scores)
+    space = env.action_space
+    legal = np.ones(int(space.n), bool) if game.legal is None else game.legal
+    return int(space.start) + int(game.rng.choice(np.flatnonzero(legal)))
 
 
 def ratings(names: Sequence[str], scores: Mapping[tuple[str, str], Floats]) -> list[dict[str, Any]]:
@@ -130,7 +129,7 @@ def ratings(names: Sequence[str], scores: Mapping[tuple[str, str], Floats]) -> l
         played[i, j] = played[j, i] = games.size
     met = played > 0
     rated = _elo(wins + 0.5 * _PRIOR * met, played + _PRIOR * met)
-    low, high = np.quantile(rated[1:], [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
+    low, high = ends(rated[1:])
     return [
         {
             "player": name,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import plangym_ext
+from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS
 from plangym_ext.run.cli import main
 from plangym_ext.run.evaluating.elo import match, ratings
@@ -55,6 +56,14 @@ def test_a_player_that_searches_more_wins_and_games_differ():
         # What one wins as either side the other loses as the other side.
         other = match(env, weak, strong, **limits)
         np.testing.assert_array_equal(other, 1 - scores[:, ::-1])
+
+
+def test_openings_are_drawn_of_discrete_actions():
+    with (
+        plangym_ext.make("Pendulum-v1") as env,
+        pytest.raises(InvalidOption, match="opening must be 0"),
+    ):
+        match(env, MCTS(), MCTS(), games=1, seed=0, max_steps=1, opening=1)
 
 
 def test_the_command_rates_players_of_a_game(tmp_path, capsys, monkeypatch):
