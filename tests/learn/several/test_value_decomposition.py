@@ -144,6 +144,20 @@ def test_a_run_goes_on_bit_for_bit(tmp_path, name, groups):
         assert weights(runner) == whole
 
 
+def test_workers_play_what_a_run_in_this_process_plays(tmp_path):
+    found = []
+    for workers in (0, 2):
+        config = settings("qmix", 6)
+        collector = dataclasses.replace(config.collector, n_workers=workers)
+        config = dataclasses.replace(config, collector=collector)
+        folder = tmp_path / str(workers)
+        with Runner(config, folder, make_env=two_steps, show=False) as runner:
+            runner.run()
+            assert runner.algorithm.updates > 20
+            found.append({k: np.asarray(v).tobytes() for k, v in runner.agent.state_dict().items()})
+    assert found[0] == found[1]
+
+
 def made(learner, **config):
     env = plangym_ext.make(two_steps)
     network = make_agents_network(
