@@ -89,12 +89,10 @@ class KeptStates:
 
     def reach(self, rows: Sequence[int], states: np.ndarray, obs: np.ndarray) -> None:
         """Record where a call leads k rows: `[k, S]` states, `[k, *obs]`, which are copied."""
-        now = self.now
-        if isinstance(rows, range):
-            shown = obs.astype(now.shown.dtype)
-        else:
-            states, shown = _replaced(now.states, rows, states), now.shown.copy()
-            shown[rows] = obs
+        whole, now = isinstance(rows, range), self.now
+        shown = (obs if whole else now.shown).astype(now.shown.dtype)  # a copy
+        if not whole:
+            states, shown[rows] = _replaced(now.states, rows, states), obs
         self.reached = Kept(states, now.fresh, shown, None, {})
 
     def reach_each(
