@@ -17,7 +17,6 @@ CONTROL = ("balloon", "box_2d", "classic_control", "dm_control", "lunar_lander",
 GAMES = ("atari", "env", "montezuma", "nes", "retro")
 
 control.FastGymLunarLander = FastLander
-videogames.CustomMontezuma = videogames.MontezumaPosLevel = None
 ray.RemoteEnv = None
 
 sys.modules |= {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import ale_py  # noqa: F401 - registers its ids with gymnasium, as plangym's module does
@@ -187,6 +189,94 @@ class MontezumaEnv(AtariEnv):
         ram = self.get_ram()
         last = ram[_CARRIED] & self._mask if self._objects else _score(ram)
         return np.array([ram[_X], ram[_Y], ram[_ROOM], last], np.float32)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class MontezumaPosLevel:
+    """Where Montezuma's player is; `score` is the score, or what is carried."""
+
+    level: Any
+    score: Any
+    room: Any
+    x: Any
+    y: Any
+
+    def __getstate__(self) -> Any:
+        """Return level, score, room, x and y."""
+        return dataclasses.astuple(self)
+
+    def __setstate__(self, values: Any) -> None:
+        """Take them from `values`."""
+        self.level, self.score, self.room, self.x, self.y = values
+
+    tuple = property(__getstate__)
+
+
+class CustomMontezuma(MontezumaEnv):
+    """Montezuma's Revenge with gymnasium's `reset` and `step`, whose pictures can be read.
+
+    Args:
+        obs_type: as of `MontezumaEnv`.
+        objects_remember_rooms: objects are told as pairs of pixels and room.
+        kwargs: as of `MontezumaEnv`.
+    """
+
+    #: Pixels of a mallet, three keys, two swords and a torch, of which each has a bit.
+    _PIXELS = (50, 40, 40, 40, 37, 37, 42)
+
+    def __init__(
+        self, *, obs_type: str = "rgb", objects_remember_rooms: bool = False, **kwargs: Any
+    ) -> None:
+        self._remembers = objects_remember_rooms
+        super().__init__(obs_type=obs_type, **{"autoreset": False, **kwargs})
+
+    def reset(self, return_state: bool = False, seed: int | None = None) -> tuple[Any, ...]:
+        """Begin a game; `(obs, info)` unless `return_state` is set."""
+        return super().reset(return_state, seed)
+
+    @staticmethod
+    def get_room_xy(room: int) -> tuple[int, int] | None:
+        """Return column and row of a room in the pyramid of rows of 3, 5, 7 and 9; else None."""
+        if not 0 <= room < 24:
+            return None
+        row = math.isqrt(room + 1) - 1
+        return room - (row + 1) ** 2 + 4 - row, row
+
+    def get_face_pixels(self, obs: np.ndarray) -> set[tuple[int, int]]:
+        """Return row and column of each pixel of the face in a picture, below its 50th row."""
+        return set(zip(*(np.nonzero(obs[50:, :, 0] == 228)), strict=True))
+
+    def pos_from_obs(self, face_pixels: Any, obs: np.ndarray) -> MontezumaPosLevel:  # noqa: ARG002
+        """Return the middle of the face, and from the RAM what is asked of it and no picture tells.
+
+        Without a face, as between rooms, the position is from the RAM too: within 6 pixels.
+        """
+        ram = self.get_ram()
+        _, _, room, carried = MontezumaEnv.get_coords_obs(self, None).tolist()
+        there = np.array([[265.0 - ram[_Y], ram[_X] + 3.0]])
+        y, x = np.mean(list(face_pixels) or there, axis=0).tolist()
+        return MontezumaPosLevel(int(ram[_LEVEL]), int(carried), int(room), x, y)
+
+    def get_objects_from_pixels(self, obs: np.ndarray, room: int, old_objects: Any) -> Any:
+        """Return what a picture shows as carried: bits, or pairs of its pixels and a room.
+
+        Args:
+            obs: `[210, 160, 3]` uint8.
+            room: of what was not carried before.
+            old_objects: the pairs before.
+        """
+        shown = np.zeros((20, 56), bool)
+        shown[:, :55] = obs[25:45, 55:110, 0] != 0
+        places = shown.reshape(20, 7, 8).sum(axis=(0, 2)).tolist()
+        old, pairs, bits = list(old_objects), [], 0
+        for bit, pixels in enumerate(self._PIXELS):
+            if pixels in places and (1 << bit) & self._mask:
+                places.remove(pixels)
+                pair = next((one for one in old if one[0] == pixels), (pixels, room))
+                old = [one for one in old if one is not pair]
+                pairs.append(pair)
+                bits |= 1 << bit
+        return tuple(pairs) if self._remembers else bits
 
 
 def _score(ram: np.ndarray) -> int:
