@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -38,6 +40,19 @@ def parts_in(space, action):
     if isinstance(space, spaces.Tuple):
         return np.concatenate([parts_in(*pair) for pair in zip(space, action, strict=True)])
     return np.ravel(np.asarray(action) - getattr(space, "start", 0)).astype(np.float64)
+
+
+def all_actions(space):
+    """Every action of a finite space, the last part changing fastest."""
+    if isinstance(space, spaces.Dict):
+        found = itertools.product(*map(all_actions, space.values()))
+        return [dict(zip(space, parts, strict=True)) for parts in found]
+    if isinstance(space, spaces.Tuple):
+        return [*itertools.product(*map(all_actions, space))]
+    if isinstance(space, spaces.Discrete):
+        return [*range(int(space.start), int(space.start + space.n))]
+    lengths = space.nvec if isinstance(space, spaces.MultiDiscrete) else [2] * space.n
+    return [np.array(choices, space.dtype) for choices in itertools.product(*map(range, lengths))]
 
 
 class Aiming(gymnasium.Env):

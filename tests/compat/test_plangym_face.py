@@ -279,6 +279,28 @@ def test_montezuma_tells_where_its_player_is_and_ends_with_a_death():
     env.close()
 
 
+def test_what_montezumas_player_carries_is_seen_in_its_picture():
+    env = videogames.CustomMontezuma(objects_remember_rooms=True, render_mode=None)
+    obs, _ = env.reset(seed=0)
+    # Bits of the RAM, of which keys have four, and pixels of what they show.
+    for carried, pixels in ((1, [50]), (0b110, [40, 40]), (0b1110_0000, [37, 37, 42])):
+        env.ale.setRAM(65, carried)
+        for _ in range(3):
+            obs, *_ = env.step(0)
+        assert env.get_objects_from_pixels(obs, 5, [(37, 3)]) == tuple(
+            (n, 3 if n == 37 and i == 0 else 5) for i, n in enumerate(pixels)
+        )
+    pos = env.pos_from_obs(env.get_face_pixels(obs), obs)
+    assert (pos.level, pos.score, pos.room) == (0, 0, 1)
+    guessed = env.pos_from_obs([], obs)
+    assert max(abs(pos.x - guessed.x), abs(pos.y - guessed.y)) < 6
+    assert pickle.loads(pickle.dumps(pos)) == pos != guessed
+    # Rows of 3, 5, 7 and 9 rooms, each in the middle.
+    places = [env.get_room_xy(room) for room in range(24)]
+    assert places == [(x, y) for y in range(4) for x in range(3 - y, 6 + y)]
+    env.close()
+
+
 def test_a_lander_without_chance_flies_alike_from_every_seed():
     ours = plangym.make("FastLunarLander-v0", deterministic=True, continuous=True)
     seen = [ours.reset(seed=seed)[1] for seed in (1, 2)]

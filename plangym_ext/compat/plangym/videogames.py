@@ -193,7 +193,7 @@ class MontezumaEnv(AtariEnv):
 
 @dataclasses.dataclass(unsafe_hash=True)
 class MontezumaPosLevel:
-    """Where Montezuma's player is; `score` is the score, or what is carried."""
+    """Position of Montezuma's player; `score` is the score, or what is carried."""
 
     level: Any
     score: Any
