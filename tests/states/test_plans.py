@@ -169,6 +169,39 @@ def test_forged_numbers_are_refused_by_plans_as_by_the_reader(board):
         board.set_state(sealed(board, good.data() + b"x"))
 
 
+class Rest:
+    """Bytes of a text that are still to be decoded."""
+
+
+class Undecoded(gym.Env):
+    """A part of it holds bytes: sometimes none."""
+
+    observation_space = gym.spaces.Box(0, 9, (1,))
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.part = Rest()
+        self.part.bytes = b"two"
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.part.bytes = b"two"[: 3 * int(action)]
+        return np.zeros(1, np.float32), 0.0, False, False, {}
+
+
+def test_shorter_bytes_than_those_of_a_plan_are_read():
+    with GymEnv(Undecoded) as env:
+        env.reset(seed=0)
+        for _ in range(40):  # by then there is a plan of three bytes
+            env.set_state(env.get_state())
+        env.step(0)
+        state = env.get_state()
+        env.step(1)
+        env.set_state(state)
+        assert env.gym_env.part.bytes == b""
+
+
 def test_no_plan_is_made_for_a_structure_that_only_rows_have(board):
     with GymEnv(Board) as other:
         other.reset(seed=0)

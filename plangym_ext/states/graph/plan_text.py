@@ -225,6 +225,8 @@ class PlanText:
             for row in names_of_layers
         ]
         lines = [
+            # Bytes of another length make another structure: the numbers tell, if there is room.
+            f"if len(data) < at + {values.size}: return None",
             f"({unpacked}) = {self.constant(values.unpack_from)}(data, at)",
             f"if ({guarded}) != {wanted}: return None",
             f"at += {values.size}",
