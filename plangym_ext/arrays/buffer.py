@@ -122,7 +122,7 @@ def allocate(
     """Return zeros `shape` of `dtype`, and the shared block that they lie in, or None.
 
     Raises:
-        ValueError: the storage has another name.
+        InvalidOption: the storage has another name.
         StorageError: the system refuses that much memory.
     """
     if storage not in get_args(Storage):

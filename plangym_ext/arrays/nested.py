@@ -77,11 +77,12 @@ def num_rows(batch: Any) -> int:
 
 
 def content(value: Any) -> bytes:
-    """Return bytes that are equal for equal values and differ for others.
+    """Return bytes that are equal for equal values and differ for others of the same nesting.
 
     Args:
         value: what an observation may hold: arrays, numbers, texts, None, and tuples, lists
-            and dicts of them. Named tuples, such as a graph, count as tuples.
+            and dicts of them. Named tuples and lists count as tuples, a dict as its keys and
+            values in their order.
     """
     if isinstance(value, Mapping):
         return content([part for item in value.items() for part in item])

@@ -352,7 +352,7 @@ class StateStore:
         """Return slots as `[n]` int64 after a check that all are in use.
 
         Raises:
-            IndexError: a slot is not in use, or `distinct` ones are wanted and one is
+            NoSuchIndex: a slot is not in use, or `distinct` ones are wanted and one is
                 named twice.
         """
         rows = np.atleast_1d(as_array(slots, where, NoSuchIndex))

@@ -84,7 +84,7 @@ def action_histogram(record: EpisodeRecord) -> Floats:
 def action_histogram_smooth(record: EpisodeRecord) -> Floats:
     """Return `[T, A]` float64, fresh: visits plus one as shares of the legal actions.
 
-    They are never zero, and never 0 / 0.
+    No legal action has 0, and no row is 0 / 0.
     """
     # Before the mask: illegal actions stay at 0.
     visits = _known(record.visits, "action_histogram_smooth", "visits") + 1.0

@@ -208,7 +208,7 @@ class Envelope:
         return rows
 
     def shaped(self, states: Any, where: str) -> np.ndarray:
-        """Check everything except the rows' content; see `check`."""
+        """Return rows `[B, S]`, each in one piece, checked but for their content; see `check`."""
         rows = states
         if type(rows) is not np.ndarray:
             rows = as_array(states, f"{where}: states", StateError)

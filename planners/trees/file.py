@@ -53,6 +53,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
 
     Raises:
         UnreadableFile: the file is no such tree, or it is damaged.
+        OSError: it is not there, or may not be read.
     """
     try:
         # A tree is numbers: a file that holds pickled objects would run code as it is read.

@@ -78,8 +78,8 @@ class Distribution(ABC):
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return log-probabilities `[...]` of actions as drawn, before clipping.
 
-        Densities are per unit in which the bounds of an action are -1 and 1, where it has
-        bounds; so `-D` is the usual target of an entropy whatever they are.
+        Densities of bounded actions are those of actions scaled to [-1, 1]. So `-D` is the usual
+        target of an entropy, whatever the bounds are.
 
         Args:
             params: tensor `[..., P]`.

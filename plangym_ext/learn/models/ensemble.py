@@ -113,8 +113,8 @@ class EnsembleNetwork(nn.Module):
     ) -> tuple[Any, ...]:
         """Return losses of steps `[M, N]`: the likelihood's, and that of endings if predicted.
 
-        The first is twice the negative log-likelihood of a number of an observation or reward, the
-        mean of them, but for a constant; the second a cross-entropy.
+        The first is twice the negative log-likelihood, up to a constant, as a mean over the numbers
+        of the observation and the reward; the second is a cross-entropy.
 
         Args:
             obs: float32 `[M, N, O]`, of each member.

@@ -129,7 +129,7 @@ class ModelEnv(LocalStepper, PlanEnv):
     ) -> None:
         """Return these observed results for these states and actions from now on.
 
-        What the env drew counts as if it were always so: of one without chance that is true.
+        A result counts as the only one, which is true of envs without chance.
 
         Args:
             states: `[B, S]` rows at the observations before the steps.

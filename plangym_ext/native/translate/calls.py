@@ -62,7 +62,7 @@ def _uniform(walk: Any, low: Any = None, high: Any = None, size: Any = None) -> 
 
 
 def _between(walk: Any, first: Any, second: Any, size: Any, function: str) -> Any:
-    """Return draws that two numbers or arrays say the place and the width of."""
+    """Return draws of a distribution with two parameters, numbers or arrays."""
 
     def one(a: Num, b: Num) -> Num:
         return walk.let("float", f'{function}(state["rng"], {cast(a, _F8)}, {cast(b, _F8)})')
@@ -186,7 +186,7 @@ def call_value(walk: Any, function: Any, given: list[Any], named: dict[str, Any]
 
 
 def _applied(function: Any, walk: Any, given: list[Any], named: dict[str, Any]) -> Any:
-    """Call what stands for a function, if it takes these arguments."""
+    """Call the function that translates a call, if it takes these arguments."""
     try:
         inspect.signature(function).bind(walk, *given, **named)
     except TypeError as error:

@@ -105,7 +105,7 @@ class _Reference:
 
 
 def compared(made: type, cls: type, kwargs: dict[str, Any], steps: int) -> None:
-    """Compare a class with what was compiled of it, in so many steps and resets at least.
+    """Compare a class with its compiled form, over at least so many steps and resets.
 
     Raises:
         KernelDiffers: they are not equal; the message says where.
@@ -207,8 +207,8 @@ def compile_env(env: type | str, *, steps: int = STEPS, **kwargs: Any) -> type[g
     """Return a class of the same env with a compiled kernel, which `make` and `make_vec` use.
 
     Its `step` and `reset` are translated from their source: numbers and arrays in, numbers and
-    arrays out. What is translated is compared with the class itself, bit for bit; the env's
-    arguments may be others later, for which it is translated again when an env is made.
+    arrays out. The translation is compared with the class itself, bit for bit. An env that is
+    made later with other arguments is translated again.
 
     Args:
         env: a gymnasium env class, its name as "module:Class", or an env id.

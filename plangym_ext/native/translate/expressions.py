@@ -64,7 +64,7 @@ class Expressions(Operators):
         return self.fork(branches)
 
     def _attempt(self, function: Callable[[Any], Any], value: Any) -> Any:
-        """Return a function's value; for None, which Python refuses too, write that it fails."""
+        """Return a function's value; write `raise TypeError` where it cannot translate None."""
         if not isinstance(value, Const) or value.value is not None:
             return function(value)
         try:

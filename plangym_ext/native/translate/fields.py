@@ -59,7 +59,7 @@ class Fields(Record):
         self._labels: dict[str, tuple[str, np.ndarray]] = {}
 
     def all_known(self) -> dict[str, frozenset[int]]:
-        """Return that a field may have any of its forms."""
+        """Return all fields as "self.name", each with all forms that it may have."""
         return {f"self.{name}": frozenset(range(len(one))) for name, one in self.fields.items()}
 
     # Constants --------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Fields(Record):
         return None
 
     def make_field(self, array: Arr) -> None:
-        """Take an array for a field, as it is changed in place."""
+        """Make a field of an array of the env, as it is changed in place."""
         label = array.owner.partition(":")[2]
         if not label:
             raise Untranslatable("it changes an array that is not the env's own")
@@ -197,7 +197,7 @@ class Fields(Record):
         function(value)
 
     def _apart(self, walk: Any, name: str, value: Arr) -> Arr:
-        """Return an array that becomes a field's, if nothing else may change it."""
+        """Return an array for a field; refuse one that is changed in place under another name."""
         if value.owner == "·":
             for key, other in walk.vars.items():
                 if isinstance(other, Arr) and other.base == value.base:

@@ -136,7 +136,7 @@ class Flow(Expressions):
     # Flow -----------------------------------------------------------------------
 
     def fork(self, branches: list[tuple[str, Callable[[], Any]]]) -> Any:
-        """Write branches of which one is run, the last one otherwise; return the joined value."""
+        """Write `if`, `elif`, `else` of branches; return their joined value."""
         before, outcomes = self.vars, []
         for _, branch in branches:
             self.vars, self.alive = dict(before), True
@@ -175,7 +175,7 @@ class Flow(Expressions):
         return result if key == _RESULT else f"v_{key}"
 
     def _merged(self, living: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the forms of variables that all branches have; None where they are the same."""
+        """Return forms of the variables that all branches have; None for unchanged ones."""
         found: dict[str, Any] = {}
         for key in living[0]:
             values = [one[key] for one in living if key in one]

@@ -324,7 +324,7 @@ class Program(Fields):
 
 
 def _nothing() -> None:
-    """Stand for `gymnasium.Env.reset`."""
+    """Do nothing, in the place of `gymnasium.Env.reset`."""
 
 
 def _results(walk: Walk, value: Any, count: int) -> list[Any]:
@@ -335,7 +335,7 @@ def _results(walk: Walk, value: Any, count: int) -> list[Any]:
 
 
 def _kept(walk: Walk, value: Any) -> Any:
-    """Return a value to be returned: without memory of the function."""
+    """Return a value that does not refer to memory of the function that returns it."""
     value = walk.plain(value)
     if isinstance(value, Arr) and value.items is None:
         if (

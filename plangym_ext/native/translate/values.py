@@ -187,7 +187,7 @@ def cast(num: Num, dtype: np.dtype[Any]) -> str:
 
 
 def form(value: Any) -> Any:
-    """Return the form of a value: hashable, and the same where the same text fits."""
+    """Return the form of a value, hashable: the same source text fits all values of a form."""
     if isinstance(value, Num):
         return ("num", value.kind)
     if isinstance(value, Seq):
@@ -242,7 +242,7 @@ def joined(a: Any, b: Any) -> Any:
 
 
 def _same_kind(a: Any, b: Any) -> Any:
-    """Return the form of two that differ in the kinds of numbers at most; None: they do more."""
+    """Return the common form of two that differ only in kinds of numbers; None for others."""
     if a == b:
         return a
     if a[0] != b[0] or a[0] not in ("num", "seq", "info"):

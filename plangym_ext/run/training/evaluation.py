@@ -113,7 +113,7 @@ def _one_by_one(env: Any, player: Any) -> bool:
 
 
 def summary(episodes: list[Episode], name: str = "eval") -> dict[str, float]:
-    """Return mean, minimum and spread of returns, mean length, and shares of endings."""
+    """Return mean, deviation and minimum of returns, mean length, and share of terminations."""
     found = np.array([episode.return_ for episode in episodes])
     return {
         f"{name}/return": float(found.mean()),

@@ -23,8 +23,8 @@ Place = tuple[int, tuple[int, ...], tuple[int, ...]]
 class Ties:
     """Finds arrays that share memory while attributes are written.
 
-    Two views may come before their owner, so this takes two rounds: what is `found` in the first is
-    what the second begins with.
+    Two views may come before their owner, so attributes are written in two rounds: the first
+    round's `found` is the second round's `known`.
 
     Args:
         known: owners, by `id`, whose views are written as views.
@@ -70,7 +70,7 @@ def place_of(view: np.ndarray, owner: np.ndarray) -> Place:
     """Return a view's position in the memory of its owner.
 
     Raises:
-        NotPlain: the owner has gaps, or an order of its axes that its bytes alone do not tell.
+        NotPlain: the owner is contiguous neither in C nor in Fortran order.
     """
     if not (owner.flags.c_contiguous or owner.flags.f_contiguous):
         raise NotPlain(f"a view of an array of {owner.shape} whose bytes are in no plain order")
@@ -156,7 +156,7 @@ def dtype_text(dtype: np.dtype[Any]) -> Any:
 
 
 def order_of(array: np.ndarray) -> int:
-    """Return the number of an array's type: 1 if columns come first, and 2 if it is read-only."""
+    """Return flags of an array: 1 if only Fortran order fits, plus 2 if it is read-only."""
     flags = array.flags
     return flags.fnc + _READ_ONLY * (not flags.writeable)
 

@@ -1,8 +1,8 @@
 """Standard-library value types in object graphs: dates, fractions, paths, iterators, ...
 
-Of the standard library: dates, fractions, paths, ranges, iterators, `random.Random` and the
-like. Each is taken apart into a tuple of plain values, and made of such a tuple again. Nothing
-but what is here is made so, whatever bytes say: no name in them is imported or looked up.
+Also ranges, `random.Random` and the like. A value is taken apart into a tuple of plain values,
+and built from it again. Only the types of this file are built so, whatever the bytes say: no
+name in them is imported or looked up.
 """
 
 from __future__ import annotations

@@ -176,10 +176,11 @@ class DataType(NamedTuple):
         parts: from a value to what it is made of; raises `NotPlain` if that is not all.
         made: the inverse; raises one of `plain.MALFORMED` for what `parts` did not return.
         in_place: whether values change in place, so that it matters who else holds one.
-        empty: makes what `made` is given first, of types whose values may hold themselves.
-        memory: the address of what a value is a view of; two of one memory are no plain data.
-        holds_any: whether parts may be whatever a graph holds. Of all others they are plain, as
-            what makes a value of them could call the methods of anything else.
+        empty: for types whose values may hold themselves: makes the first argument of `made`.
+        memory: the address of the memory that a value is a view of; two views of one memory are
+            no plain data.
+        holds_any: whether parts may be any objects of a graph. Of other types they are plain
+            values, as `made` could call the methods of anything else.
     """
 
     name: str

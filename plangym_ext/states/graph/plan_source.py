@@ -4,8 +4,8 @@ What `writer` and `reader` decide node by node is the same for all graphs whose 
 same types, names, lengths and ties; only numbers and the bytes of arrays differ. So once a graph
 was written or read by them, its structure becomes two Python functions without decisions: one
 compares the objects with the structure and gathers the values, the other unpacks the values and
-sets them in the objects. Both give up where anything differs. Of a graph nothing gets into their
-text but whole numbers and literals of attribute names; all else is a constant.
+sets them in the objects. Both give up where anything differs. Their text has whole numbers and
+quoted attribute names of the graph; everything else of it is passed as a constant.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class PlanText:
         reading: lines that take numbers from the bytes.
         made: lines that make what is read.
         fills: lines that give it what it holds.
-        marks: what is numbered, by what writing calls it.
+        marks: numbered objects, by their names in the writing function.
         generators: numpy generators likewise.
         seen: numbered objects, by what writing and reading call them.
     """

@@ -23,7 +23,7 @@ class _Plan:
     """The writing or reading function for graphs of one structure.
 
     Attributes:
-        run: the function of it.
+        run: the function.
         begin: sizes of table, kinds and numbers, which each of its graphs begins with.
         head: table and kinds.
         note: what else its owner knows of all of its graphs.
@@ -98,11 +98,11 @@ class Plans:
         return None
 
     def saw_written(self, key: Any, data: bytes, levels: list[list[Any]], note: Any) -> None:
-        """Make a plan for the next graphs like one that was written, if there were enough."""
+        """Make a plan for graphs like the one just written, once there were enough of them."""
         self._saw(self._writing, key, data, levels, note)
 
     def saw_read(self, key: Any, data: bytes, levels: list[list[Any]]) -> None:
-        """Make a plan for the next graphs like one that was read, if there were enough.
+        """Make a plan for graphs like the one just read, once there were enough of them.
 
         Only of a structure that this env was written with.
         """

@@ -68,9 +68,9 @@ class GraphReader:
         data: what `GraphWriter.data` returned.
         named: the object of a `Name`, as it is now. It may return None for a name of which only a
             generator's state is needed.
-        finder: of what else the graph names.
-        shared: the object that a layer holds under a name and that the graph may share, as it
-            is now; None if there is none.
+        finder: finds whatever else the graph names.
+        shared: returns the object that a layer now holds under a name, which the graph may
+            share; None if there is none.
 
     Raises:
         DamagedState: the bytes are no graph.
@@ -486,9 +486,9 @@ _OWN = Kind.SEEN
 
 @functools.lru_cache(maxsize=64)
 def _table(data: bytes) -> tuple[Any, ...]:
-    """Return the first block; states of one env mostly share it.
+    """Return the parts of the first block, which states of one env mostly share.
 
-    The second says whether one of the texts is a name that libraries look up on objects.
+    The second part says whether one of the texts is a name that libraries look up on objects.
     """
     texts, classes, references, types_of_arrays, names = json.loads(data)
     rows = names if isinstance(names, list) else []

@@ -84,8 +84,8 @@ class GraphWriter(GraphTables):
         named: objects by `id` that are named, not written. A numpy generator among
             them is written, to be set in place.
         known, learns: as of `GraphTables`.
-        shared: objects by `id` that a layer holds too whose attributes are captured in another
-            way. They are written, with where that layer holds them.
+        shared: objects by `id` that a layer with another way of capture holds, too. They are
+            written, with their place in that layer.
         wide: whether ints of more than 8 bytes are expected; the bytes are the same.
 
     Attributes:

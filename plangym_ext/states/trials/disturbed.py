@@ -69,8 +69,8 @@ class DisturbedSubject(Subject):
     def serve(self, line: Line) -> None:
         """Serve replay requests in this temporary process.
 
-        Weak sets are a library's, such as those of a body's shapes: a step may well show an order
-        of them seldom, and who asks for it is seen.
+        Libraries keep weak sets, such as that of a body's shapes. Few steps show their order, so
+        the code that iterates over one is noted instead.
         """
         plain = weakref.WeakSet.__iter__
 
