@@ -291,6 +291,17 @@ class Spawns(Base):
         return self.np_random.spawn(1)[0].random() > 1
 
 
+class NewSeed(Base):
+    """A generator of the user's own, which a reset without a seed makes anew."""
+
+    def reset(self, *, seed=None, options=None):
+        self.rng = random.Random(seed)
+        return super().reset(seed=seed)
+
+    def drawn(self, action):
+        return self.rng.random()
+
+
 class Forks(Base):
     def drawn(self, action):
         pid = os.fork()
@@ -341,6 +352,7 @@ class Connects(Base):
         (InPartialMethod, r"InPartialMethod\.far"),
         (InDunder, r"InDunder\.__count__"),
         (Spawns, "np_random"),
+        (NewSeed, r"random\.Random\(\)"),
         (Forks, r"os\.fork"),
         (Starts, r"subprocess\.Popen"),
         (Connects, r"socket\.connect"),

@@ -17,13 +17,14 @@ _AFTER = (1, 64)
 _MOST_NAMES = 3
 
 
-def blamed(subject: Subject, actions: Sequence[Any], seed: int) -> str:
+def blamed(subject: Subject, actions: Sequence[Any], seed: int, has_reset: bool) -> str:
     """Return a sentence with the variables that a state leaves out, or that none was found.
 
     Args:
         subject: whose restored states led elsewhere; it is reset and played.
         actions: that were played before that; None is a reset.
         seed: of the reset.
+        has_reset: whether the env was reset between the restore and what differs.
     """
     with contextlib.suppress(Exception):  # an env that was restored wrongly may raise anything
         names = _not_brought_back(subject, actions, seed)
@@ -34,6 +35,11 @@ def blamed(subject: Subject, actions: Sequence[Any], seed: int) -> str:
         pickled = [f"a pickle, for {one}" for one in _pickled_for(subject)]
         if held or pickled:
             return f". What differs may lie in {', '.join([*held, *pickled][:_MOST_NAMES])}"
+    if has_reset:
+        return (
+            ". A reset without a seed may draw one from the system, as random.Random() and "
+            "numpy.random.default_rng() do: make a generator in reset only `if seed is not None`"
+        )
     return (
         ". Nothing that was looked at in the process differs: it may be the time, an address, "
         "memory of compiled code, a table of a library, or a generator that spawns others"

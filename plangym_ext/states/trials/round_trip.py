@@ -1,8 +1,7 @@
 """Round trip test: futures from restored states against the original futures.
 
-Episodes are played and states saved on the way. Then the states are restored, in the same
-process and in others, the same actions played again, and everything compared as bytes. The
-first field and step that differ are named.
+Episodes are played and states saved. These are restored, here and in other processes, the same
+actions played again, and the results compared as bytes. The first difference is named.
 """
 
 from __future__ import annotations
@@ -337,13 +336,14 @@ class Trip:
                     return ""
         except Exception as error:  # the env had not raised it
             name = f"{type(error).__name__}: {str(error).rstrip('.')}; the env's future"
+        when = "reset" if self.actions[step] is None else "step"
         why = _LEAVES_OUT_RANDOM
         if not moved:
             why = instance.reason()
             if not why or instance is self._subject:
-                why = blamed(self._subject, self.actions, self._plan.seed) + why
+                reset = when == "reset" or any(point <= end < step for end in self.endings)
+                why = blamed(self._subject, self.actions, self._plan.seed, reset) + why
         kept = _NO_STATE_HOLDS if name.startswith(OF_PROCESS[0]) else ""
-        when = "reset" if self.actions[step] is None else "step"
         return (
             f"{name}{kept} differs at {when} {step + 1}, {step + 1 - point} after the state of "
             f"step {point} was restored in {which}{why}"
