@@ -41,8 +41,11 @@ def test_names_stand_for_checkpoints(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "td3_pendulum  Pendulum-v1: return -109.089\n"
     assert main(["eval", "ppo_cartpole", "--episodes=1", "--max-steps=5"]) == 0
     assert (tmp_path / "runs" / "eval" / "eval.json").exists()
+    assert "ppo_cartpole: step 1, episode 1, return 1\n" in capsys.readouterr().err
     assert main(["play", "narrow_path", "--show"]) == 0
-    assert "@" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "@" in shown
+    assert "narrow_path earned 1 in 12 moves" in shown
     small = ["--rounds=1", "--evaluation.every=0", "--quiet"]
     begun = ["train", "ppo_cartpole", "--init-from", "ppo_cartpole", *small, "--out", "fine"]
     assert main(begun) == 0
@@ -53,4 +56,6 @@ def test_names_stand_for_checkpoints(tmp_path, monkeypatch, capsys):
     assert main(["play", "ppo_cartpole"]) == 2
     assert "there is no checkpoint in this folder" in capsys.readouterr().err
     assert main(["play", "ppo_cartpol"]) == 2
-    assert "an agent of `plangym-ext list pretrained`" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "(did you mean 'ppo_cartpole'?)" in said
+    assert "an agent of `plangym-ext list pretrained`" in said

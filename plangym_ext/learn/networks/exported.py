@@ -105,7 +105,7 @@ def export_policy(policy: GreedyPolicy, example: Any, path: Path, kind: str) -> 
             )
         except ImportError as error:
             raise MissingExtra(
-                f"export: ONNX needs onnx and onnxscript, of which {error.name} is not installed. "
+                f"ONNX needs onnx and onnxscript, of which {error.name} is not installed. "
                 + installing("export")
             ) from error
         file.write(program.model_proto.SerializeToString())

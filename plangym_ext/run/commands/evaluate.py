@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from plangym_ext.core.options import Count, Whole
-from plangym_ext.errors import DamagedCheckpoint, InvalidOption
+from plangym_ext.errors import DamagedCheckpoint, InvalidOption, suggestion
 from plangym_ext.run.arguments import (
     Argument,
     Option,
@@ -32,7 +32,7 @@ from plangym_ext.run.arguments import (
     typed_settings,
 )
 from plangym_ext.run.files import OutputFiles, write_json
-from plangym_ext.run.pretrained import FOLDER, checkpoint_path
+from plangym_ext.run.pretrained import FOLDER, cards, checkpoint_path
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import closing_when_terminated
 
@@ -107,8 +107,7 @@ def run(options: argparse.Namespace) -> int:
     alone = len(options.players) == 1
     if alone:
         # Also where a folder is named: a planner has no run whose env it could play in.
-        options.players = [str(existing(options.players[0]))]
-        out = options.out or _folder(Path(options.players[0]))
+        out = _folder(existing(options.players[0])) if options.out is None else options.out
         if options.width is not None:
             raise InvalidOption("--width is for differences between players; name two or more.")
     else:
@@ -140,8 +139,9 @@ def existing(name: str) -> Path:
     path = checkpoint_path(name)
     if not path.exists():
         raise DamagedCheckpoint(
-            f"{name}: there is no such checkpoint. Name a file, the folder of a run, or an agent "
-            f"of `plangym-ext list pretrained`. A planner alone plays by `plangym-ext plan`."
+            f"{name}: there is no such checkpoint{suggestion(name, cards())}. Name a file, the "
+            f"folder of a run, or an agent of `plangym-ext list pretrained`. A planner alone plays "
+            f"by `plangym-ext plan`."
         )
     return path
 

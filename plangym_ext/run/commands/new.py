@@ -21,7 +21,7 @@ from typing import Annotated
 from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.core.options import OneOf
 from plangym_ext.errors import InvalidOption
-from plangym_ext.run.arguments import Argument, Option, add_options
+from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
 from plangym_ext.run.files import OutputFiles
 
 _HOME = "plangym_ext.run"
@@ -71,8 +71,8 @@ def run(options: argparse.Namespace) -> int:
         for path, text in zip(paths, texts, strict=True):
             with replacing(path) as file:
                 file.write(Template(text).substitute(cls=cls, module=module))
-            print(f"wrote {path}")
-    print(f"next: python -m pytest {paths[1]}")
+            print(f"wrote {as_typed(path)}")
+    print(f"next: python -m pytest {as_typed(paths[1])}")
     return 0
 
 

@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
             if texts:
                 print(contest.env.render(), end="\n\n", flush=True)
             elif not shows:
-                line.update(f"step {move.step + 1}, return {move.total:g}")
+                line.update(f"step {move.step + 1}/{contest.max_steps}  return {move.total:g}")
 
         episode = show_episode(
             contest.env,
@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         line.leave()
         print(
             f"{contest.env.name}: {options.who} earned {episode.return_:g} in {episode.length} "
-            f"moves, seed {seed}"
+            f"move{'s' * (episode.length != 1)}, seed {seed}"
         )
     for place in places:
         print(f"wrote {as_typed(place)}")

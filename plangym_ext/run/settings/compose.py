@@ -390,4 +390,4 @@ def _shown(value: Any) -> str:
         return ",".join(map(str, value)) or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={one}" for key, one in value.items()) or "none"
-    return str(value)
+    return str(value) or "empty"

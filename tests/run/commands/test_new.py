@@ -29,9 +29,13 @@ def test_new_files_pass_their_own_tests(tmp_path):
         assert len(re.findall(rf"test_{name}\.py::.* PASSED", done.stdout)) >= 2
 
 
-def test_files_are_not_written_over_and_names_are_checked(tmp_path, capsys):
+def test_files_are_not_written_over_and_names_are_checked(tmp_path, capsys, monkeypatch):
     out = ["--out", str(tmp_path)]
-    assert main(["new", "env", "my_walk", *out]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "env", "my_walk"]) == 0
+    assert capsys.readouterr().out == (
+        "wrote my_walk.py\nwrote test_my_walk.py\nnext: python -m pytest test_my_walk.py\n"
+    )
     before = (tmp_path / "my_walk.py").read_text()
     assert "class MyWalk(" in before
     assert main(["new", "planner", "MyWalk", *out]) == 2
