@@ -51,7 +51,7 @@ def test_cheap_steps_stay_in_this_process_and_so_does_what_may_share_objects(mon
         with plangym_ext.make(make) as env:
             assert env.backend == ("process" if make is BlackjackEnv and _several() else "serial")
     if _several():
-        assert "share its objects with this process; n_workers=N" in env.backend_note
+        assert "shares no object with this process; n_workers=N" in env.backend_note
     monkeypatch.undo()
     with plangym_ext.make(BlackjackEnv, check=False) as env:
         assert env.backend == "serial"

@@ -129,11 +129,11 @@ _STDOUT = 1
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Help formatter with defaults, except None and off flags."""
+    """Help formatter with defaults, except None, empty ones and off flags."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         is_flag = action.const is True
-        plain = action.default is None or is_flag
+        plain = action.default in (None, "", []) or is_flag
         return action.help if plain else super()._get_help_string(action)
 
 

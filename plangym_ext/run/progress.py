@@ -78,7 +78,7 @@ class ProgressLine:
         if self._live and self._width:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
-            self._width, self._text = 0, ""
+            self._width, self._text, self._next = 0, "", 0.0
 
     def leave(self) -> None:
         """Move to the next line of a terminal, if this one is not empty."""

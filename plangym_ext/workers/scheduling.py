@@ -354,8 +354,8 @@ def _refusal(seconds: float | None, render_mode: str | None, target: Any) -> str
         return "no worker processes, as its states are not proved to be exact"
     if not _is_importable(target):
         return (
-            "no worker processes, as workers cannot import what makes the env, and copies of it "
-            "would not share its objects with this process; n_workers=N starts them all the same"
+            "no worker processes, as workers cannot import what makes the env: they would get a "
+            "copy, which shares no object with this process; n_workers=N starts them all the same"
         )
     return ""
 

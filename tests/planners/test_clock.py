@@ -26,11 +26,6 @@ from plangym_ext.run.progress import ProgressLine
 LIMIT = 0.3
 
 
-@pytest.fixture(autouse=True)
-def compiler_is_listened_to():
-    Clock(None)
-
-
 def new_function(lines=12):
     """A function that numba has never seen, and takes a while to compile."""
     body = "\n".join(f"    x += {k}.5 if x > {k} else -1.5" for k in range(lines))
@@ -140,6 +135,16 @@ def test_compiling_is_logged_once_for_all_of_its_parts(caplog):
     assert said[0].startswith("compiling ")
     assert "<lambda>" in said[0]
     assert said[1] == "compiled"
+
+
+def test_a_line_that_was_wiped_does_not_hold_back_the_next(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    line = ProgressLine(stream)
+    with compiling_shown(line):
+        for function in (new_function(2), new_function()):
+            function(1.0)
+    assert stream.getvalue().count("compiling ") == 2
 
 
 def test_a_kernel_is_announced_by_its_name_where_it_is_not_kept(caplog, tmp_path, monkeypatch):

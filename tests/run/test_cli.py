@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -63,6 +64,13 @@ def test_help_loads_no_simulator_and_no_compiler():
         check=True,
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", ["list", "sweep"])
+def test_help_tells_no_empty_default(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert not re.search(r"\(default:\s*(\[\])?\)", capsys.readouterr().out)
 
 
 def test_help_of_a_planner_lists_its_options(capsys):

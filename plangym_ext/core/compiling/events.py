@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from plangym_ext.core.compiling.progress import (
 )
 
 
+@functools.cache
 def listen() -> None:
     """Time and announce all later compilation in this process, also of other libraries."""
     register: Callable[[str, event.Listener], None] = event.register

@@ -28,7 +28,10 @@ except ValueError as error:
         f"such as NUMBA_NUM_THREADS, or leave them out."
     ) from error
 
+from plangym_ext.core.compiling.events import listen
 from plangym_ext.core.compiling.kernel_cache import KernelCache
+
+listen()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -130,6 +130,9 @@ def drawn(groups: Sequence[Group], panels: Sequence[str], options: argparse.Name
     width = WIDTHS[options.width] or 5.0 * wide
     height = 0.72 * width / wide * high
     figure, axes = pyplot.subplots(high, wide, figsize=(width, height), squeeze=False)
+    # A column with a point or two would else have an axis of its own.
+    for axis in axes.flat[1 : len(panels)]:
+        axis.sharex(axes.flat[0])
     for axis, name in zip(axes.flat, panels, strict=False):
         for number, group in enumerate(groups):
             # By its number: a group without this column would shift the colours of the others.

@@ -171,7 +171,7 @@ def _asked(value: Any, obs: Any) -> Floats:
 
 
 #: Pixels of a frame's longer side, and of the plot.
-_FRAME, _SIDE, _MARGIN = 240, 460, 52
+_FRAME, _SIDE, _MARGIN = 240, 460, 76
 
 _STYLE = """
 :root { --ink: #1c2430; --soft: #66707f; --line: #dfe3e8; --paper: #fff; --mark: #d9480f;
@@ -293,7 +293,7 @@ def _plot(audit: ValueAudit, worst: set[int]) -> str:
             f'<circle{kind} cx="{x(said):.1f}" cy="{y(mean):.1f}" r="3"><title>state {state}'
             f"</title></circle>"
         )
-    width, height = _MARGIN + _SIDE + 20, _SIDE + 36
+    width, height = _MARGIN + _SIDE + 36, _SIDE + 36
     return (
         f'<svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img">'
         f"{''.join(parts)}</svg>"

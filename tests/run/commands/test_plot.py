@@ -181,7 +181,7 @@ def test_a_group_keeps_its_colour_in_panels_that_others_are_missing_in(tmp_path)
     pytest.importorskip("matplotlib")
     for name, column in (("a", "loss"), ("b", "return"), ("c", "return")):
         with Logger(tmp_path / name, params={"env": name}, show=False, tensorboard=False) as logger:
-            for step in (1, 2):
+            for step in (1, 2) if column == "loss" else (2, 3):
                 logger.log(step, {column: 1.0})
     options = argparse.Namespace(
         x="step", band="bootstrap", statistic="mean", smooth=1, width="column"
@@ -189,6 +189,7 @@ def test_a_group_keeps_its_colour_in_panels_that_others_are_missing_in(tmp_path)
     with styled("column"):
         figure = plot.drawn(find_groups([tmp_path]), ["loss", "return"], options)
         loss, returns = figure.axes
+        assert loss.get_xlim() == returns.get_xlim()
         colors = {line.get_label(): line.get_color() for line in loss.lines}
         # Their legend, in the first panel, names all three.
         assert [label.get_text() for label in loss.get_legend().get_texts()] == [

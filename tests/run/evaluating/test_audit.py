@@ -105,6 +105,8 @@ def test_what_is_written_at_a_scale_tells_its_lines_apart(said):
     written = re.findall(r'text-anchor="middle">([^<]*)<', text)
     assert len(set(map(float, written))) == 5
     assert max(map(len, written)) <= 9
+    # A digit is 8 pixels wide at most; half of the last one's lies right of the plot.
+    assert int(re.search(r'x="(\d+)" y="[^"]*" text-anchor="end"', text)[1]) + 4 >= 9 * 8
 
 
 def test_the_page_shows_every_state_and_loads_nothing():
