@@ -109,11 +109,6 @@ class CollectorSettings(CheckedOptions):
     def __post_init__(self) -> None:
         """Check the settings."""
         super().__post_init__()
-        if self.kind == "solutions" and self.n_workers:
-            raise InvalidOption(
-                f"settings: collector.n_workers must be 0 with kind 'solutions', whose searches "
-                f"are one batch; got {self.n_workers}. env.n_workers step the env."
-            )
         if self.n_workers > self.num_envs:
             raise InvalidOption(
                 f"settings: collector.n_workers must be at most num_envs, {self.num_envs}: a "
@@ -230,6 +225,12 @@ class RunConfig(CheckedOptions):
         super().__post_init__()
         self._choose_parts()
         self._check_planner()
+        if self.played_here and self.collector.n_workers:
+            raise InvalidOption(
+                f"settings: collector.n_workers must be 0 with {self.played_here}, which needs "
+                f"searches or branches in the run's own process; got {self.collector.n_workers}. "
+                f"Set env.n_workers, the processes that step the env."
+            )
         first, *others = (self._checked_evaluation(one) for one in self.all_evaluations)
         object.__setattr__(self, "evaluation", first)
         object.__setattr__(self, "evaluations", tuple(others))
@@ -261,6 +262,16 @@ class RunConfig(CheckedOptions):
     def learns_episodes(self) -> bool:
         """Whether the run learns from a planner's whole episodes."""
         return isinstance(self.learner, PlanLearningConfig)
+
+    @property
+    def played_here(self) -> str:
+        """The setting for which the run's own process plays all games; "" if others may."""
+        if self.collector.kind == "solutions":
+            return "collector.kind 'solutions'"
+        if self.planner is not None and not self.learns_episodes:
+            return "algorithm 'expert'"
+        how = getattr(self.learner, "advantages", None)
+        return "algorithm.advantages 'forked'" if how is not None and how.forked else ""
 
     def _check_planner(self) -> None:
         """Refuse an algorithm without the planner that it needs, and one that needs none with."""

@@ -210,16 +210,10 @@ class Actors:
         Raises:
             InvalidOption: it has several learners, or there is more to step than its games.
         """
-        how = getattr(config.learner, "advantages", None)
-        alone = {
-            "algorithm.advantages": how is not None and how.forked,
-            "algorithm 'expert'": config.planner is not None and not config.learns_episodes,
-            "collector.kind 'solutions'": config.collector.kind == "solutions",
-        }
-        for what in (name for name, given in alone.items() if given):
+        if config.played_here:
             raise InvalidOption(
-                f"settings: {what} needs searches or branches in the run's own process; actors "
-                f"only play games. Leave out --ray."
+                f"settings: {config.played_here} needs searches or branches in the run's own "
+                f"process; actors only play games. Leave out --ray."
             )
         if config.learners > 1:
             raise InvalidOption(

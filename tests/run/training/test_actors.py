@@ -25,7 +25,7 @@ def test_there_are_as_many_actors_as_asked_for_and_a_game_for_each():
     ("sources", "message"),
     [
         (["ppo_cartpole", {"learners": 2}], "learners must be 1 .*; got 2"),
-        (["ppo_cartpole", FORKED], r"algorithm\.advantages needs searches or branches"),
+        (["ppo_cartpole", FORKED], r"algorithm\.advantages 'forked' needs searches"),
         (
             ["cartpole", {"collector": {"kind": "solutions"}}],
             "kind 'solutions' needs searches",

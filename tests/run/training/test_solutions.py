@@ -110,12 +110,23 @@ def test_a_planner_without_ways_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("collector", "said"),
+    ("settings", "said"),
     [
-        ({"kind": "solution"}, "one of games, solutions.*did you mean 'solutions'"),
-        ({"kind": "solutions", "n_workers": 2}, "must be 0 with kind 'solutions'"),
+        ({"collector": {"kind": "solution"}}, "one of games, solutions.*did you mean 'solutions'"),
+        ({"collector": {"kind": "solutions", "n_workers": 2}}, "must be 0 with .* 'solutions'"),
+        (
+            ["expert_cartpole", {"collector": {"n_workers": 2}}],
+            r"n_workers must be 0 with algorithm 'expert', .* Set env\.n_workers",
+        ),
+        (
+            [
+                {"algorithm": {"name": "ppo", "advantages": {"name": "forked"}}},
+                {"agent": {"name": "actor_critic"}, "collector": {"n_workers": 2}},
+            ],
+            r"n_workers must be 0 with algorithm\.advantages 'forked'",
+        ),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(collector, said):
+def test_settings_that_do_not_go_together_are_refused(settings, said):
     with pytest.raises(InvalidOption, match=said):
-        compose([{"collector": collector}])
+        compose(settings if isinstance(settings, list) else [settings])
