@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.core.options import Range, Weight
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
@@ -60,13 +61,13 @@ class BinPackingEnv(RulesEnv):
 
     def __init__(
         self,
-        capacity: int = 9,
+        capacity: Annotated[int, Range(2, 255)] = 9,
         item_sizes: Sequence[int] = (2, 3),
         item_probabilities: Sequence[float] = (0.8, 0.2),
-        horizon: int = 1000,
+        horizon: Annotated[int, Range(1, 65_535)] = 1000,
         *,
         reward_scale: float = 1.0,
-        bin_scale: float = 1.0,
+        bin_scale: Weight = 1.0,
         time_in_observation: bool = False,
         render_mode: str | None = None,
     ) -> None:
@@ -77,11 +78,9 @@ class BinPackingEnv(RulesEnv):
                 "BinPackingEnv: expected a probability for each size, which sum to 1; got "
                 f"{item_probabilities} for {item_sizes}."
             )
-        is_room = 2 <= capacity <= 255 and sizes.min() >= 1 and sizes.max() <= capacity
-        if not (is_room and 1 <= horizon <= 65_535 and bin_scale >= 0):
+        if not 1 <= sizes.min() <= sizes.max() <= capacity:
             raise InvalidOption(
-                "BinPackingEnv: expected 1 to 65,535 items of at most a capacity of 2 to 255, and "
-                f"bin_scale >= 0; got {horizon} of {item_sizes}, {capacity} and {bin_scale}."
+                f"BinPackingEnv: item_sizes must be in [1, {capacity}]; got {item_sizes}."
             )
         fields = [("bins", "<u2", (capacity,)), ("item", "u1"), ("left", "<u2"), ("rng", pcg64.RNG)]
         params = BinPacking(

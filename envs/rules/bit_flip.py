@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.core.options import Range
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.kernel.row_kernel import Kernel
@@ -48,14 +48,12 @@ class BitFlipEnv(RulesEnv):
 
     def __init__(
         self,
-        n: int = 8,
+        n: Annotated[int, Range(1, 256)] = 8,
         *,
         ordered: bool = False,
         invalid_reward: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
-        if not 1 <= n <= 256:
-            raise InvalidOption(f"BitFlipEnv: n must be in [1, 256]; got {n}.")
         state = np.dtype([("bits", "u1", (n,)), ("goal", "u1", (n,)), ("rng", pcg64.RNG)])
         params = BitFlip(int(n), bool(ordered), float(invalid_reward))
         info = np.dtype([("action_mask", "i1", (n,))])

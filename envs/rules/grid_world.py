@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.core.options import Range
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.row_kernel import Kernel
@@ -87,12 +88,10 @@ class GridWorldEnv(RulesEnv):
         map: Sequence[str] | None = None,  # noqa: A002 - the field's word
         room: tuple[int, int] | None = None,
         *,
-        lives: int = 1,
+        lives: Annotated[int, Range(1, 255)] = 1,
         trap_reward: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
-        if not 1 <= lives <= 255:
-            raise InvalidOption(f"GridWorldEnv: lives must be in [1, 255]; got {lives}.")
         lines = TOY_MONTEZUMA if map is None else tuple(map)
         params = _params(lines, (7, 9) if map is None and room is None else room)
         params = params._replace(lives=int(lives), trap_reward=float(trap_reward))

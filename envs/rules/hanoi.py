@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.core.options import Range
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
@@ -50,17 +50,13 @@ class HanoiEnv(RulesEnv):
 
     def __init__(
         self,
-        disks: int = 4,
-        pegs: int = 3,
+        disks: Annotated[int, Range(1, 20)] = 4,
+        pegs: Annotated[int, Range(3, 10)] = 3,
         *,
         reward: float = 1.0,
         invalid_reward: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
-        if not (1 <= disks <= 20 and 3 <= pegs <= 10):
-            raise InvalidOption(
-                f"HanoiEnv: expected 1 to 20 disks and 3 to 10 pegs; got {disks} and {pegs}."
-            )
         moves = pegs * (pegs - 1)
         state, info = np.dtype(("u1", (disks,))), np.dtype([("action_mask", "i1", (moves,))])
         params = Hanoi(int(disks), int(pegs), float(reward), float(invalid_reward))

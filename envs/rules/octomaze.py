@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.core.options import Range
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.row_kernel import Kernel
@@ -49,17 +50,12 @@ class OctomazeEnv(RulesEnv):
 
     def __init__(
         self,
-        corridors: int = 8,
-        length: int = 10,
+        corridors: Annotated[int, Range(2, 64)] = 8,
+        length: Annotated[int, Range(1, 1000)] = 10,
         *,
         goal: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if not (2 <= corridors <= 64 and 1 <= length <= 1000):
-            raise InvalidOption(
-                "OctomazeEnv: expected 2 to 64 corridors of 1 to 1,000 cells; got "
-                f"{corridors} of {length}."
-            )
         if goal is not None and not 0 <= goal < corridors:
             raise InvalidOption(f"OctomazeEnv: goal must be in [0, {corridors}); got {goal}.")
         params = Octomaze(int(corridors), int(length), -1 if goal is None else int(goal))

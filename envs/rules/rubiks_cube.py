@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.core.options import OneOf, Range
 from plangym_ext.errors import InvalidOption
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel import pcg64
@@ -59,29 +60,17 @@ class RubiksCubeEnv(RulesEnv):
 
     def __init__(
         self,
-        n: int = 3,
-        scramble: int = 100,
+        n: Annotated[int, Range(2, 7)] = 3,
+        scramble: Annotated[int, Range(1, 1000)] = 100,
         *,
-        reward: str = "step",
+        reward: Annotated[str, OneOf(_REWARDS)] = "step",
         colours: Sequence[int] | None = None,
         smart: bool = True,
         render_mode: str | None = None,
     ) -> None:
-        if not (2 <= n <= 7 and 1 <= scramble <= 1000):
-            raise InvalidOption(
-                "RubiksCubeEnv: expected n in [2, 7] and scramble in [1, 1000]; got "
-                f"{n} and {scramble}."
-            )
-        if reward not in _REWARDS:
-            raise InvalidOption(
-                f"RubiksCubeEnv: reward must be one of {', '.join(_REWARDS)}; got {reward!r}."
-            )
         pattern = np.arange(6) if colours is None else np.array(colours)
-        if (
-            pattern.shape != (6,)
-            or not {*range(6)} >= {*pattern.tolist()}
-            or len({*pattern.tolist()}) < 2
-        ):
+        used = {*pattern.ravel().tolist()}
+        if pattern.shape != (6,) or not used <= {*range(6)} or len(used) < 2:
             raise InvalidOption(
                 "RubiksCubeEnv: colours must be six numbers from 0 to 5, not all the same; got "
                 f"{colours}."

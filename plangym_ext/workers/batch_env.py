@@ -123,7 +123,7 @@ class BatchEnv(Closing, WorkerStepper):
         # Every row has a state now.
         self._waiting.clear()
         for envs in [[env] for env in self._envs] if blocking else [self._envs]:
-            _asked(envs, [functools.partial(env.set_state, state, blocking=False) for env in envs])
+            asked(envs, [functools.partial(env.set_state, state, blocking=False) for env in envs])
 
     @one_call
     def reset(
@@ -156,7 +156,7 @@ class BatchEnv(Closing, WorkerStepper):
             )
             for i in chosen
         ]
-        found = _asked([self._envs[i] for i in chosen], requests)
+        found = asked([self._envs[i] for i in chosen], requests)
         # Widths may differ where one env has outgrown its rows in this very reset.
         states = stacked_rows([state for state, _, _ in found])
         if states.shape[1] > self.layout.state_width:
@@ -251,8 +251,8 @@ def _reset(env: ExternalProcess, state: np.ndarray | None, **kwargs: Any) -> Cal
     return wait
 
 
-def _asked(
-    envs: Sequence[ExternalProcess], requests: Sequence[Callable[[], Callable[[], Any]]]
+def asked(
+    envs: Sequence[WorkerHandle], requests: Sequence[Callable[[], Callable[[], Any]]]
 ) -> list[Any]:
     """Return the results of one request for each env; a dead worker is replaced, asked again."""
     # All are asked before any is waited for.

@@ -12,8 +12,8 @@ import numpy as np
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.compat.plangym.plan_env import PlanEnv
 from plangym_ext.compat.plangym.vectorization.env import VectorizedEnv
-from plangym_ext.errors import WorkerDied
 from plangym_ext.workers.batch_env import ExternalProcess as Process
+from plangym_ext.workers.batch_env import asked
 from plangym_ext.workers.protocol import Service
 
 __all__ = ["BatchEnv", "ExternalProcess", "ParallelEnv"]
@@ -107,21 +107,20 @@ class BatchEnv(Closing):
     def reset(self, indices: Any = None, return_states: bool = True) -> tuple[Any, ...]:
         """Reset envs; returns `([states,] observs, infos)`, stacked."""
         chosen = range(len(self)) if indices is None else indices
-        calls: list[Any] = [None] * len(self)
-        for index in chosen:
-            calls[index] = ("reset", return_states)
-        found = [answer for answer in self._asked(calls) if answer is not None]
+        found = self._asked([("reset", return_states)] * len(chosen), [self[i] for i in chosen])
         *arrays, infos = zip(*found, strict=True)
         return (*map(np.stack, arrays), np.array(infos))
 
-    def _asked(self, calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
-        """Return the answers of all; a worker that died is replaced and asked once more."""
-        promises: list[Any] = []
-        for env, call in zip(self._envs, calls, strict=True):
-            promises.append(call and _promise(env, call))
-            if call and self._blocking:
-                promises[-1] = functools.partial(_now, promises[-1]())
-        return [promise and promise() for promise in promises]
+    def _asked(self, calls: Sequence[tuple[Any, ...]], envs: Any = None) -> list[Any]:
+        """Return the answers of all or some; a worker that died is replaced, asked once more."""
+        envs = self._envs if envs is None else envs
+        requests = [
+            functools.partial(env.call, *call) for env, call in zip(envs, calls, strict=True)
+        ]
+        # One after another, or all before any is waited for.
+        size = 1 if self._blocking else max(len(envs), 1)
+        parts = [slice(i, i + size) for i in range(0, len(envs), size)]
+        return [answer for part in parts for answer in asked(envs[part], requests[part])]
 
     def close(self) -> None:
         """End the workers."""
@@ -129,31 +128,6 @@ class BatchEnv(Closing):
             env.begin_close()
         for env in self._envs:
             env.close()
-
-
-def _promise(env: Any, call: tuple[Any, ...]) -> Callable[[], Any]:
-    """Return what waits for the answer to a call."""
-
-    def again() -> Any:
-        env.restart()
-        return env.call(*call)()
-
-    try:
-        promise = env.call(*call)
-    except WorkerDied:
-        return again
-
-    def wait() -> Any:
-        try:
-            return promise()
-        except WorkerDied:
-            return again()
-
-    return wait
-
-
-def _now(answer: Any) -> Any:
-    return answer
 
 
 class ParallelEnv(VectorizedEnv):
