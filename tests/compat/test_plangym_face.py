@@ -301,6 +301,23 @@ def test_what_montezumas_player_carries_is_seen_in_its_picture():
     env.close()
 
 
+@pytest.mark.parametrize("obs_type", ["coords", "ram"])
+def test_mario_goes_to_the_right_and_back_to_a_state(obs_type):
+    pytest.importorskip("gym_super_mario_bros")
+    env = videogames.MarioEnv("SuperMarioBros-v0", obs_type=obs_type, movement_type="right")
+    assert env.action_space == gym.spaces.Discrete(5)
+    assert env.gym_env.get_action_meanings()[1] == "right"
+    state, first, _ = env.reset(seed=0)
+    went = env.step(1, state, dt=10)
+    assert env.observation_space.contains(went[1])
+    assert went[-1]["x_pos"] > 40
+    assert went[2] == 25_000 * went[-1]["world"] + 5_000 * went[-1]["stage"] + went[-1]["x_pos"]
+    if obs_type == "coords":
+        assert went[1][0] == went[-1]["x_pos"] > first[0]
+    same(env.step(1, state, dt=10)[:4], went[:4])
+    env.close()
+
+
 def test_a_lander_without_chance_flies_alike_from_every_seed():
     ours = plangym.make("FastLunarLander-v0", deterministic=True, continuous=True)
     seen = [ours.reset(seed=seed)[1] for seed in (1, 2)]
@@ -418,6 +435,8 @@ def test_mistakes_are_named():
         control.ClassicControl("CartPole-v1", render_mode=None, return_image=True)
     with pytest.raises(InvalidOption, match="array_state=False"):
         videogames.AtariEnv("ALE/Pong-v5", array_state=False)
+    with pytest.raises(InvalidOption, match="movement_type must be one of complex"):
+        videogames.MarioEnv("SuperMarioBros-v0", movement_type="left")
     with pytest.raises(InvalidOption, match="expected 'domain-task'"):
         control.DMControlEnv("cartpole")
     with pytest.raises(gym.error.UnregisteredEnv):

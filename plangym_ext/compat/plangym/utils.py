@@ -1,4 +1,4 @@
-"""plangym's helper functions: removal of time limits, resizing of pictures."""
+"""plangym's helpers: removal of time limits, resizing of pictures, combinations of buttons."""
 
 from __future__ import annotations
 
@@ -65,3 +65,27 @@ def process_frame(
 
 #: The same without OpenCV.
 process_frame_opencv = process_frame
+
+
+class ActionDiscretizer(gym.ActionWrapper[Any, Any, Any]):
+    """Gives a console game a few combinations of buttons as discrete actions.
+
+    Args:
+        env: a game of stable-retro, with actions of 12 buttons.
+        actions: names of the buttons of each; None for those of Sonic.
+    """
+
+    _BUTTONS = ("B", "A", "MODE", "START", "UP", "DOWN", "LEFT", "RIGHT", "C", "Y", "X", "Z")
+    _SONIC = ("LEFT", "RIGHT", "LEFT DOWN", "RIGHT DOWN", "DOWN", "DOWN B", "B")
+
+    def __init__(self, env: gym.Env[Any, Any], actions: Any = None) -> None:
+        super().__init__(env)
+        named = [names.split() for names in self._SONIC] if actions is None else actions
+        self._combinations = tuple(
+            tuple(button in names for button in self._BUTTONS) for names in named
+        )
+        self.action_space = gym.spaces.Discrete(len(self._combinations))
+
+    def action(self, action: Any) -> np.ndarray:
+        """Return the buttons of an action."""
+        return np.array(self._combinations[int(action)])

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
 from typing import Any
 
 import ale_py  # noqa: F401 - registers its ids with gymnasium, as plangym's module does
-import gymnasium as gym
 import numpy as np
 
 from plangym_ext.compat.plangym.core import PlangymEnv
+from plangym_ext.compat.plangym.utils import ActionDiscretizer as ActionDiscretizer
 from plangym_ext.errors import InvalidOption
 
 #: Montezuma's Revenge: room, level, position, whether the player is dying, and what is carried.
 _ROOM, _LEVEL, _X, _Y, _DYING, _CARRIED = 3, 57, 42, 43, 55, 65
 _KEYS = 0b1110
+#: Super Mario: numbers of "coords"; what they pay; lists of combinations of buttons.
+_COORDS = ("x_pos", "y_pos", "world", "stage", "life", "flag_get", "coins")
+_PAID = {"world": 25_000, "stage": 5_000, "x_pos": 1, "in_pipe": 10, "flag_get": 100}
+_MOVEMENTS = {"complex": "COMPLEX_MOVEMENT", "simple": "SIMPLE_MOVEMENT", "right": "RIGHT_ONLY"}
 
 
 def ale_to_ram(ale: Any) -> np.ndarray:
@@ -323,36 +328,63 @@ class RetroEnv(VideogameEnv):
 class MarioEnv(VideogameEnv):
     """Super Mario Bros. of gym-super-mario-bros; a state is a replayed episode.
 
+    With obs_type "coords" an observation is `[7]` float32: x, y, world, stage, lives, whether the
+    flag is reached, and coins.
+
     Args:
         name: such as "SuperMarioBros-v0".
         frameskip: frames of one `dt`.
+        movement_type: how many combinations of buttons are actions: "complex" 12, as always in
+            plangym, "simple" 7, "right" 5.
+        original_reward: the game's; else a step pays 25,000 a world, 5,000 a stage, x, 10 within a
+            pipe and 100 at the flag.
         kwargs: as of `PlangymEnv`.
     """
+
+    AVAILABLE_OBS_TYPES = frozenset({"coords", "rgb", "grayscale", "ram"})
+
+    def __init__(
+        self,
+        name: str,
+        frameskip: int = 5,
+        *,
+        movement_type: str = "complex",
+        original_reward: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if movement_type not in _MOVEMENTS:
+            names = ", ".join(_MOVEMENTS)
+            raise InvalidOption(
+                f"MarioEnv: movement_type must be one of {names}; got {movement_type!r}."
+            )
+        self._movement, self._original_reward = _MOVEMENTS[movement_type], original_reward
+        super().__init__(name, frameskip, **kwargs)
+
+    def init_gym_env(self) -> Any:
+        """Return a new game with combinations of buttons as actions."""
+        game = super().init_gym_env()
+        names = "gym_super_mario_bros.actions", "nes_py.wrappers"
+        actions, wrappers = map(importlib.import_module, names)
+        return wrappers.JoypadSpace(game, getattr(actions, self._movement))
 
     def get_ram(self) -> np.ndarray:
         """Return the console's RAM, `[2048]` uint8."""
         return np.array(self.gym_env.unwrapped.ram, np.uint8)
 
+    def get_coords_obs(self, obs: Any, **kwargs: Any) -> np.ndarray:  # noqa: ARG002
+        """Return the numbers of an info, or of the game as it is."""
+        info = kwargs.get("info") or self.gym_env.unwrapped._get_info()
+        return np.array([info.get(name, 0) for name in _COORDS], np.float32)
 
-class ActionDiscretizer(gym.ActionWrapper[Any, Any, Any]):
-    """Gives a console game a few combinations of buttons as discrete actions.
+    def apply_action(self, action: Any) -> tuple[Any, ...]:
+        """Step the game, which ends with a death."""
+        obs, reward, terminal, truncated, info = super().apply_action(action)
+        info["in_pipe"] = info.get("player_state") in (2, 3)
+        dead = info.get("is_dying") or info.get("is_dead")
+        return obs, reward, bool(terminal or dead), truncated, info
 
-    Args:
-        env: a game of stable-retro, with actions of 12 buttons.
-        actions: names of the buttons of each; None for those of Sonic.
-    """
-
-    _BUTTONS = ("B", "A", "MODE", "START", "UP", "DOWN", "LEFT", "RIGHT", "C", "Y", "X", "Z")
-    _SONIC = ("LEFT", "RIGHT", "LEFT DOWN", "RIGHT DOWN", "DOWN", "DOWN B", "B")
-
-    def __init__(self, env: gym.Env[Any, Any], actions: Any = None) -> None:
-        super().__init__(env)
-        named = [names.split() for names in self._SONIC] if actions is None else actions
-        self._combinations = tuple(
-            tuple(button in names for button in self._BUTTONS) for names in named
-        )
-        self.action_space = gym.spaces.Discrete(len(self._combinations))
-
-    def action(self, action: Any) -> np.ndarray:
-        """Return the buttons of an action."""
-        return np.array(self._combinations[int(action)])
+    def process_reward(self, reward: Any, **kwargs: Any) -> Any:
+        """Return the game's reward, or how far the player has come."""
+        if self._original_reward:
+            return reward
+        return float(sum(n * int(kwargs["info"].get(name, 0)) for name, n in _PAID.items()))
