@@ -271,7 +271,8 @@ def _run(arguments: Sequence[str]) -> int:
     if unknown:
         options.parser.error("unrecognized arguments: " + " ".join(unknown))
     keep_paths(options)
-    with compiling_shown():
+    quiet = getattr(options, "quiet", False)
+    with contextlib.nullcontext() if quiet else compiling_shown():
         return int(options.run(options))
 
 

@@ -184,9 +184,9 @@ def _write(
     assert trained.config.algorithm is not None
     settings = trained.config.algorithm.config
     notes = [
-        f"{len(audit.said)} states, {options.rollouts} rollouts from each by the agent as it plays "
-        f"while it learns, {audit.steps:,} steps; discount {settings.discount}.",
-        "What the env draws is the same in all rollouts from a state: its generator is a part of "
+        f"{len(audit.said)} states, {options.rollouts} rollouts from each by the agent, playing as "
+        f"in training; {audit.steps:,} steps in all; discount {settings.discount}.",
+        "The env draws the same numbers in all rollouts from a state: its generator is a part of "
         "the state.",
     ]
     if getattr(settings, "clip_reward", None):

@@ -22,6 +22,7 @@ from plangym_ext.errors import (
     ForeignCheckpoint,
     InvalidOption,
     MissingExtra,
+    UnknownName,
     UnreadableFile,
     installing,
 )
@@ -146,6 +147,8 @@ def run(options: argparse.Namespace) -> int:
 def _asked(options: argparse.Namespace) -> Sweep:
     """Return the sweep of the file, with what was typed over it."""
     from plangym_ext.run.experiments.plan import Sweep, read_sweep
+    from plangym_ext.run.settings.compose import compose
+    from plangym_ext.run.settings.settings import listed
 
     # First: a file that cannot be read names no sources either.
     said = read_sweep(options.file) if options.file else {}
@@ -153,10 +156,16 @@ def _asked(options: argparse.Namespace) -> Sweep:
         raise InvalidOption("name a preset or a file of settings first, then options")
     # What is typed counts before what the file says, setting by setting.
     over = dict(said.get("over", {}))
+    known = [setting.key for setting in listed(compose(options.sources))]
     for text in options.over:
         key, equals, values = text.partition("=")
         if not equals:
             raise InvalidOption(f"--over must be KEY=VALUES; got {text!r}.")
+        meant = [one for one in known if one.endswith(f".{key}")]
+        if meant and key not in known:
+            raise UnknownName(
+                f"--over: {key!r} is not known; name its section, too: {' or '.join(meant)}."
+            )
         over[key.strip()] = values
     return Sweep(
         sources=[*options.sources, chosen_settings(options)],

@@ -186,7 +186,7 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
             return INTERRUPTED
     # After the table, which leaves its line when it is closed.
     print(
-        f"{config.env.id}: {runner.round} rounds, {runner.steps} moves, "
+        f"{config.env.id}: {runner.round} round{'s' * (runner.round != 1)}, {runner.steps} moves, "
         f"{runner.algorithm.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
     )
     if runner.best:

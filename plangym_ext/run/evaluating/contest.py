@@ -271,7 +271,7 @@ def table(summary: Mapping[str, list[dict[str, Any]]]) -> str:
     lines += [
         "",
         f"differences to {to}",
-        f"{'player':<{wide}} {'mean':>10} {'interval of pairs':>23} {'as if no pairs':>23}",
+        f"{'player':<{wide}} {'mean':>10} {'paired interval':>23} {'unpaired interval':>23}",
     ]
     for row in summary["differences"]:
         unpaired = _interval({"low": row["unpaired_low"], "high": row["unpaired_high"]})

@@ -194,7 +194,7 @@ svg .same { stroke: var(--soft); stroke-dasharray: 4 4; } svg .bar { stroke: var
 _MEANINGS = {
     "rank_correlation": "of the critic's values and the mean returns (Spearman): 1 if the states "
     "are in the right order",
-    "explained_variance": "share of the variance of the mean returns",
+    "explained_variance": "share of the variance of the mean returns that the values explain",
     "bias": "mean of the critic's value minus the mean return",
     "rmse": "root of the mean squared difference",
     "noise": "the part of the rmse that is due to the finite number of rollouts",
@@ -229,10 +229,10 @@ def audit_page(
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
         f'{html.escape(title)}</title><link rel="icon" href="data:,"><style>{_STYLE}</style></head>'
         f"<body><h1>{html.escape(title)}</h1>{said}<table>{numbers}</table>"
-        f"<h2>What the critic says, and what is returned</h2>{_plot(audit, set(worst))}"
-        f"<p>To the right what the critic says of a state, upwards the mean return from there and "
-        f"its standard error. Dashed: where both agree.</p>"
-        f'<h2>Where it is farthest off</h2><div class="worst">{shown}</div></body></html>\n'
+        f"<h2>Values and returns</h2>{_plot(audit, set(worst))}"
+        f"<p>Right: the critic's value of a state. Up: the mean return from it, with its standard "
+        f"error. Dashed: where both agree.</p>"
+        f'<h2>Largest errors</h2><div class="worst">{shown}</div></body></html>\n'
     )
 
 

@@ -204,6 +204,10 @@ def test_a_preset_that_is_typed_takes_the_place_of_the_files_and_not_of_its_sett
     [
         ([], "name a preset"),
         ([PRESET, "--over", "rounds"], "--over must be KEY=VALUES; got 'rounds'"),
+        (
+            [PRESET, "--over", "learning_rate=1,2"],
+            "'learning_rate' is not known; name its section, too: algorithm.learning_rate.",
+        ),
         ([PRESET, "--over", "algorithm.epoch=1,2"], "did you mean 'epochs'?"),
         ([PRESET, "--over", "seed=log(1, 5)"], "--sample N"),
         (["--file", "none.toml"], "none.toml"),

@@ -219,7 +219,7 @@ def test_the_command_leaves_the_cluster_as_it_was(cluster, tmp_path, capsys):
     command = ["train", "dqn_cartpole", "--rounds", "1", "--collector.num_envs", "2"]
     command += ["--evaluation.every", "0", "--out", str(tmp_path), "--quiet"]
     assert main([*command, "--ray", cluster.address, "--ray-actors", "1"]) == 0
-    assert "1 rounds" in capsys.readouterr().out
+    assert "1 round, " in capsys.readouterr().out
     assert ray.is_initialized()
     assert wait_until(lambda: ray.available_resources().get("CPU") == 2, 20)
     forked = compose(["ppo_cartpole", {"learners": 2}])
