@@ -61,7 +61,8 @@ TO_GOALS = {name: {**TREE, "num_simulations": 200} for name in ("best-first", "l
 
 
 def planner_of(name, **changed):
-    options = {**PROMISES[name][0], "discount": 1.0, **changed}
+    options = TO_GOALS[name] if name in TO_GOALS else PROMISES[name][0]
+    options = {**options, "discount": 1.0, **changed}
     return load_planner("mcts" if name == "gumbel" else name)(**options)
 
 
@@ -120,7 +121,7 @@ def test_value_and_first_action_are_near_those_of_exhaustive_search(name, kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if any(LENGTHS[kind])])
-@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.parametrize("name", [*PROMISES, *TO_GOALS])
 def test_masks_of_every_kind_are_heeded(name, kind):
     few = planner_of(name, num_simulations=64)
     with opened(kind, masks=True) as env:
@@ -185,7 +186,7 @@ def test_searches_for_a_goal_have_the_best_sequence(name, kind):
     env = Lock(kind, 0.0 if kind in FINITE else 0.25)
     with GymEnv(lambda: env) as model:
         state, *_ = model.reset(seed=0)
-        plan = load_planner(name)(**TO_GOALS[name], discount=1.0).plan(model, state, rng=0)
+        plan = planner_of(name).plan(model, state, rng=0)
     # All other sequences return 0.
     assert plan.value == 1.0
     if kind in FINITE:
