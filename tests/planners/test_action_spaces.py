@@ -36,8 +36,8 @@ PROMISES = {
     "bts": (COLD, 0.2),
     "ants": (TREE, 0.2),
     "graph": ({**TREE, "num_simulations": 300}, 0.25),
-    "rollout-iw": ({"num_simulations": 3000, "features": "whole", "num_candidates": 32}, 0.25),
-    "iw": ({"num_simulations": 3000, "features": "whole", "num_candidates": 32}, 0.25),
+    "rollout-iw": ({"num_simulations": 1100, "features": "whole", "num_candidates": 32}, 0.25),
+    "iw": ({"num_simulations": 1100, "features": "whole", "num_candidates": 32}, 0.25),
     "shooting": ({"num_simulations": 4000, "rollout_depth": 2, "num_candidates": 64}, 0.25),
     "bandit": ({**TREE, "rollout_depth": 2}, 0.3),
     "fractal": ({**PARTICLES, "num_simulations": 500, "depth": 2}, 0.35),
@@ -123,7 +123,7 @@ def test_value_and_first_action_are_near_those_of_exhaustive_search(name, kind):
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if any(LENGTHS[kind])])
 @pytest.mark.parametrize("name", [*PROMISES, *TO_GOALS])
 def test_masks_of_every_kind_are_heeded(name, kind):
-    few = planner_of(name, num_simulations=64)
+    few = planner_of(name, num_simulations=32)
     with opened(kind, masks=True) as env:
         episode = play(env, few, seed=0, max_steps=5)
     assert episode.length == 2
