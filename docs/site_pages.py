@@ -188,9 +188,14 @@ def _algorithm_index() -> str:
 
     presets = _presets()
     rows = [
-        (f"[{_title(name, cls)}](algorithms/{name}.md)", f"`{name}`", _first(cls), _listed(found))
+        # A line for each preset: nine in one would leave no room for what it does.
+        (
+            f"[{_title(name, cls)}](algorithms/{name}.md)",
+            f"`{name}`",
+            _first(cls),
+            _listed(presets.get(name, {}), "<br>"),
+        )
         for name, (cls, _) in ALGORITHMS.items()
-        for found in [presets.get(name, {})]
     ]
     return (
         "# All algorithms\n\n[Training agents](../training_agents.md) and [learning from "
@@ -210,8 +215,8 @@ def _first(cls: str) -> str:
     return inspect.cleandoc(getattr(plangym_ext.learn, cls).__doc__).partition("\n\n")[0]
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def _listed(names: Iterable[str], between: str = ", ") -> str:
+    return between.join(f"`{name}`" for name in names)
 
 
 def _tree(folder: str, names: Iterable[str]) -> str:

@@ -58,8 +58,8 @@ class Planner(CheckedOptions, ABC):
         max_model_steps: maximum of control steps of the model per plan; never exceeded.
         max_seconds: wall time after which no wave begins; at least one runs. Compile
             time does not count, see `Budget.compile_seconds`.
-        callback: a `SearchCallback`, which sees all passes and model steps; the search runs in
-            no compiled code then, and plans the same.
+        callback: a `SearchCallback`, which sees all passes and model steps. The plan is the
+            same, but no compiled code runs.
     """
 
     num_simulations: _Limit = None
@@ -388,8 +388,8 @@ class DiscretePlanner(Planner):
     Args:
         num_candidates: actions that are drawn in each state where they cannot be numbered: with
             numbers of a Box among their parts, or with more than 4,096 joint actions.
-        proposal: `obs [L, *obs] -> [L, W]`, what they are drawn from: the weights of the choices,
-            or mean and standard deviation, of one part after the other; None: evenly.
+        proposal: `obs [L, *obs] -> [L, W]`, their distribution: for each part in order the weights
+            of its choices, or the mean and standard deviation of a number; None: uniform.
     """
 
     plans_over: ClassVar[str] = NUMBERS

@@ -172,9 +172,9 @@ class Shooting(Planner):
         warm_start: begin with the last plan, shifted by one step.
         evaluator: `obs [n, *obs] -> (ignored, value [n])`. Its value is what follows the last
             step of a sequence, unless that ended the episode: so a short horizon will do.
-        policy: `obs [n, *obs] -> actions [n, *act]`. A plan begins with what it would play: the
-            first round tries that and draws around it, where otherwise the last plan is. Playing
-            it in the model takes `horizon` steps besides those of the sequences.
+        policy: `obs [n, *obs] -> actions [n, *act]`. The first round tries what it would play,
+            and draws around that in place of the last plan. Playing it in the model takes `horizon`
+            steps besides those of the sequences.
         novelty_bonus: maximum bonus of a sequence for a new end: this times d / (1 + d), where d
             is the distance of its last observation to the nearest one at an earlier
             decision, in standard deviations of such ends. Small relative

@@ -26,8 +26,8 @@ class BestFirst(FrontierSearch):
     uniform cost.
 
     Args:
-        path_weight: of the steps from the root.
-        heuristic_weight: of the steps to go.
+        path_weight: weight of the steps from the root.
+        heuristic_weight: weight of the steps to go.
 
     Source: Hart, Nilsson & Raphael 1968, "A formal basis for the heuristic determination of
     minimum cost paths"; weights after Pohl 1970, "Heuristic search viewed as path finding in

@@ -84,8 +84,8 @@ class FrontierSearch(DiscretePlanner):
     `num_simulations` are expansions, each of which steps every legal action.
 
     Args:
-        wave_size: nodes that are expanded at once, in one batch. 1 is the search as it is
-            written down; more may expand some states too many.
+        wave_size: nodes that are expanded at once, in one batch. 1 is the published
+            search; more may expand states in vain.
         goal_reward: an ending with a larger reward is a goal.
         state_key: two states are equal by the bytes of the "state", or of the "obs",
             for fully observed envs whose states count steps.

@@ -52,8 +52,8 @@ class TreeSearch(DiscretePlanner):
     """Abstract base: grows a tree below the current state and plays the most visited action.
 
     Args:
-        wave_size: at most how many simulations are in flight at once, per tree.
-            More keeps more workers busy; fewer decides on fresher knowledge.
+        wave_size: most simulations in flight at once, per tree. More keep more workers
+            busy; fewer choose by newer results.
         rollout_depth: steps of a rollout from each leaf; 0 for none. None means 8
             without an evaluator and 0 with one.
         num_rollouts: rollouts per leaf, averaged.

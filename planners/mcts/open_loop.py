@@ -68,8 +68,8 @@ class OpenLoopMCTS(WidenedSearch):
     too far, and backs up a stale value there).
 
     Args:
-        num_expansions: H; None: one child a simulation, or 1 with a `q_function`. Not where
-            actions are sampled.
+        num_expansions: H, nodes expanded in a row by one simulation; None: one child a
+            simulation, or 1 with a `q_function`. Not where actions are sampled.
         q_function: `obs [L, *obs] -> [L, A]`, what actions are worth, rewards included. There are
             no rollouts then; of an evaluator the prior is used. Masks as with `resample`.
         resample: `states [n, S], rng -> states [n, S]` with the env's random numbers

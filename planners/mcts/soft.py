@@ -41,7 +41,7 @@ class SoftSearch(TreeSearch):
     returns, but a value of those of their actions. The action of the highest value is played.
 
     Args:
-        policy_temperature: of the policy, on `value_scale`: small is greedy; at most 1e6.
+        policy_temperature: that of the policy, on `value_scale`: small is greedy; at most 1e6.
         epsilon: the prior's share in what is tried is epsilon * A / log(1 + n) in a node with
             A actions and n visits.
         value_scale: unit of returns: their spread in the "tree", or "none".
@@ -178,7 +178,7 @@ class ANTS(MENTS):
     it needs no temperature that fits the rewards of an env.
 
     Args:
-        policy_temperature: until the tree has nodes with two returns.
+        policy_temperature: temperature until the tree has nodes with two returns.
         target_entropy: mean entropy of the nodes' policies as a share of the maximum,
             from 0 (greedy) to 0.99; no finite temperature gives 1 (uniform).
 
@@ -214,7 +214,7 @@ class DENTS(BTS):
     weight that falls with the visits of the node. Values are without it.
 
     Args:
-        entropy_weight: of the entropy (in nats), on `value_scale`; it is divided by
+        entropy_weight: weight of the entropy (in nats), on `value_scale`; it is divided by
             log(e + n) in a node with n visits.
 
     Source: Painter et al. 2023, "Monte Carlo tree search with Boltzmann exploration".

@@ -49,7 +49,7 @@ class STS(BanditSearch):
     reward twice).
 
     Args:
-        num_expansions: H.
+        num_expansions: H, nodes expanded in a row by one simulation.
         intermediate_backups: back up the value of every node on the way down, not
             only that of the last one.
         num_children: most actions that an expansion steps below the root, drawn without

@@ -78,8 +78,8 @@ class NoveltySearch(DiscretePlanner):
             no steps a second time.
         capacity: most nodes, at least 2; None: room for all simulations, twice that
             with `keep_tree`.
-        temperature: of the policy in a plan's `weights`, softmax(q / temperature) over the
-            actions that were tried: what a network is taught. 0: the action that is played.
+        temperature: that of a plan's `weights`, softmax(q / temperature) over the actions that
+            were tried, from which networks learn. 0: the action that is played.
         return_tree: put the nodes into the plan; `q` is the best return through a node,
             `visits` counts the nodes below it and itself.
     """
