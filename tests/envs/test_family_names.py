@@ -78,7 +78,7 @@ def test_the_family_of_the_nearest_module_counts_and_of_two_the_later(monkeypatc
 
 
 def test_states_of_nes_py_are_exact():
-    # By replay; for Python 3.13 alone: in tox -e py313.
+    # By replay; for Python 3.13 alone: in tox -e mario.
     pytest.importorskip("gym_super_mario_bros")
     with plangym_ext.make("SuperMarioBros-v0", n_workers=0) as env:
         state, *_ = env.reset(seed=0)

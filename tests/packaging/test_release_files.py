@@ -57,7 +57,7 @@ def test_the_tests_run_by_the_second_command_of_the_readme_on_each_python(projec
 def test_once_a_week_the_other_environments_run():
     (line,) = re.findall(r"environment: \[(.*)\]", WEEKLY.read_text())
     chosen = set(line.split(", "))
-    assert chosen == environments_without_skips() | {"commands", "gymnasium122", "long", "plangym"}
+    assert chosen == environments_without_skips() | {"commands", "gymnasium122", "long", "mario", "plangym"}
     assert chosen <= tox_environments()
 
 
