@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 
 import numpy as np
 import pytest
@@ -81,6 +82,21 @@ def test_the_second_size_is_one_that_onednn_is_asked_for(monkeypatch):
         torch.randn(rows, widths[0]), weights, biases, precision="float32", rectify_last=False
     )
     assert len(asked) == count
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles by a C++ compiler")
+def test_products_can_be_compiled_by_torch():
+    (weight,), (bias,) = stacks(1, (128, 64))  # of a size that oneDNN is asked for
+    x = torch.randn(64, 128)
+
+    def called():
+        return dense_layers_product(
+            x, [weight.detach()], [bias.detach()], precision="float32", rectify_last=True
+        )
+
+    torch.testing.assert_close(torch.compile(called)(), called())
 
 
 def test_products_of_bfloat16_are_near_and_keep_float32_outside():

@@ -93,9 +93,10 @@ class _DenseLayers(torch.autograd.Function):
 
 def _onednn(x: Any, rows: Any) -> Any:
     """Return oneDNN's product for two matrices, or None where it would not pay."""
-    if x.device.type != "cpu" or x.shape[0] * x.shape[1] * rows.shape[0] < _LEAST_WORK:
+    # What torch compiles may call it with packed weights only.
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
         return None
-    return _LINEAR
+    return _LINEAR if x.shape[0] * x.shape[1] * rows.shape[0] >= _LEAST_WORK else None
 
 
 def _has_no_product(x: Any) -> bool:
