@@ -190,8 +190,7 @@ def _algorithm_index() -> str:
     rows = [
         # A line for each preset: nine in one would leave no room for what it does.
         (
-            f"[{_title(name, cls)}](algorithms/{name}.md)",
-            f"`{name}`",
+            f"[{_title(name, cls)}](algorithms/{name}.md)<br>`{name}`",
             _first(cls),
             _listed(presets.get(name, {}), "<br>"),
         )
@@ -200,7 +199,7 @@ def _algorithm_index() -> str:
     return (
         "# All algorithms\n\n[Training agents](../training_agents.md) and [learning from "
         "planning](../learning.md) have what they share.\n\n"
-        + _table(("class", "name", "what it does", "presets"), rows)
+        + _table(("class, name", "what it does", "presets"), rows)
         + _tree("algorithms", ALGORITHMS)
     )
 

@@ -21,7 +21,7 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
 
     Raises:
         TypeError: it is not callable, or makes something else.
-        WrongKind: its env has gym's old interface.
+        WrongKind: its env has gym's old interface, or lacks a space.
     """
     if not callable(make):
         raise WrongKind(
@@ -38,6 +38,7 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
     proper = layers(env)[-1]
     ends_with(proper, copies)
     _check_reset(proper)
+    _check_spaces(env)
     remember_constructor(env, make)
     return MaskInInfo(env) if env.has_wrapper_attr(_METHOD) else env
 
@@ -66,6 +67,16 @@ def _check_reset(env: gym.Env[Any, Any]) -> None:
             f"super().reset(seed=seed); its step returns obs, reward, terminated, truncated, info. "
             f"An env of the old gym that you cannot change is wrapped by the package shimmy."
         ) from error
+
+
+def _check_spaces(env: gym.Env[Any, Any]) -> None:
+    """Refuse an env that does not say what it shows and takes."""
+    for name in ("observation_space", "action_space"):
+        if getattr(env, name, None) is None:
+            raise WrongKind(
+                f"{type(env).__module__}.{type(env).__qualname__}: {name} must be a gymnasium "
+                f"space; there is none. Set it in the class or in __init__."
+            )
 
 
 # Wrapper that puts the mask of an env's `action_masks()` method into its infos

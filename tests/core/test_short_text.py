@@ -65,6 +65,19 @@ class Old(gym.Env):
         return np.zeros(1, np.float32), 0.0, False, {}
 
 
+class Spaceless(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(1, np.float32), {}
+
+
+@pytest.mark.parametrize("make", [plangym_ext.make, plangym_ext.make_vec])
+def test_an_env_without_a_space_is_told_which(make):
+    with pytest.raises(WrongKind, match=r"Spaceless: action_space must be a gymnasium space; ther"):
+        make(Spaceless)
+
+
 @pytest.mark.parametrize("make", [plangym_ext.make, plangym_ext.make_vec])
 def test_an_env_of_the_old_interface_is_told_what_to_write(make):
     with pytest.raises(WrongKind, match=r"Old: reset must take the keywords seed and options.*got"):
