@@ -9,7 +9,9 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.core.numbers import at_least
+from plangym_ext.core.numbers import check_kind
+from plangym_ext.core.options import Count, Whole
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import DamagedState, InvalidOption, WrongKind
 from plangym_ext.states.families import family_of_name, registered_spec
 from plangym_ext.states.part import StatePart
@@ -59,20 +61,18 @@ class Trials(gym.Wrapper[Any, Any, Any, Any]):
         WrongKind: the env has no tasks, or other observations.
     """
 
+    @checking_arguments
     def __init__(
         self,
         env: gym.Env[Any, Any] | str | Callable[..., gym.Env[Any, Any]],
         *,
-        episodes: int = 2,
-        tasks: int = 100,
-        first_task: int = 0,
-        task_seed: int = 0,
+        episodes: Count = 2,
+        tasks: Count = 100,
+        first_task: Whole = 0,
+        task_seed: Whole = 0,
         **kwargs: Any,
     ) -> None:
-        self.episodes = at_least("Trials: episodes", episodes, 1)
-        at_least("Trials: tasks", tasks, 1)
-        at_least("Trials: first_task", first_task, 0)
-        at_least("Trials: task_seed", task_seed, 0)
+        self.episodes = int(episodes)
         super().__init__(_made(env, kwargs))
         base: Any = self.env.unwrapped
         if not all(callable(getattr(base, name, None)) for name in _METHODS):
@@ -190,6 +190,7 @@ def _made(env: Any, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
             f"Trials: expected an env, its id or a callable that makes it; got {env!r}."
         )
     made: gym.Env[Any, Any] = env(**kwargs)
+    check_kind("Trials: env", made, gym.Env, "a callable that makes a gymnasium.Env")
     return made
 
 

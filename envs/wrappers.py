@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from plangym_ext.arrays.nested import content
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.numbers import at_least
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import DamagedState, InvalidOption, ResetNeeded, WrongKind
 
 
@@ -37,6 +38,7 @@ class ActionNoise(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorAr
         InvalidOption: a number is out of range, or does not apply to the space.
     """
 
+    @checking_arguments
     def __init__(
         self, env: gym.Env[Any, Any], probability: float = 0.0, *, std: float = 0.0
     ) -> None:
@@ -87,6 +89,7 @@ class StateCaching(gym.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as in gymnasium.Env
 
+    @checking_arguments
     def __init__(self, make: Callable[[], gym.Env[Any, Any]], capacity: int = 10_000) -> None:
         at_least("StateCaching: capacity", capacity, 1)
         self._env, self._capacity = GymEnv(make), capacity

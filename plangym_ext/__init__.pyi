@@ -6,9 +6,9 @@ from plangym_ext.arrays.tree import ArrayDict as ArrayDict
 from plangym_ext.core.check_env import check_env as check_env
 from plangym_ext.core.files.state_file import load_states as load_states
 from plangym_ext.core.files.state_file import save_states as save_states
+from plangym_ext.core.files.state_set import StateSet as StateSet
 from plangym_ext.core.gym_env import GymEnv as GymEnv
 from plangym_ext.core.plan_env import PlanEnv as PlanEnv
-from plangym_ext.core.state_set import StateSet as StateSet
 from plangym_ext.native.compiled import compiled as compiled
 from plangym_ext.native.kernel.kernel_env import KernelEnv as KernelEnv
 from plangym_ext.native.kernel.known import register_kernel as register_kernel

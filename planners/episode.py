@@ -25,7 +25,7 @@ from plangym_ext.planners.players import earned, next_player, num_players, who_m
 from plangym_ext.planners.simulator import SearchModel, States, stacked_actions
 
 if TYPE_CHECKING:  # it brings gymnasium, which models of one's own can do without
-    from plangym_ext.core.state_set import StateSet
+    from plangym_ext.core.files.state_set import StateSet
 
 
 class Playable(Protocol):

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from plangym_ext.core.inherited_options import described, parameters_of
 from plangym_ext.core.options import declarations, declared_by
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.planners.base import Planner
 
 
@@ -28,6 +29,7 @@ class Option(NamedTuple):
     help: str
 
 
+@checking_arguments
 def options_of(planner: type[Planner]) -> list[Option]:
     """List the options of a planner, its own before the common ones.
 
@@ -144,6 +146,7 @@ def is_tuned(env: str) -> bool:
     return env in TUNED or _family(env) is not None
 
 
+@checking_arguments
 def tuned_options(env: str, planner: str) -> Options:
     """Return constructor options that were tuned for a planner in an env, by name.
 

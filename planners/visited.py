@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.core.numbers import at_least
-from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.episode import Episode, Move, Playable, PlayableEnv, play

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.envs.sokoban.cells import (
     BOX,
     BOX_ON_TARGET,
@@ -29,7 +30,7 @@ from plangym_ext.envs.sokoban.cells import (
 )
 from plangym_ext.envs.sokoban.levels import Levels, parse_levels, read_levels
 from plangym_ext.errors import DamagedState, InvalidOption, NoSuchFile, ResetNeeded, WrongKind
-from plangym_ext.native.kernel.rules_env import check_action, check_row, checking_arguments
+from plangym_ext.native.kernel.rules_env import check_action, check_row
 from plangym_ext.states.randomness.rng import RNG_BYTES, GeneratorBytes
 
 _CURSOR_BYTES = 4

@@ -156,9 +156,13 @@ def checked_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """Return the dtype, if its items are plain bytes of a fixed size.
 
     Raises:
-        ValueError: it holds Python objects, has no size, or is a sub-array.
+        ValueError: there is none of that name, it holds Python objects, has no size, or is a
+            sub-array.
     """
-    result = np.dtype(dtype)
+    try:
+        result = np.dtype(dtype)
+    except TypeError as error:
+        raise InvalidOption(f"Array: expected a dtype; got {dtype!r:.80} ({error}).") from None
     if result.hasobject or result.itemsize == 0 or result.subdtype is not None:
         raise InvalidOption(
             f"Array: dtype must have a fixed size and hold no Python objects; got {result!r}. "

@@ -19,12 +19,14 @@ from plangym_ext.core.invalid import ValuePolicy, checked_policy
 from plangym_ext.core.made_env import close_env, made_env
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
+from plangym_ext.core.options import Count
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import RowResults, StateTransition, Transition
 from plangym_ext.core.row_loop import RowError, RowLoop
 from plangym_ext.core.row_request import RowRequest, checked_dt
 from plangym_ext.core.rows import RowBatch, RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import EnvClosed, ResetNeeded, WrongKind, add_note
 from plangym_ext.states.codec import StateCodec
 from plangym_ext.states.envelope import HEADER, stacked_rows
@@ -71,12 +73,13 @@ class GymEnv(LocalStepper, PlanEnv):
     #: Films what `step` plays, and not rows; None: nothing is filmed. See `run/video.py`.
     film: Film | None = None
 
+    @checking_arguments
     def __init__(
         self,
         make: Callable[[], gym.Env[Any, Any]],
         *,
         name: str | None = None,
-        frameskip: int = 1,
+        frameskip: Count = 1,
         autoreset: bool = True,
         capture: str = "auto",
         check: bool | float = True,
@@ -86,8 +89,7 @@ class GymEnv(LocalStepper, PlanEnv):
         audit: str = "raise",
     ) -> None:
         super().__init__()
-        self._invalid = checked_policy(invalid, "GymEnv")
-        frameskip = at_least("GymEnv: frameskip", frameskip, 1)
+        self._invalid, frameskip = checked_policy(invalid, "GymEnv"), int(frameskip)
         self._arguments: dict[str, Any] = {
             "make": make,
             "name": name,

@@ -339,7 +339,8 @@ def _check_function(where: str, value: Any, declared: Declared) -> None:
     if callable(value) or (isinstance(value, str) and str in declared.kinds):
         return
     what = (declared.rule(Function) or Function("a function")).what
-    raise InvalidOption(f"{where} must be {what} or None; got {value!r}.")
+    none = " or None" if declared.optional else ""
+    raise InvalidOption(f"{where} must be {what}{none}; got {value!r}.")
 
 
 _ANY = Range()
@@ -350,3 +351,5 @@ _CHECKS: dict[Any, Callable[[str, Any, Range], Any]] = {
     float: _number,
     str: _text,
 }
+#: Types whose values are checked, whatever else is declared.
+CHECKED_KINDS = frozenset(_CHECKS)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.explore.entries import FREE, Arrived, Entries, put_in_places, visit
 from plangym_ext.explore.paths import Paths
 from plangym_ext.explore.rows import Places, named
@@ -40,6 +41,7 @@ class Archive:
         width: S, bytes of a state.
     """
 
+    @checking_arguments
     def __init__(self, paths: Paths, cell_dtype: np.dtype, num_numbers: int, width: int) -> None:
         self.paths = paths
         self._dtype = cell_dtype

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.core.masks import MASK, checked_mask
 from plangym_ext.core.numbers import at_least, check_kind
 from plangym_ext.core.plan_env import PlanEnv
-from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.explore.go_explore import GoExplore
 from plangym_ext.states.envelope import stacked_rows, state_content

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped, num_rows
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption, suggestion
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.networks.network import NetworkOutput
@@ -54,6 +55,7 @@ class NetworkEvaluator:
             head that `outputs` names.
     """
 
+    @checking_arguments
     def __init__(
         self,
         network: nn.Module,

@@ -10,6 +10,7 @@ import numpy as np
 from plangym_ext.arrays import ArrayDict, JaggedArray, dict_map
 from plangym_ext.arrays.nested import leaves
 from plangym_ext.core.numbers import at_least
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.engines.rows import Rows
 from plangym_ext.learn.sampling.collected import Collected
@@ -88,6 +89,7 @@ def minibatches(
             yield part if per_env is None else (part, own)
 
 
+@checking_arguments
 def joined(fragments: Sequence[Collected]) -> Collected:
     """Return fragments of several samplers as one, their envs side by side; a copy.
 

@@ -22,6 +22,7 @@ from plangym_ext.run.arguments import INTERRUPTED, error_as_typed, keep_paths
 from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.commands.completion import ASKED, answer
 from plangym_ext.run.progress import ProgressLine
+from plangym_ext.run.training.interrupts import interrupts_raised
 
 
 def closest_option(typed: str, options: Iterable[str]) -> str | None:
@@ -113,10 +114,11 @@ def compiling_shown(line: ProgressLine | None = None) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
-#: What a disk says that is full, or that may not be written to, and of a path that is none: no
-#: fault of the program.
-_DISK = {
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+#: What a disk says that is full.
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+#: The same, and that it may not be written to, and of a path that is none: no fault of the program.
+_DISK = _FULL | {
+    *(errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE),
 }
 #: Exit status of a call that could not be understood, as argparse has it.
@@ -218,7 +220,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            return _run(arguments)
+            with interrupts_raised():
+                return _run(arguments)
         finally:
             # Here, where errors are caught: the rest would else be written after the end of it all.
             sys.stdout.flush()
@@ -236,7 +239,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno not in _DISK:
             raise
         file = f"{error.filename}: " if error.filename else ""
-        print(f"{called}: {error_as_typed(file)}{error.strerror}", file=sys.stderr)
+        room = ". Make room, and give the command again." if error.errno in _FULL else ""
+        print(f"{called}: {error_as_typed(file)}{error.strerror}{room}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         print(f"\n{called}: interrupted", file=sys.stderr)

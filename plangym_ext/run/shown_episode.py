@@ -13,7 +13,7 @@ from plangym_ext.run.video import first_frame, recorded
 from plangym_ext.run.viewer import Viewer
 
 if TYPE_CHECKING:
-    from plangym_ext.core.state_set import StateSet
+    from plangym_ext.core.files.state_set import StateSet
 
 
 def show_episode(

@@ -14,10 +14,12 @@ import numpy as np
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.core.drawing import rgb_frame
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption, MissingExtra
 from plangym_ext.planners.pages.tree import png, reduced
 
 
+@checking_arguments
 def frame_grid(frames: Sequence[Any], columns: int | None = None) -> np.ndarray:
     """Return frames of one size side by side, row by row; empty places are black.
 

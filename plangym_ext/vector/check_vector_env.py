@@ -11,6 +11,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from plangym_ext.core.typed_arguments import checking_arguments
+
 VectorEnv = gym.vector.VectorEnv[Any, Any, Any]
 
 
@@ -63,6 +65,7 @@ class _Skipped(Exception):
     """A promise that cannot be checked; the message says why."""
 
 
+@checking_arguments
 def check_vector_env(venv: VectorEnv, *, max_steps: int = 2000, seed: int = 0) -> VectorEnvReport:
     """Check any vector env against gymnasium's contract.
 

@@ -12,6 +12,8 @@ from gymnasium.vector.utils import batch_space
 
 from plangym_ext.core.numbers import html_table, one_line, wait_or_none
 from plangym_ext.core.one_caller import OneCaller
+from plangym_ext.core.options import Count
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
     ObservationMode,
@@ -76,17 +78,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         UnequalEnvs: spaces of sub-envs differ in a way that `observation_mode` forbids.
     """
 
+    @checking_arguments
     def __init__(
         self,
         backend: VectorBackend,
-        num_envs: int,
+        num_envs: Count,
         *,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         observation_mode: ObservationMode = "same",
         copy: bool = True,
     ) -> None:
-        self._backend = backend
-        self.num_envs, self.copy = num_envs, copy
+        self._backend, self.num_envs, self.copy = backend, num_envs, copy
         self._one_caller = OneCaller("PlanVectorEnv")
         # Workers answer this process: a forked child that asks them would take its answers.
         if backend.worker_pids:
@@ -104,13 +106,11 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             found, observation_mode
         )
         self._action_layout = layout_of(self.single_action_space)
-        self.list_infos = False
-        #: Why `make_vec` chose workers, if they were not asked for.
-        self.choice_note = ""
+        #: The second: why `make_vec` chose workers, if they were not asked for.
+        self.list_infos, self.choice_note = False, ""
         backend.use(self.single_observation_space)
         backend.keep(first_episodes(num_envs))
-        self._all = range(num_envs)
-        self._pending = PendingCalls()
+        self._all, self._pending = range(num_envs), PendingCalls()
 
     def _as_one(self, moving: Callable[[], tuple[_Found, Episodes]]) -> _Found:
         """Run a state-changing call as a transaction: commit it, or leave it undone if it raises.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from plangym_ext.core.numbers import seconds_or_none
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import EnvClosed, InvalidOption, ResetNeeded, StateError, WorkerDied
 from plangym_ext.states.envelope import HEADER, Envelope, as_wide, difference, stacked_rows
 from plangym_ext.workers.batch_run import WorkerStepper
@@ -51,9 +52,10 @@ class BatchEnv(Closing, WorkerStepper):
     slot_storage = "shared"
     transport = ProcessRows
 
+    @checking_arguments
     def __init__(
         self,
-        envs: Iterable[ExternalProcess],
+        envs: Sequence[ExternalProcess],
         blocking: bool = False,
         *,
         timeout: float | None = ROW_TIMEOUT,

@@ -107,7 +107,7 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         self._constructor = functools.partial(
             GymEnv,
             make,
-            name=name,
+            name=getattr(name, "id", name),
             frameskip=frameskip,
             autoreset=autoreset,
             capture=capture,

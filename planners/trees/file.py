@@ -10,7 +10,8 @@ import numpy as np
 
 from plangym_ext.core.files import state_file
 from plangym_ext.core.files.whole_file import opened, replacing
-from plangym_ext.errors import UnreadableFile, WrongKind
+from plangym_ext.core.typed_arguments import checking_arguments
+from plangym_ext.errors import NoSuchFile, UnreadableFile, WrongKind
 from plangym_ext.planners.plans import SearchTree
 
 #: Version of the layout; written as column `format`.
@@ -27,7 +28,8 @@ _DTYPES = {
 }
 
 
-def write_tree(path: str | os.PathLike[str], tree: SearchTree) -> None:
+@checking_arguments
+def write_tree(path: str | os.PathLike[str], tree: SearchTree | None) -> None:
     """Write a tree as a compressed `.npz`, one `[N]` column per field of `SearchTree`.
 
     The file appears whole or not at all. Any numpy reads it; `read_tree` checks it too.
@@ -52,6 +54,7 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
     """Read a tree file that `write_tree` wrote.
 
     Raises:
+        NoSuchFile: there is none.
         UnreadableFile: the file is no such tree, or it is damaged.
         OSError: it is not there, or may not be read.
     """
@@ -59,7 +62,9 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
         # A tree is numbers: a file that holds pickled objects would run code as it is read.
         with opened(Path(path)) as file:
             columns = state_file.read(file, (), ("format", *_DTYPES))
-    except (FileNotFoundError, PermissionError, IsADirectoryError):
+    except FileNotFoundError:
+        raise NoSuchFile(f"read_tree: there is no file {path}.") from None
+    except (PermissionError, IsADirectoryError):
         raise
     except Exception as error:  # zipfile and zlib raise what they please for damaged files
         raise UnreadableFile(f"read_tree: {path} is no tree of write_tree: {error}") from error

@@ -18,7 +18,7 @@ from clock_bounds import within
 
 import plangym_ext
 from plangym_ext.core.files import state_file
-from plangym_ext.core.state_set import StateSet
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.errors import DamagedState
 from plangym_ext.planners import read_tree
 
@@ -57,7 +57,7 @@ def test_a_file_takes_memory_by_its_own_size(tmp_path, method, packed):
     path = bomb(tmp_path / "b.npz", 256, method, packed=packed)
     program = """
         import sys, resource, plangym_ext
-        from plangym_ext.core.state_set import StateSet
+        from plangym_ext.core.files.state_set import StateSet
         from plangym_ext.explore import GoExplore
         from plangym_ext.planners import read_tree
         path = sys.argv[1]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from plangym_ext import make
-from plangym_ext.core.state_set import StateSet
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners import MCTS, Budget, demonstrated_states, play, visited_states
 

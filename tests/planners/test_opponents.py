@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import plangym_ext
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.state_set import StateSet
 from plangym_ext.envs.rules.line_game import LineGameEnv
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.learn import (

@@ -191,7 +191,8 @@ def test_a_full_or_read_only_disk_is_one_line_that_names_the_file(
     options = ["--n-workers", "0", "--max-steps", "1", "--num-simulations", "1"]
     assert main(["plan", "CartPole-v1", *options, "--out", str(tmp_path)]) == 2
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"plangym-ext plan: {tmp_path / 'episode.json'}: {os.strerror(number)}"
+    room = ". Make room, and give the command again." if number == errno.ENOSPC else ""
+    assert said == f"plangym-ext plan: {tmp_path / 'episode.json'}: {os.strerror(number)}{room}"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -376,6 +376,11 @@ class MarioEnv(VideogameEnv):
         info = kwargs.get("info") or self.gym_env.unwrapped._get_info()
         return np.array([info.get(name, 0) for name in _COORDS], np.float32)
 
+    def get_lifes(self) -> int:
+        """Return the lives that are left; -1 when the game is over."""
+        # Where the emulator's package reads them: its 0xff is the end of the game.
+        return int(self.get_ram()[0x075A].view(np.int8))
+
     def apply_action(self, action: Any) -> tuple[Any, ...]:
         """Step the game, which ends with a death."""
         obs, reward, terminal, truncated, info = super().apply_action(action)

@@ -11,6 +11,8 @@ from gymnasium import spaces
 
 from plangym_ext.arrays.nested import leaves, rows_of, write_rows
 from plangym_ext.arrays.spaces import SpaceLayout
+from plangym_ext.core.numbers import check_kind
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import IncompleteState, InvalidOption, WrongKind
 from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.inputs import Inputs, Mode, needed_noise
@@ -73,6 +75,7 @@ class PlannerAgent(Agent):
         IncompleteState: states of the model are not exact.
     """
 
+    @checking_arguments
     def __init__(
         self,
         planner: Planner,
@@ -93,8 +96,9 @@ class PlannerAgent(Agent):
         self.student, self.network, self._evaluator = student, network, evaluator
         self.looks_at = frozenset({"first"}) | (student.looks_at if student else frozenset())
         self.share = 0.0
-        self._layout = SpaceLayout(model.action_space)
-        space = model.action_space
+        space: Any = getattr(model, "action_space", None)
+        check_kind("PlannerAgent: model", space, spaces.Space, "an env with an action space")
+        self._layout = SpaceLayout(space)
         self._num_actions = int(space.n) if isinstance(space, spaces.Discrete) else None
         self.visited: list[States] | None = None
         self._states: States | None = None

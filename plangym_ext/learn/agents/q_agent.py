@@ -9,6 +9,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.core.options import Positive, Whole
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted, legal_index
 from plangym_ext.learn.agents.inputs import Inputs, Mode, needed_noise
@@ -147,7 +149,10 @@ class QAgent(NetworkAgent):
         return out.q
 
 
-def log_spaced(num_rows: int, low: float = 0.01, high: float = 1.0) -> npt.NDArray[np.float64]:
+@checking_arguments
+def log_spaced(
+    num_rows: Whole, low: Positive = 0.01, high: Positive = 1.0
+) -> npt.NDArray[np.float64]:
     """Return `[num_rows]` epsilons, fresh, from `low` to `high`, evenly spaced in their logarithms.
 
     Source: rlpyt's vector epsilon-greedy, after Horgan et al. 2018 (Ape-X).

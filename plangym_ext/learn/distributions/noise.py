@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from plangym_ext.core.typed_arguments import checking_arguments
+
 
 class Noise(Protocol):
     """Source of random numbers for B rows; the numbers of a row do not depend on other rows.
@@ -31,6 +33,7 @@ class GeneratorNoise:
         rows: `[B]`, 0, 1, ...
     """
 
+    @checking_arguments
     def __init__(self, rngs: Sequence[np.random.Generator]) -> None:
         self._rngs, self.rows = rngs, np.arange(len(rngs))
 

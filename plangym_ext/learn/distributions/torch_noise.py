@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.learn.torch_extra import torch
 
 
@@ -17,6 +18,7 @@ class TorchNoise:
         device: where they are needed.
     """
 
+    @checking_arguments
     def __init__(self, shape: tuple[int, ...], generator: Any = None, device: Any = "cpu") -> None:
         drawn_on = device if generator is None else generator.device
         self._shape, self._more = tuple(shape), {"generator": generator, "device": drawn_on}

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.infos import InfoColumn
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.models.model_env import TESTED, Advanced, Contents, ModelEnv
 from plangym_ext.learn.networks.bodies import activation_of
@@ -260,6 +261,7 @@ class EnsembleModel(ModelEnv):
 
     exactness = TESTED
 
+    @checking_arguments
     def __init__(
         self, network: EnsembleNetwork, *, device: str = "cpu", starts: Any = None
     ) -> None:

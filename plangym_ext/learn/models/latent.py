@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.network_agent import ROWS
 from plangym_ext.learn.distributions.categorical import Categorical
@@ -215,6 +216,7 @@ class OfLatents(nn.Module):
         network: shared, not copied: what a learner changes is asked at once.
     """
 
+    @checking_arguments
     def __init__(self, network: LatentNetwork) -> None:
         super().__init__()
         self.network, self.distribution = network, network.distribution
@@ -273,6 +275,7 @@ class LatentModel(ModelEnv):
 
     exactness = TESTED
 
+    @checking_arguments
     def __init__(self, network: LatentNetwork, *, device: str = "cpu", starts: Any = None) -> None:
         check_device(device, "LatentModel")
         self.network = network.to(device).eval()

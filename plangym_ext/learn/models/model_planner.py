@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.options import Range
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.models.ensemble import EnsembleModel, EnsembleNetwork
@@ -132,6 +133,7 @@ class ModelPlanner(Planner):
         self.planner.take_rewards(rewards)
 
 
+@checking_arguments
 def model_planner(
     network: LatentNetwork | EnsembleNetwork,
     make: Callable[[Any], Planner],

@@ -7,6 +7,7 @@ from typing import Any
 
 from gymnasium import spaces
 
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.distributions.base import Distribution
@@ -41,6 +42,7 @@ class AgentNetwork(nn.Module):
         value_core: that of the value's own body, if it has one.
     """
 
+    @checking_arguments
     def __init__(
         self,
         observation_space: spaces.Space[Any],

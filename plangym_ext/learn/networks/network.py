@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from plangym_ext.arrays.items import has_items
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.distributions.base import Distribution
 from plangym_ext.learn.distributions.make import distribution_of
@@ -111,6 +112,7 @@ class UnionNetwork(nn.Module):
         InvalidOption: there is none, or a head is not known.
     """
 
+    @checking_arguments
     def __init__(self, networks: Mapping[str, nn.Module]) -> None:
         super().__init__()
         if not networks or not {*networks} <= {*HEADS}:

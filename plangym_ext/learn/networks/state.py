@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn.held_numbers import held_numbers, is_own
 from plangym_ext.learn.torch_extra import nn, torch
@@ -19,6 +20,7 @@ _FIXED = (".observation_space", ".action_space", ".distribution", ".config")
 _SHOWN = 4
 
 
+@checking_arguments
 def load_network_state(network: nn.Module, state: Mapping[str, Any], where: str = "load") -> None:
     """Copy a `state_dict` into a network; a misfit changes nothing.
 

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel, kernel_inline
+from plangym_ext.core.options import Whole
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 
 #: Numbers that one row may draw in one step.
@@ -90,7 +92,10 @@ class RowNoise:
         steps: `[B]` uint64, the step of each row.
     """
 
-    def __init__(self, seed: int, rows: Sequence[int] | npt.NDArray[Any], stream: int = 0) -> None:
+    @checking_arguments
+    def __init__(
+        self, seed: Whole, rows: Sequence[int] | npt.NDArray[Any], stream: Whole = 0
+    ) -> None:
         self.rows = np.array(rows, np.int64)
         self._seed, self._stream = seed, stream
         self._keys = np.array([_key(seed, stream, row) for row in self.rows.tolist()], np.uint64)

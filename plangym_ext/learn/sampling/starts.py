@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.core.numbers import at_least, check_kind, finite_between, rounding_of
-from plangym_ext.core.state_set import StateSet
 from plangym_ext.errors import ForeignCheckpoint, InvalidOption
 
 Ndarray = npt.NDArray[Any]

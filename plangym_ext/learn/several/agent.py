@@ -9,6 +9,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Acted
 from plangym_ext.learn.agents.inputs import Inputs, Mode
@@ -89,6 +90,7 @@ class AgentsNetwork(nn.Module):
         inputs_used: names of the fields of `Inputs` that it looks at.
     """
 
+    @checking_arguments
     def __init__(
         self,
         seen: spaces.Box,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from gymnasium import spaces
 
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import ForeignNetwork, InvalidOption
 from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.inputs import Inputs, Mode
@@ -108,9 +109,12 @@ class TeamsNetwork(nn.Module):
         parts: as given.
     """
 
-    def __init__(self, teams: Mapping[str, Team], parts: Mapping[str, nn.Module]) -> None:
+    @checking_arguments
+    def __init__(
+        self, teams: Mapping[str, Team], parts: Mapping[str, nn.Module] | nn.ModuleDict
+    ) -> None:
         super().__init__()
-        self.teams, self.parts = dict(teams), nn.ModuleDict(dict(parts))
+        self.teams, self.parts = dict(teams), nn.ModuleDict(dict(parts.items()))
 
 
 @final
@@ -132,6 +136,7 @@ class TeamsAgent(Agent):
     #: The infos that samplers keep for its learners.
     episode_sums = ("agent_reward",)
 
+    @checking_arguments
     def __init__(self, network: TeamsNetwork, agents: Mapping[str, Agent]) -> None:
         if set(agents) != set(network.teams):
             raise InvalidOption(

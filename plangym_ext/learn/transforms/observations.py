@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from gymnasium import spaces
@@ -11,6 +11,7 @@ from gymnasium import spaces
 from plangym_ext.arrays import ArrayDict
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.arrays.tree import part_at
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.learn.networks.inputs import integer_range
 from plangym_ext.learn.torch_extra import nn, torch
 from plangym_ext.learn.transforms.moments import Moments, moments_of
@@ -35,13 +36,16 @@ class ObservationNormalizer(nn.Module):
         clip: normalised numbers are clipped to [-clip, clip].
     """
 
-    def __init__(self, space: spaces.Space[Any], clip: float) -> None:
+    @checking_arguments
+    def __init__(self, space: spaces.Space[Any], clip: SupportsFloat) -> None:
         super().__init__()
         self._layout = SpaceLayout(space, objects=True)
         self._which = [
             i for i, leaf in enumerate(self._layout.leaves) if _is_normalized(leaf.space)
         ]
-        self.parts = nn.ModuleList(_Part(self._layout.leaves[i].shape, clip) for i in self._which)
+        self.parts = nn.ModuleList(
+            _Part(self._layout.leaves[i].shape, float(clip)) for i in self._which
+        )
 
     def forward(self, obs: Any) -> Any:
         """Return `[N, *obs]`, nested as the space, the normalised parts float32."""

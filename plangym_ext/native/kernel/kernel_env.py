@@ -12,10 +12,11 @@ import numpy as np
 
 from plangym_ext.core.backend_env import NO_OUT
 from plangym_ext.core.gym_env import GymEnv
-from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call, usable_processors
+from plangym_ext.core.options import Count
 from plangym_ext.core.results import RowResults
 from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import KernelDiffers
 from plangym_ext.native.compiled import SharingThreads, built_once
 from plangym_ext.native.kernel.known import GuardedMemory, find_kernel, first_difference
@@ -60,17 +61,16 @@ class KernelEnv(NativeEnv):
 
     backend = "kernel"
 
+    @checking_arguments
     def __init__(
         self,
         env: GymEnv,
         kernel: Kernel | None = None,
         *,
-        threads: int | None = None,
+        threads: Count | None = None,
         strict: bool = True,
     ) -> None:
         super().__init__()
-        if threads is not None:
-            threads = at_least("KernelEnv: threads", threads, 1)
         self._own_kernel, self._strict, self.threads = kernel, strict, threads
         self.kernel = find_kernel(env, kernel)
         self._plan_env = env

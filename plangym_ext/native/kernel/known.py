@@ -15,6 +15,7 @@ from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.invalid import MARKS
 from plangym_ext.core.results import RESULT_FIELDS, RowResults
 from plangym_ext.core.row_request import RowRequest
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import NoKernel, WrongKind
 from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.native_env import state_of
@@ -30,6 +31,7 @@ _WRAPPERS = (wrappers.TimeLimit, wrappers.OrderEnforcing, wrappers.PassiveEnvChe
 _FIXED = ("codec", "own")
 
 
+@checking_arguments
 def register_kernel(env_class: type | str, kernel: str | Callable[[Any], Kernel]) -> None:
     """Register a compiled kernel for an env class; `make` then uses it.
 

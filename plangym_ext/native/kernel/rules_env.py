@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import operator
-import typing
-from collections.abc import Callable
 from typing import Any, SupportsIndex
 
 import gymnasium as gym
@@ -14,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from plangym_ext.core.options import Declared, checked, declared_by
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import DamagedState, InvalidAction, InvalidOption, ResetNeeded
 from plangym_ext.native.kernel.known import register_kernel
 from plangym_ext.native.kernel.row_kernel import Kernel, silent
@@ -49,6 +45,7 @@ class RulesEnv(gym.Env[Any, Any]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - as in gymnasium.Env
 
+    @checking_arguments
     def __init__(
         self,
         kernel: Kernel,
@@ -211,29 +208,6 @@ class RulesEnv(gym.Env[Any, Any]):
         if not self._begun:
             name = type(self).__name__
             raise ResetNeeded(f"{name}.{where}: {name} has no state yet; call reset() first.")
-
-
-def checking_arguments(construct: Callable[..., None]) -> Callable[..., None]:
-    """Return a constructor that checks plain arguments by their annotations before it reads them.
-
-    Numbers, flags, texts, and sequences of one of them are checked; others the class knows itself.
-    """
-    parameters = inspect.signature(construct).parameters
-
-    @functools.cache
-    def declared(name: str) -> Declared | None:
-        found = declared_by(parameters[name].annotation, construct.__module__)
-        elements = {one for kind in found.kinds for one in typing.get_args(kind)} - {...}
-        return found if len(found.kinds) == 1 and len(elements) <= 1 else None
-
-    @functools.wraps(construct)
-    def constructor(self: Any, *args: Any, **kwargs: Any) -> None:
-        for name, value in [*zip(list(parameters)[1:], args, strict=False), *kwargs.items()]:
-            if name in parameters and (known := declared(name)):
-                checked(f"{type(self).__name__}: {name}", value, known, InvalidOption)
-        construct(self, *args, **kwargs)
-
-    return constructor
 
 
 def check_action(where: str, action: SupportsIndex, count: int) -> int:

@@ -33,7 +33,7 @@ from plangym_ext.run.files import OutputFiles, write_json
 from plangym_ext.run.training.interrupts import closing_when_terminated
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
-    from plangym_ext.core.state_set import StateSet
+    from plangym_ext.core.files.state_set import StateSet
     from plangym_ext.run.evaluating.value_audit import ValueAudit
     from plangym_ext.run.training.trained import Trained
 
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
             limits = {"max_steps": trained.max_steps, "num_episodes": 20}
             states = visited_states(trained.env, player, options.count, seed=options.seed, **limits)
         else:
-            from plangym_ext.core.state_set import StateSet
+            from plangym_ext.core.files.state_set import StateSet
 
             states = StateSet.load(options.starts, trained.env)
             if len(states) < 2:

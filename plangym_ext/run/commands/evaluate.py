@@ -37,7 +37,7 @@ from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import closing_when_terminated
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
-    from plangym_ext.core.state_set import StateSet
+    from plangym_ext.core.files.state_set import StateSet
     from plangym_ext.planners.episode import Episode
 
 _CHANGED = ("env", "planner")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.closing import Closing
-from plangym_ext.core.state_set import StateSet
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.errors import ForeignCheckpoint, IncompleteState, InvalidOption, UnknownName
 from plangym_ext.planners.episode import Episode, Move
 from plangym_ext.run.bootstrap import episodes_for, mean_interval, unpaired_interval

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import num_rows
-from plangym_ext.core.state_set import StateSet
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.planners.episode import Move, play
 from plangym_ext.planners.pages.tree import png, reduced
 from plangym_ext.planners.simulator import stacked_obs

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from plangym_ext.core.state_set import StateSet
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.learn.agents.agent_planner import AgentPlanner
 from plangym_ext.planners.episode import Episode, Move, play
 from plangym_ext.run.settings.config import EvaluationSettings

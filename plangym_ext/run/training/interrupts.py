@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -71,6 +73,37 @@ def interrupts_held() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if came:
             before(*came[0])
+
+
+@contextlib.contextmanager
+def interrupts_raised() -> Iterator[None]:
+    """Raise Ctrl-C again in a block where a finaliser, or a callback of an import, swallows it.
+
+    Python prints what is raised there, and goes on as if nothing had been typed.
+    """
+    before, thread = sys.unraisablehook, threading.get_ident()
+
+    def hook(told: sys.UnraisableHookArgs) -> None:
+        if told.exc_type is KeyboardInterrupt:
+            threading.Thread(target=again, daemon=True).start()
+        else:
+            before(told)
+
+    def again() -> None:
+        # What is raised before the hook ends is swallowed as well.
+        while any(
+            frame.f_code is hook.__code__
+            for frame, _ in traceback.walk_stack(sys._current_frames().get(thread))
+        ):
+            time.sleep(0.001)
+        # To the thread, so that a call in which it waits is interrupted too.
+        signal.pthread_kill(thread, signal.SIGINT)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _tell(text: str) -> None:

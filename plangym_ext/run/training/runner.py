@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import DamagedCheckpoint, FolderTaken, NotWritten, PlangymExtError
 from plangym_ext.learn.sampling.collected import Algorithm, Sampler
 from plangym_ext.run.files import CONFIG, FolderLock, versions, write_json
@@ -89,6 +90,7 @@ class Runner(ShownRun, Closing):
         IncompleteState: the env's states are not exact, and a planner is to play.
     """
 
+    @checking_arguments
     def __init__(
         self,
         config: RunConfig,
@@ -99,7 +101,7 @@ class Runner(ShownRun, Closing):
         callbacks: Sequence[Callback] = (),
         make_env: MakeEnv | None = None,
         make_network: MakeNetwork | None = None,
-        show: int = 1,
+        show: int | bool = 1,
         actors: Actors | None = None,
         trust: bool = False,
     ) -> None:
@@ -343,7 +345,7 @@ class Runner(ShownRun, Closing):
             raise
         except OSError as error:
             found = self._checkpoints.latest()
-            kept = "there is no checkpoint yet" if found is None else f"{found} is as it was"
+            kept = "There is no checkpoint yet" if found is None else f"{found} is as it was"
             raise NotWritten(
                 f"{self.folder}: round {self.round} could not be written: "
                 f"{error.strerror or error}. {kept}: make room, and go on with --resume "

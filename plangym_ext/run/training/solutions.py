@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.arrays.nested import num_rows
-from plangym_ext.core.state_set import StateSet
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.errors import IncompleteState, InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import first_inputs

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.arrays.closing import Closing
+from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import DamagedCheckpoint
 from plangym_ext.learn.transforms.rewards import reward_deviation
 from plangym_ext.planners.episode import Episode, Move
@@ -64,6 +65,7 @@ class Trained(ShownRun, Closing):
         ForeignNetwork: the weights are those of another network.
     """
 
+    @checking_arguments
     def __init__(
         self,
         checkpoint: Path | str,

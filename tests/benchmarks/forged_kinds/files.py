@@ -15,7 +15,7 @@ import numpy as np
 
 import plangym_ext
 from forged_kinds.outcome import WHOLE, Watch, outcome
-from plangym_ext.core.state_set import StateSet
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.errors import InvalidOption, StateError
 from plangym_ext.explore import GoExplore
 from plangym_ext.planners import MCTS, read_tree, write_tree

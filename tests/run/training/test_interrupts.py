@@ -4,10 +4,11 @@ import io
 import os
 import signal
 import sys
+import time
 
 import pytest
 
-from plangym_ext.run.training.interrupts import Interrupts
+from plangym_ext.run.training.interrupts import Interrupts, interrupts_raised
 
 
 class _InterruptedWrite(io.RawIOBase):
@@ -50,3 +51,19 @@ def test_a_second_ctrl_c_raises():
         assert interrupts.seen
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+class _Swallowing:
+    """An object whose end is where Ctrl-C comes: Python swallows what is raised there."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_within_a_finaliser_is_raised_all_the_same():
+    def swallowed():
+        _Swallowing()
+        time.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt), interrupts_raised():
+        swallowed()

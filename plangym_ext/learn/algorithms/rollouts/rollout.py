@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from plangym_ext.arrays import Array, ArrayDict, JaggedArray
@@ -96,7 +96,7 @@ def rollout_of(
     Raises:
         InvalidOption: the agent did not keep it.
     """
-    info = tree.get("agent_info", {})
+    info = tree.get("agent_info", {}) if isinstance(tree, Mapping) else {}
     if needed not in info:
         agent = "a QAgent" if needed == "q" else "an ActorCriticAgent"
         raise InvalidOption(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, mapped
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.core.state_set import StateSet
+from plangym_ext.core.files.state_set import StateSet
 from plangym_ext.learn.agents.agent import RandomAgent
 from plangym_ext.learn.agents.inputs import first_inputs
 from plangym_ext.learn.sampling.actors.columns import Columns, info_column, legal_actions

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import leaves, num_rows, rows_of
+from plangym_ext.arrays.nested import leaves, rows_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.files.state_file import checked_file, read_arrays, write_arrays
 from plangym_ext.core.row_stepper import RowStepper
@@ -41,13 +41,14 @@ class StateSet:
 
     def __post_init__(self) -> None:
         """Check that every state has an observation."""
-        lengths = {num_rows(self.states), *(len(leaf) for leaf in leaves(self.obs))}
+        more = (one for one in (self.legal, self.to_go) if one is not None)
+        shapes = [_shape(one) for one in (self.states, *leaves(self.obs), *more)]
+        lengths = {shape[:1] for shape in shapes}
         # One set for all: the message shows every length that occurs.
-        lengths |= {len(one) for one in (self.legal, self.to_go) if one is not None}
-        if len(lengths) > 1 or np.ndim(self.states) != 2:
+        if len(lengths) > 1 or len(shapes[0]) != 2:
             raise InvalidOption(
                 f"StateSet: states must be [N, S] with N observations and masks; got states of "
-                f"shape {np.shape(self.states)} and arrays of lengths {sorted(lengths)}."
+                f"shape {shapes[0]} and arrays of lengths {sorted(sum(lengths, ()))}."
             )
 
     def __len__(self) -> int:
@@ -133,3 +134,11 @@ class StateSet:
             return cls(states, obs, found.get("legal"), found.get("to_go"))
         except ValueError as error:
             raise DamagedState(f"StateSet.load: {Path(path).name}: {error}") from error
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Return the shape of an array; () of what is none."""
+    try:
+        return np.shape(value)
+    except ValueError:  # rows of several lengths
+        return ()
