@@ -10,10 +10,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 
-from plangym_ext.core.numbers import html_table, one_line, wait_or_none
+from plangym_ext.core.numbers import at_least, check_kind, html_table, one_line, wait_or_none
 from plangym_ext.core.one_caller import OneCaller
-from plangym_ext.core.options import Count
-from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.states.envelope import stacked_rows
 from plangym_ext.vector.arguments import (
     ObservationMode,
@@ -78,16 +76,17 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         UnequalEnvs: spaces of sub-envs differ in a way that `observation_mode` forbids.
     """
 
-    @checking_arguments
     def __init__(
         self,
         backend: VectorBackend,
-        num_envs: Count,
+        num_envs: int,
         *,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         observation_mode: ObservationMode = "same",
         copy: bool = True,
     ) -> None:
+        check_kind("PlanVectorEnv: backend", backend, VectorBackend, "a VectorBackend of make_vec")
+        num_envs = at_least("PlanVectorEnv: num_envs", num_envs, 1)
         self._backend, self.num_envs, self.copy = backend, num_envs, copy
         self._one_caller = OneCaller("PlanVectorEnv")
         # Workers answer this process: a forked child that asks them would take its answers.
