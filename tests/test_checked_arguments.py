@@ -46,6 +46,7 @@ CALLS = {
     "seed": lambda seed: learn.RowNoise(seed, [0]),
     "num_rows": learn.log_spaced,
     "agent_info": lambda tree: learn.rollout_of(tree, None),
+    "planner ": lambda planner: learn.PlannerAgent(planner, None),
     "model": lambda model: learn.PlannerAgent(planners.MCTS(), model),
     "teams": lambda teams: learn.TeamsNetwork(teams, {}),
     "agent": lambda agents: learn.TeamsAgent(learn.TeamsNetwork({}, {}), agents),
@@ -89,6 +90,14 @@ def test_arrays_texts_and_unions_are_what_they_say():
     for given in ({"a": "ab"}, {"a": np.array(["x"])}, {"b": int}, {"b": 3}):
         with pytest.raises(PlangymExtError, match=f"call: {next(iter(given))}: expected"):
             call(**given)
+
+
+def test_arguments_that_say_nothing_of_themselves_are_not_checked():
+    @checking_arguments
+    def call(end, length: Unheard = 2):  # noqa: F821 - for type checkers
+        return end, length
+
+    assert call(3.0, "x") == (3.0, "x")
 
 
 def test_a_tree_file_that_is_not_there_is_told(tmp_path):

@@ -34,7 +34,10 @@ def checking_arguments(call: _Call) -> _Call:
 
     @functools.cache
     def declared(name: str) -> Declared:
-        return declared_by(parameters[name].annotation, call.__module__)
+        annotation = parameters[name].annotation
+        if annotation is inspect.Parameter.empty:
+            return Declared((), False, ())
+        return declared_by(annotation, call.__module__)
 
     @functools.wraps(call)
     def checking(*args: Any, **kwargs: Any) -> Any:

@@ -222,7 +222,9 @@ def test_envs_without_tasks_or_vectors_are_refused():
     images = gym.wrappers.ReshapeObservation(PointRobotEnv(), (2, 1))
     with pytest.raises(WrongKind, match="vectors"):
         Trials(images)
-    with pytest.raises(WrongKind, match="expected an env, its id or a callable"):
+    with pytest.raises(
+        WrongKind, match="Trials: env: expected an Env or a str or a Callable; got 5"
+    ):
         Trials(5)
     with pytest.raises(InvalidOption, match="task_seed must be"):
         Trials(PointRobotEnv(), task_seed=-1)

@@ -12,7 +12,6 @@ from gymnasium import spaces
 from plangym_ext.arrays.nested import leaves, rows_of, write_rows
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.numbers import check_kind
-from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import IncompleteState, InvalidOption, WrongKind
 from plangym_ext.learn.agents.agent import Acted, Agent
 from plangym_ext.learn.agents.inputs import Inputs, Mode, needed_noise
@@ -75,7 +74,6 @@ class PlannerAgent(Agent):
         IncompleteState: states of the model are not exact.
     """
 
-    @checking_arguments
     def __init__(
         self,
         planner: Planner,
@@ -96,6 +94,8 @@ class PlannerAgent(Agent):
         self.student, self.network, self._evaluator = student, network, evaluator
         self.looks_at = frozenset({"first"}) | (student.looks_at if student else frozenset())
         self.share = 0.0
+        if not callable(getattr(planner, "plan_batch", None)):
+            raise WrongKind(f"PlannerAgent: planner: expected a Planner; got {planner!r:.80}.")
         space: Any = getattr(model, "action_space", None)
         check_kind("PlannerAgent: model", space, spaces.Space, "an env with an action space")
         self._layout = SpaceLayout(space)

@@ -107,7 +107,8 @@ def run(options: argparse.Namespace) -> int:
     alone = len(options.players) == 1
     if alone:
         # Also where a folder is named: a planner has no run whose env it could play in.
-        out = _folder(existing(options.players[0])) if options.out is None else options.out
+        path = existing(options.players[0])
+        out = options.out or _folder(path)
         if options.width is not None:
             raise InvalidOption("--width is for differences between players; name two or more.")
     else:
