@@ -16,7 +16,7 @@ from plangym_ext.arrays.spaces import ObsWriter, SpaceLayout
 from plangym_ext.core.drawing import Film, picture
 from plangym_ext.core.infos import InfoWriter
 from plangym_ext.core.invalid import ValuePolicy, checked_policy
-from plangym_ext.core.made_env import close_env, made_env
+from plangym_ext.core.made_env import check_space, close_env, made_env
 from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.options import Count
@@ -110,6 +110,7 @@ class GymEnv(LocalStepper, PlanEnv):
         #: Whether the env was reset without its user's asking, to be brought to a state.
         self._was_begun = False
         try:
+            check_space(self.gym_env, "observation_space")
             if binding is None:
                 binding = prove(self.gym_env, capture, check=check, trusted=trust, make=make)
             self._prepare(binding, audit, trust=trust)

@@ -21,7 +21,7 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
 
     Raises:
         TypeError: it is not callable, or makes something else.
-        WrongKind: its env has gym's old interface, or lacks a space.
+        WrongKind: its env has gym's old interface, or no action space.
     """
     if not callable(make):
         raise WrongKind(
@@ -38,7 +38,7 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
     proper = layers(env)[-1]
     ends_with(proper, copies)
     _check_reset(proper)
-    _check_spaces(env)
+    check_space(env, "action_space")
     remember_constructor(env, make)
     return MaskInInfo(env) if env.has_wrapper_attr(_METHOD) else env
 
@@ -69,14 +69,13 @@ def _check_reset(env: gym.Env[Any, Any]) -> None:
         ) from error
 
 
-def _check_spaces(env: gym.Env[Any, Any]) -> None:
-    """Refuse an env that does not say what it shows and takes."""
-    for name in ("observation_space", "action_space"):
-        if getattr(env, name, None) is None:
-            raise WrongKind(
-                f"{type(env).__module__}.{type(env).__qualname__}: {name} must be a gymnasium "
-                f"space; there is none. Set it in the class or in __init__."
-            )
+def check_space(env: gym.Env[Any, Any], name: str) -> None:
+    """Refuse an env without the space `name`."""
+    if getattr(env, name, None) is None:
+        raise WrongKind(
+            f"{type(env).__module__}.{type(env).__qualname__}: {name} must be a gymnasium space; "
+            f"there is none. Set it in the class or in __init__."
+        )
 
 
 # Wrapper that puts the mask of an env's `action_masks()` method into its infos

@@ -78,6 +78,14 @@ def test_an_env_without_a_space_is_told_which(make):
         make(Spaceless)
 
 
+def test_states_need_a_space_of_observations():
+    class Unseen(Spaceless):
+        observation_space, action_space = None, gym.spaces.Discrete(2)
+
+    with pytest.raises(WrongKind, match=r"Unseen: observation_space must be a gymnasium space"):
+        plangym_ext.make(Unseen)
+
+
 @pytest.mark.parametrize("make", [plangym_ext.make, plangym_ext.make_vec])
 def test_an_env_of_the_old_interface_is_told_what_to_write(make):
     with pytest.raises(WrongKind, match=r"Old: reset must take the keywords seed and options.*got"):
