@@ -110,7 +110,8 @@ class GymEnv(LocalStepper, PlanEnv):
         #: Whether the env was reset without its user's asking, to be brought to a state.
         self._was_begun = False
         try:
-            check_space(self.gym_env, "observation_space")
+            for name in ("observation_space", "action_space"):
+                check_space(self.gym_env, name)
             if binding is None:
                 binding = prove(self.gym_env, capture, check=check, trusted=trust, make=make)
             self._prepare(binding, audit, trust=trust)

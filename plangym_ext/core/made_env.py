@@ -21,7 +21,7 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
 
     Raises:
         TypeError: it is not callable, or makes something else.
-        WrongKind: its env has gym's old interface, or no action space.
+        WrongKind: its env has gym's old interface.
     """
     if not callable(make):
         raise WrongKind(
@@ -38,7 +38,6 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
     proper = layers(env)[-1]
     ends_with(proper, copies)
     _check_reset(proper)
-    check_space(env, "action_space")
     remember_constructor(env, make)
     return MaskInInfo(env) if env.has_wrapper_attr(_METHOD) else env
 
