@@ -185,10 +185,6 @@ def _made(env: Any, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
         family = family_of_name(env)
         spec = registered_spec(env) if family is None else family.spec(env)
         return gym.make(spec, disable_env_checker=True, **kwargs)
-    if not callable(env):
-        raise WrongKind(
-            f"Trials: expected an env, its id or a callable that makes it; got {env!r}."
-        )
     made: gym.Env[Any, Any] = env(**kwargs)
     check_kind("Trials: env", made, gym.Env, "a callable that makes a gymnasium.Env")
     return made

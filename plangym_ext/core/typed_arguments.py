@@ -97,6 +97,9 @@ def _fits(value: Any, kind: Any) -> bool:
         if not rows:
             numbers = not inner or inner[0] is Any or inner[0] in CHECKED_KINDS
             return numbers and hasattr(value, "ndim") and _is_array(value)
+        if inner and type(inner[0]) is type and inner[0] not in CHECKED_KINDS:
+            # A class is decided by type: a step of an agent has a generator for each row.
+            value = {type(one): one for one in value}.values()
         return not inner or all(_fits(one, inner[0]) for one in value)
     fits = isinstance(value, origin)
     if fits and isinstance(value, Mapping) and len(inner) == 2:
