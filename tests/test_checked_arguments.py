@@ -92,6 +92,12 @@ def test_arrays_texts_and_unions_are_what_they_say():
             call(**given)
 
 
+def test_envs_of_a_batch_may_come_one_by_one():
+    envs = (plangym_ext.ExternalProcess(lambda: gym.make("CartPole-v1")) for _ in range(2))
+    with plangym_ext.BatchEnv(envs) as batch:
+        assert len(batch) == 2
+
+
 def test_arguments_that_say_nothing_of_themselves_are_not_checked():
     @checking_arguments
     def call(end, length: Unheard = 2):  # noqa: F821 - for type checkers

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from plangym_ext.arrays.closing import Closing
 from plangym_ext.arrays.nested import as_array
-from plangym_ext.core.numbers import seconds_or_none
+from plangym_ext.core.numbers import check_kind, seconds_or_none
 from plangym_ext.core.one_caller import OneCaller, one_call
 from plangym_ext.core.pending import Pending
 from plangym_ext.core.results import StateTransitions, Transitions
@@ -55,7 +55,7 @@ class BatchEnv(Closing, WorkerStepper):
     @checking_arguments
     def __init__(
         self,
-        envs: Sequence[ExternalProcess],
+        envs: Iterable[ExternalProcess],
         blocking: bool = False,
         *,
         timeout: float | None = ROW_TIMEOUT,
@@ -67,6 +67,8 @@ class BatchEnv(Closing, WorkerStepper):
             self._one_caller = one_caller
         self._one_caller.bind_to_process()
         self._envs = list(envs)
+        for env in self._envs:
+            check_kind("BatchEnv: envs", env, ExternalProcess, "ExternalProcess")
         self.blocking = blocking
         self.row_timeout = seconds_or_none("BatchEnv: timeout", timeout)
         self._on_widening = on_widening
