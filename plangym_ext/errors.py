@@ -270,6 +270,11 @@ def in_our_words(name: str) -> str:
     return re.sub(r"(?<![a-z])gamma$", "discount", name.lower())
 
 
+def plural(noun: str, count: float) -> str:
+    """Return a noun with the ending for so many."""
+    return noun if count == 1 else f"{noun}s"
+
+
 def suggestion(name: Any, known: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the closest of `known`, or nothing."""
     if not isinstance(name, str):

@@ -13,7 +13,7 @@ from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
 
 _STATE = np.dtype([("cell", "<u4"), ("goal_is_south", "u1"), ("rng", pcg64.RNG)])
-_NORTH, _EAST, _SOUTH, _WEST = range(4)
+_NORTH, _EAST, _SOUTH = range(3)
 _GOAL_REWARD, _OTHER_REWARD = 4.0, -0.1
 
 

@@ -21,7 +21,7 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.arrays.spaces import SpaceLayout
-from plangym_ext.errors import DamagedState, IncompleteState, NotExact
+from plangym_ext.errors import DamagedState, IncompleteState, NotExact, plural
 from plangym_ext.states import plain
 from plangym_ext.states.families import family_of
 from plangym_ext.states.part import StatePart, StateTooWide, get_block, put_block
@@ -245,7 +245,7 @@ class Recorder(ResetRecorder):
         # `origin` is still empty: if this raises, the next restore begins with the reset.
         if shown and shown != self.shown:
             raise NotExact(
-                f"replay: after {depth} step{'s' * (depth != 1)} {type(self.env).__qualname__} "
+                f"replay: after {depth} {plural('step', depth)} {type(self.env).__qualname__} "
                 "shows something else than it did when the state was captured: its episodes are "
                 "not decided by seed and actions alone. Resets have to undo what steps change, and "
                 "random numbers have to come from self.np_random."

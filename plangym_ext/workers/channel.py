@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from plangym_ext.errors import StorageError
+from plangym_ext.errors import StorageError, plural
 
 _HEADER = struct.Struct("<IIQ")
 _MARK, _PLAIN_MARK = (int.from_bytes(mark, "little") for mark in (b"PGX\x1a", b"PGP\x1a"))
@@ -297,7 +297,7 @@ def check_descriptors(num_workers: int) -> None:
         fit = max(0, (limit - used - SPARE) // PER_WORKER)
         advice = f"Use at most {fit}" if fit else "There is room for none"
         raise StorageError(
-            f"{num_workers} worker{'s' * (num_workers != 1)} would need {needed} file descriptors, "
+            f"{num_workers} {plural('worker', num_workers)} would need {needed} file descriptors, "
             f"{PER_WORKER} each and {SPARE} beside; {used} of the {limit} that this process may "
             f"have are in use. {advice}; close files, or raise the limit: ulimit -n "
             f"{used + needed}."

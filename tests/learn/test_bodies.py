@@ -195,3 +195,19 @@ def test_the_bonus_falls_where_it_was_and_the_action_is_told():
             _, odd = model(obs, action, after._replace(obs=after.obs + 3.0))
     assert told[-1]["inverse_loss"] < 0.35 < 0.6 < told[0]["inverse_loss"]
     assert odd.mean() > 5 * usual.mean()
+
+
+@pytest.mark.parametrize(("share", "idle"), [(0.0, "forward_model"), (1.0, "inverse"), (0.5, None)])
+def test_the_share_of_the_forward_model_says_which_model_learns(share, idle):
+    venv = vec("CartPole-v1", 2)
+    spaces = venv.single_observation_space, venv.single_action_space
+    model = Curiosity(*spaces, CuriosityConfig(forward_share=share), seed=0)
+    before = {name: part.clone() for name, part in model.named_parameters()}
+    agent = ActorCriticAgent(make_agent_network(*spaces, seed=0))
+    with SerialSampler(venv, agent, 8) as sampler:
+        model.reward(sampler.collect().data)
+    for part in ("forward_model", "inverse"):
+        weights = {name: one for name, one in model.named_parameters() if name.startswith(part)}
+        assert len(weights) == 4
+        for name, one in weights.items():
+            assert torch.equal(one, before[name]) == (part == idle)

@@ -82,3 +82,27 @@ def test_steps_are_never_exceeded(models):
     assert 90 <= plan.budget.model_steps == model.model_steps <= 98
     with pytest.raises(InvalidOption, match="pay for one walker of 7 steps; got 6"):
         FractalMC(max_model_steps=6, depth=7)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.2, 1.0])
+def test_exponents_say_how_likely_poor_walkers_move(weight):
+    rng = np.random.default_rng(0)
+    swarm = _Swarm(np.zeros(4, np.uint8), np.ones(2, bool), 8000, rng)
+    labels = np.arange(8000)
+    swarm.first[:] = labels
+    # Half of the walkers meet a rich one: VR is 1 + log(2) against exp(-1).
+    swarm.returns[:] = labels % 2
+    swarm.clone(rng, weight, 0.0)
+    chance = min(1.0, ((1 + np.log(2)) / np.exp(-1)) ** weight - 1)
+    assert (swarm.first != labels).sum() == pytest.approx(2000 * chance, abs=150)
+    # One in forty is far away: so likely is the distance to another not 0 but 10.
+    swarm = _Swarm(np.zeros(4, np.uint8), np.ones(2, bool), 8000, rng)
+    swarm.first[:], swarm.seen[:, 0] = labels, np.where(labels % 40, 0.0, 10.0)
+    swarm.clone(rng, 0.0, weight)
+    share = 2 * 39 / 40**2
+    near, far = relativize(np.repeat([0.0, 10.0], [round(1e4 * (1 - share)), round(1e4 * share)]))[
+        [0, -1]
+    ]
+    chance = min(1.0, (far / near) ** weight - 1)
+    wanted = 8000 * share * (1 - share) * chance
+    assert (swarm.first != labels).sum() == pytest.approx(wanted, abs=4 * wanted**0.5)

@@ -215,6 +215,15 @@ def test_cem_fits_its_elites_by_hand():
     assert (row.mean[0, 0], row.std[0, 0]) == (2.25, 1.0)
 
 
+@pytest.mark.parametrize(("share", "mean"), [(0.0, 3.0), (0.5, 3.0), (0.75, 3.0), (1.0, 2.5)])
+def test_cem_fits_the_share_of_elites_that_is_asked_for(share, mean):
+    row = Row(None, np.zeros((1, 1)), np.ones((1, 1)), np.zeros((1, 1)))
+    tried = Population(np.array([1.0, 2, 3, 4])[:, None, None], np.array([0.0, 5, 1, 5]))
+    CEM(elite_fraction=share, momentum=0.0)._learn(row, tried)
+    # The two, two, three and four best.
+    assert (row.mean[0, 0], row.std[0, 0]) == (mean, np.std([2, 4, 3, 1][: max(2, int(4 * share))]))
+
+
 class Nothing:
     """Pays nothing, whatever is done: to be mixed into a model."""
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from plangym_ext.core.files.whole_file import contents, replacing
+from plangym_ext.errors import plural
 from plangym_ext.states.codec import METHODS
 
 #: Steps of an env that is played without this library.
@@ -255,7 +256,7 @@ def _cost(one: dict[str, Any]) -> str:
 
 
 def _proof(one: dict[str, Any]) -> str:
-    episodes = f"{one['episodes']:,} episode" + "s" * (one["episodes"] != 1)
+    episodes = f"{one['episodes']:,} {plural('episode', one['episodes'])}"
     where = _WHERE[one["proved"]]
     why = one.get("no_second", "")
     again = f", no second instance ({_escaped(why)})" if why else ""

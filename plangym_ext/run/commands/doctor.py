@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from plangym_ext.core.options import Count, Whole
-from plangym_ext.errors import PlangymExtError
+from plangym_ext.errors import PlangymExtError, plural
 from plangym_ext.run.arguments import (
     Argument,
     Option,
@@ -215,7 +215,7 @@ def _mujoco_backend(env: Any, name: str) -> str:
     own = env.clone()
     try:
         with MujocoEnv(own) as native:
-            threads = f"{native.threads} thread" + "s" * (native.threads > 1)
+            threads = f"{native.threads} {plural('thread', native.threads)}"
             return f"mujoco, on {threads}, {_equal_in(native.compile_seconds)}"
     except BackendUnavailable as error:
         # The constructor has failed, so there is no native env that would close it.

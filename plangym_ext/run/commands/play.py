@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from plangym_ext.core.options import Count, Whole
+from plangym_ext.errors import plural
 from plangym_ext.run.arguments import (
     Argument,
     Option,
@@ -127,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
         line.leave()
         print(
             f"{contest.env.name}: {options.who} earned {episode.return_:g} in {episode.length} "
-            f"move{'s' * (episode.length != 1)}, seed {seed}"
+            f"{plural('move', episode.length)}, seed {seed}"
         )
     for place in places:
         print(f"wrote {as_typed(place)}")

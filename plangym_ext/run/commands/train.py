@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from plangym_ext.core.options import Count
-from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption, UntrustedState
+from plangym_ext.errors import FolderBusy, FolderTaken, InvalidOption, UntrustedState, plural
 from plangym_ext.run.arguments import (
     INTERRUPTED,
     Argument,
@@ -186,8 +186,9 @@ def _train(config: RunConfig, options: argparse.Namespace, actors: Actors | None
             return INTERRUPTED
     # After the table, which leaves its line when it is closed.
     print(
-        f"{config.env.id}: {runner.round} round{'s' * (runner.round != 1)}, {runner.steps} moves, "
-        f"{runner.algorithm.updates} updates{'; ' * bool(runner.stopped)}{runner.stopped}"
+        f"{config.env.id}: {runner.round} {plural('round', runner.round)}, {runner.steps} "
+        f"{plural('move', runner.steps)}, {runner.algorithm.updates} "
+        f"{plural('update', runner.algorithm.updates)}{'; ' * bool(runner.stopped)}{runner.stopped}"
     )
     if runner.best:
         mean, number = runner.best["return"], runner.best["round"]
@@ -221,7 +222,7 @@ class Reached(NamedTuple):
         """Return it as a line for the eye."""
         # A single seed has no interval: both ends are its mean.
         spread = f" [{self.low:g}, {self.high:g}]" if self.low < self.high else ""
-        seeds = f"{self.seeds} seed{'s' * (self.seeds > 1)}"
+        seeds = f"{self.seeds} {plural('seed', self.seeds)}"
         return f"return {self.mean:g}{spread} after {self.steps:,} steps, {seeds}"
 
 

@@ -33,6 +33,7 @@ from plangym_ext.learn import (  # noqa: E402
 from plangym_ext.learn.agents.inputs import example_inputs  # noqa: E402
 from plangym_ext.learn.algorithms.off_policy.drawn_steps import TargetNetwork  # noqa: E402
 from plangym_ext.learn.distributions.categorical import Categorical  # noqa: E402
+from plangym_ext.learn.losses.q_values import chosen  # noqa: E402
 from plangym_ext.learn.networks.bodies import (  # noqa: E402
     NoisyLinear,
     num_factors,
@@ -161,6 +162,32 @@ def test_distributions_of_returns_have_their_means(kind, terminates):
     wanted = [1 + 0.8 + 0.64, 1.8, 1.0] if terminates else [5.0, 5.0, 5.0]
     np.testing.assert_allclose(q.q.detach().numpy(), np.tile(wanted, (2, 1)).T, rtol=0.12)
     assert q.returns.shape == (3, 2, HEADS[kind]["atoms"])
+
+
+def test_quantiles_of_far_targets_have_absolute_errors_and_of_near_ones_squared():
+    losses = {}
+    for kappa in (1.0, 1e-3, 1e6):
+        with make_vec("CartPole-v1", 2, backend="kernel", autoreset_mode="same_step") as venv:
+            agent, algorithm = made(venv, kind=QRDQN, network=HEADS[QRDQN], kappa=kappa)
+            with SerialSampler(venv, agent, 8, seed=0) as sampler:
+                algorithm.take(sampler.collect())
+            steps = algorithm._steps_of(algorithm.replay.sample(8))
+            losses[kappa] = float(algorithm._loss(steps).loss.detach())
+    out, best = algorithm._following(steps)
+    target = steps.reward[:, None] + steps.discount[:, None] * chosen(out.returns, best)
+    played = chosen(algorithm.network(shown(steps.obs))[0].returns, steps.action)
+    error = (target[:, None] - played[:, :, None]).detach()
+    shares = (torch.arange(8) + 0.5)[:, None] / 8
+    weight = (shares - (error < 0).float()).abs()
+
+    def mean(rows):
+        return float((weight * rows).sum(1).mean())
+
+    assert losses[1e-3] == pytest.approx(mean(error.abs()), rel=2e-2)
+    assert losses[1e6] == pytest.approx(mean(error**2) / 2e6, rel=1e-3)
+    assert losses[1.0] == pytest.approx(
+        mean(torch.where(error.abs() < 1, error**2 / 2, error.abs() - 0.5)), rel=1e-3
+    )
 
 
 def test_an_algorithm_refuses_the_head_of_another():

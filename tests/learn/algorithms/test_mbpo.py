@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 
 from gymnasium import spaces  # noqa: E402
 from off_policy_tasks import goes_on_bit_for_bit  # noqa: E402
+from torch.nn.utils import parameters_to_vector  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
 from plangym_ext.errors import InvalidOption, InvalidSamples  # noqa: E402
@@ -144,6 +145,15 @@ def test_the_ensemble_learns_when_it_is_due():
         strict=True,
     ):
         assert torch.equal(torch.as_tensor(mine), torch.as_tensor(theirs))
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-3, 1e-2])
+def test_the_ensemble_has_its_own_rate(rate):
+    algorithm, _ = trained(rounds=1, model_learning_rate=rate, model_updates=1, learning_rate=0.5)
+    now, before = (parameters_to_vector(one.model.parameters()) for one in (algorithm, begin()[2]))
+    moved = (now - before).detach().abs()
+    # The first step of Adam has the size of the rate, whatever the gradient.
+    assert float(moved.max()) == pytest.approx(rate, rel=1e-2)
 
 
 def test_rewards_are_learned_in_units_of_their_deviation():

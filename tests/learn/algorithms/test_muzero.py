@@ -131,7 +131,7 @@ def test_targets_of_windows_are_those_of_whole_episodes(endings, scheduled):
     assert len(seen) > 30
 
 
-def by_hand(network, batch, row):
+def by_hand(network, batch, row, config):
     """Return the loss of one row and the gradients' scales by hooks, an action at a time."""
 
     def entropy(logits, target):
@@ -155,31 +155,40 @@ def by_hand(network, batch, row):
             step = network.step(latent, torch.tensor(batch["action"][row : row + 1, k - 1]))
             latent = step.latent
             target = two_hot(network.rewards, float(batch["reward"][row, k - 1]))
-            total = total + scale * batch["reward_mask"][row, k - 1] * entropy(
+            weight = scale * config.reward_weight
+            total = total + weight * batch["reward_mask"][row, k - 1] * entropy(
                 step.reward[0], target
             )
             over = torch.tensor(batch["ending"][row, k - 1])
             chance = torch.sigmoid(step.ending[0])
             surprise = -(over * chance.log() + (1 - over) * (1 - chance).log())
-            total = total + scale * batch["ending_mask"][row, k - 1] * surprise
+            weight = scale * config.ending_weight
+            total = total + weight * batch["ending_mask"][row, k - 1] * surprise
         rated = network.predict(latent)
-        total = total + scale * batch["policy_mask"][row, k] * entropy(
+        weight = scale * config.policy_weight
+        total = total + weight * batch["policy_mask"][row, k] * entropy(
             rated.policy_logits[0], batch["policy"][row, k]
         )
         target = two_hot(network.values, float(batch["value"][row, k]))
-        total = total + 0.25 * scale * batch["value_mask"][row, k] * entropy(rated.value[0], target)
+        weight = scale * config.value_weight
+        total = total + weight * batch["value_mask"][row, k] * entropy(rated.value[0], target)
     return total
 
 
-def test_the_unrolled_loss_and_its_gradient_are_those_by_hand():
+WEIGHTS = {"reward_weight": 2.0, "ending_weight": 3.0, "policy_weight": 0.5, "value_weight": 0.7}
+
+
+@pytest.mark.parametrize("weights", [{}, WEIGHTS])
+def test_the_unrolled_loss_and_its_gradient_are_those_by_hand(weights):
     rng = np.random.default_rng(4)
-    made, _ = learner(rng)
+    config = dataclasses.replace(CONFIG, **weights)
+    made, _ = learner(rng, config)
     network = made.network
     with torch.no_grad():
         for parameter in network.parameters():  # heads begin at zero
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator()))
     batch = made.replay.sample(16).samples
-    hand = torch.stack([by_hand(network, batch, row) for row in range(16)]).mean()
+    hand = torch.stack([by_hand(network, batch, row, config) for row in range(16)]).mean()
     wanted = torch.autograd.grad(hand, list(network.parameters()))
     tensors = {name: torch.tensor(rows) for name, rows in batch.items()}
     loss, _, errors = made._loss(tensors, None)

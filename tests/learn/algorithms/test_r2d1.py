@@ -97,6 +97,26 @@ def test_terminated_returns_end_and_truncated_ones_go_on(terminates):
             np.testing.assert_allclose(found, small[place[learned]], atol=0.12)
 
 
+@pytest.mark.parametrize("rescale", [True, False])
+@pytest.mark.parametrize("eta", [0.0, 0.25, 1.0])
+def test_priorities_weigh_the_largest_error_and_targets_are_on_their_scale(rescale, eta):
+    with oracle_venv(2) as venv:
+        agent, algorithm = made(venv, rescale=rescale, eta=eta, burn_in=0, double=False)
+        with SerialSampler(venv, agent, 20, seed=0) as sampler:
+            algorithm.take(sampler.collect())
+        steps = algorithm._steps_of(algorithm.replay.sample(6))
+    with torch.no_grad():
+        found = algorithm._loss(steps)
+        q = agent.network(steps.inputs, steps.carry)[0].q
+    worth = q.amax(dim=2).gather(0, steps.following.clamp(0, len(q) - 1))
+    target = steps.reward + steps.discount * (unscaled(worth) if rescale else worth)
+    target = rescaled(target) if rescale else target
+    value = q.gather(2, (steps.action - algorithm._start)[..., None] % q.shape[2])[..., 0]
+    errors = torch.where(steps.learned, (target - value).abs(), 0.0)
+    wanted = eta * errors.amax(0) + (1 - eta) * errors.sum(0) / steps.learned.sum(0)
+    torch.testing.assert_close(found.errors, wanted)
+
+
 def test_a_saved_algorithm_goes_on_bit_for_bit():
     def begin():
         venv = make_vec("CartPole-v1", 3, backend="serial", autoreset_mode="same_step")

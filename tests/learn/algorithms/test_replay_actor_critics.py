@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from gymnasium import spaces  # noqa: E402
 from off_policy_tasks import goes_on_bit_for_bit, rounds  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.nn.utils import parameters_to_vector  # noqa: E402
 
 from plangym_ext import make_vec  # noqa: E402
 from plangym_ext.errors import InvalidOption  # noqa: E402
@@ -166,6 +167,22 @@ def test_critics_change_no_policy_and_the_policy_no_critics(name, discrete):
         )
     for module in (algorithm.network, *algorithm.modules.values()):
         assert all(p.grad is None for p in module.parameters())
+
+
+@pytest.mark.parametrize(("own", "rate"), [(None, 1e-3), (0.0, 0.0), (1e-2, 1e-2)])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_critics_may_have_a_rate_of_their_own(name, own, rate):
+    options = {"learning_rate": 1e-3, "critic_learning_rate": own, "max_grad_norm": None}
+    with corridors(1) as venv:
+        _, algorithm = made(venv, name, **options, policy_every=1, epsilon=1e-8)
+    parts = {"policy": algorithm.network, "critics": algorithm.modules["critics"]}
+    # Parameters alone: the statistics of CrossQ's batches have no rate.
+    before = {part: parameters_to_vector(one.parameters()).clone() for part, one in parts.items()}
+    algorithm._update(steps())
+    for part, size in (("policy", 1e-3), ("critics", rate)):
+        moved = (parameters_to_vector(parts[part].parameters()) - before[part]).detach().abs().max()
+        # The first step of Adam has the size of the rate, whatever the gradient.
+        assert float(moved) == pytest.approx(size, rel=0.1)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
