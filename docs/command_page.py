@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from plangym_ext.run.arguments import add_options
 from plangym_ext.run.commands import COMMANDS, load_command
 
 TOP = """\
@@ -57,7 +58,7 @@ def _commands() -> Iterator[Row]:
 
 def _command_rows(name: str) -> list[Row]:
     parser = argparse.ArgumentParser(prog=f"plangym-ext {name}", add_help=False)
-    load_command(name).add_arguments(parser, [])
+    add_options(parser, load_command(name).Options)
     return [_row(parser, action) for action in parser._actions if action.help != argparse.SUPPRESS]
 
 

@@ -34,7 +34,7 @@ class Option(Argument):
     """A declared option of a command by `--name`, with the help's word for its value."""
 
 
-def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
+def add_options(parser: argparse.ArgumentParser, cls: type[Any], given: Sequence[str] = ()) -> None:
     """Add the options that a class declares, see `core.options`, with the help under `Args`.
 
     A bool is a flag; with None, one that is turned on and off. A tuple takes several values, and
@@ -42,7 +42,9 @@ def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
 
     Args:
         parser: of a command.
-        cls: has an annotation for each option, in the order of the help.
+        cls: has an annotation for each option, in the order of the help. Its `besides`, if it has
+            any, are functions of the parser and `given`, which add what depends on that.
+        given: what was typed.
     """
     from plangym_ext.core.options import declared_by
 
@@ -59,6 +61,8 @@ def add_options(parser: argparse.ArgumentParser, cls: type[Any]) -> None:
             known["default"] = vars(cls)[name]
         known |= _form(declared, shown, required=name not in vars(cls))
         parser.add_argument("--" + name.replace("_", "-") if by_name else name, **known)
+    for add in getattr(cls, "besides", ()):
+        add(parser, given)
 
 
 def _form(declared: Any, shown: Argument, *, required: bool) -> dict[str, Any]:
@@ -159,7 +163,7 @@ def error_as_typed(error: Exception | str) -> str:
 _ARGUMENTS = "env."
 
 
-def add_import_option(parser: argparse.ArgumentParser) -> None:
+def add_import_option(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
     """Add `--import MODULE`."""
     parser.add_argument(
         "--import",

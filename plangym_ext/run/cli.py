@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import plangym_ext
 from plangym_ext.core.compiling.progress import LOGGER, compile_seconds
 from plangym_ext.errors import PlangymExtError, WorkerError, in_our_words, suggestion
-from plangym_ext.run.arguments import INTERRUPTED, error_as_typed, keep_paths
+from plangym_ext.run.arguments import INTERRUPTED, add_options, error_as_typed, keep_paths
 from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.commands.completion import ASKED, answer
 from plangym_ext.run.progress import ProgressLine
@@ -201,7 +201,7 @@ def build_parser(arguments: Sequence[str] = ()) -> argparse.ArgumentParser:
         if name == named:
             module = load_command(name)
             command.description = module.__doc__
-            module.add_arguments(command, arguments[1:])
+            add_options(command, module.Options, arguments[1:])
             command.set_defaults(run=module.run, parser=command)
     return parser
 

@@ -15,7 +15,7 @@ import pytest
 import plangym_ext
 from plangym_ext.core.files import whole_file
 from plangym_ext.run import cli
-from plangym_ext.run.arguments import INTERRUPTED
+from plangym_ext.run.arguments import INTERRUPTED, add_options
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import COMMANDS, load_command
 
@@ -242,7 +242,8 @@ def test_console_script_reports_a_mistake_without_a_traceback():
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_for_every_option(name):
     parser = argparse.ArgumentParser()
-    load_command(name).add_arguments(parser, ["--planner", "mcts"] if name == "plan" else [])
+    given = ["--planner", "mcts"] if name == "plan" else []
+    add_options(parser, load_command(name).Options, given)
     assert len(parser._actions) > 1
     assert all(action.help for action in parser._actions)
 

@@ -29,5 +29,5 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 def load_command(name: str) -> Any:
-    """Return the module of a command: it has `add_arguments` and `run`."""
+    """Return the module of a command: it has `Options` and `run`."""
     return importlib.import_module(f"{__name__}.{COMMANDS[name][0]}")

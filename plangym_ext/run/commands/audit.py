@@ -23,8 +23,6 @@ from plangym_ext.errors import (
 from plangym_ext.run.arguments import (
     Argument,
     Option,
-    add_import_option,
-    add_options,
     as_typed,
     import_modules,
 )
@@ -64,13 +62,7 @@ class Options:
     seed: Whole = 0
     out: Annotated[Path | None, Option("DIR")] = None
     overwrite: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command, some of which depend on what was typed."""
-    add_options(parser, Options)
-    add_import_option(parser)
-    add_changes(parser, given)
+    besides = (add_changes,)
 
 
 def run(options: argparse.Namespace) -> int:

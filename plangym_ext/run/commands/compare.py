@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,7 +21,6 @@ from plangym_ext.run.arguments import (
     Argument,
     Option,
     add_env_options,
-    add_options,
     as_typed,
     env_arguments,
     import_modules,
@@ -61,12 +59,7 @@ class Options:
     frameskip: Annotated[Count | None, Option("K")] = None
     out: Annotated[Path, Option("DIR")] = Path("runs/compare")
     plot: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
-    add_env_options(parser, given)
+    besides = (add_env_options,)
 
 
 def run(options: argparse.Namespace) -> int:

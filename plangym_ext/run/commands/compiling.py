@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 from typing import Annotated
 
 from plangym_ext.core.options import Count
 from plangym_ext.run.arguments import (
     Argument,
     add_env_options,
-    add_options,
     env_arguments,
     import_modules,
 )
@@ -31,12 +29,7 @@ class Options:
 
     env: Annotated[str, Argument("ENV")]
     steps: Count = 20_000
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
-    add_env_options(parser, given)
+    besides = (add_env_options,)
 
 
 def run(options: argparse.Namespace) -> int:

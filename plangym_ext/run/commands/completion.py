@@ -79,11 +79,6 @@ class Options:
     shell: Annotated[str, OneOf(SCRIPTS), Argument("SHELL", f"one of: {', '.join(SCRIPTS)}")]
 
 
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
-
-
 def run(options: argparse.Namespace) -> int:
     """Print the shell's completion set-up."""
     print(SCRIPTS[options.shell], end="")
@@ -123,7 +118,7 @@ def _known(before: Sequence[str], word: str) -> dict[str, str]:
     # program.
     parser = argparse.ArgumentParser(prog=f"plangym-ext {name}")
     # With what was typed, as options depend on it: those of a planner, the settings of a preset.
-    load_command(name).add_arguments(parser, given)
+    add_options(parser, load_command(name).Options, given)
     if word.startswith("-"):
         return _flags(parser)
     expected = _expected(parser, given)

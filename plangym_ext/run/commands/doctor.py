@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,6 @@ from plangym_ext.run.arguments import (
     Argument,
     Option,
     add_env_options,
-    add_options,
     env_arguments,
     import_modules,
 )
@@ -60,12 +59,7 @@ class Options:
     steps: Count = 1000
     seed: Whole = 0
     capture: str = "auto"
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
-    add_env_options(parser, given)
+    besides = (add_env_options,)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,7 +7,6 @@ PLAYER is a checkpoint, the folder of a run, or a planner, `NAME:option=value,..
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,8 +14,6 @@ from plangym_ext.core.options import Count, Whole
 from plangym_ext.run.arguments import (
     Argument,
     Option,
-    add_import_option,
-    add_options,
     as_typed,
     import_modules,
 )
@@ -47,13 +44,7 @@ class Options:
     seed: Whole = 0
     max_steps: Annotated[Count | None, Option("M")] = None
     env_id: Annotated[str | None, Option("ID")] = None
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command, some of which depend on what was typed."""
-    add_options(parser, Options)
-    add_import_option(parser)
-    add_changes(parser, given)
+    besides = (add_changes,)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -25,7 +25,6 @@ from plangym_ext.run.arguments import (
     Argument,
     Option,
     add_import_option,
-    add_options,
     as_typed,
     import_modules,
     let_pass,
@@ -43,6 +42,17 @@ if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do
 _CHANGED = ("env", "planner")
 #: Played where nothing else is said, and random moves of a game's beginning.
 _EPISODES, _OPENING = 20, 2
+
+
+def add_changes(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Add `--import`, and `--env.NAME` and `--planner.NAME` as typed, which no help lists."""
+    add_import_option(parser)
+    let_pass(parser, filter(_is_change, typed_settings(given)))
+
+
+def _is_change(key: str) -> bool:
+    # With a dot: `--planner` alone names no option of one.
+    return key.partition(".")[0] in _CHANGED and "." in key
 
 
 class Options:
@@ -78,23 +88,7 @@ class Options:
     width: Annotated[float | None, Option("W")] = None
     opening: Annotated[Whole | None, Option("N")] = None
     env_id: Annotated[str | None, Option("ID")] = None
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command, some of which depend on what was typed."""
-    add_options(parser, Options)
-    add_import_option(parser)
-    add_changes(parser, given)
-
-
-def add_changes(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
-    """Add `--env.NAME` and `--planner.NAME` as they were typed; the help does not list them."""
-    let_pass(parser, filter(_is_change, typed_settings(given)))
-
-
-def _is_change(key: str) -> bool:
-    # With a dot: `--planner` alone names no option of one.
-    return key.partition(".")[0] in _CHANGED and "." in key
+    besides = (add_changes,)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -23,7 +23,6 @@ from plangym_ext.run.arguments import (
     Argument,
     Option,
     add_env_options,
-    add_options,
     as_typed,
     env_arguments,
     import_modules,
@@ -38,6 +37,11 @@ from plangym_ext.run.video import first_frame, recorded
 # First what is there from the first save on, which tells whose folder it is.
 _FILES = ("archive.npz", "explore.json", "log.csv", "best.mp4", "demonstration.npz")
 _COLUMNS = ("steps", "rounds", "cells", "score", "length", "seconds")
+
+
+def _note_typed(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Note what was typed: where an exploration goes on, it is told from defaults."""
+    parser.set_defaults(typed=frozenset(typed_settings(given)))
 
 
 class Options:
@@ -81,14 +85,7 @@ class Options:
     resume: bool = False
     video: bool = False
     demonstration: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command, some of which depend on what was typed."""
-    add_options(parser, Options)
-    add_env_options(parser, given)
-    # Of an exploration that goes on, what was typed is told from defaults.
-    parser.set_defaults(typed=frozenset(typed_settings(given)))
+    besides = (add_env_options, _note_typed)
 
 
 def run(options: argparse.Namespace) -> int:

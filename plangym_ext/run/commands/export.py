@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,6 @@ from plangym_ext.run.arguments import (
     Argument,
     Option,
     add_import_option,
-    add_options,
     as_typed,
     import_modules,
 )
@@ -43,12 +42,7 @@ class Options:
     out: Annotated[Path, Option("PATH")]
     format: Annotated[str, OneOf(FORMATS), Option("", f"one of: {', '.join(FORMATS)}")] = "onnx"
     overwrite: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
-    add_import_option(parser)
+    besides = (add_import_option,)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,11 +7,11 @@ A WORD filters the names: `plangym-ext list envs pacman`. Each line begins with 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from plangym_ext.core.options import OneOf
-from plangym_ext.run.arguments import Argument, add_import_option, add_options, import_modules
+from plangym_ext.run.arguments import Argument, add_import_option, import_modules
 
 #: The library's own ids, which are all registered.
 _OWN_IDS = "plangym_ext/*"
@@ -26,12 +26,7 @@ class Options:
 
     kind: Annotated[str, OneOf(KINDS), Argument("KIND", f"one of: {', '.join(KINDS)}")]
     word: Annotated[str, Argument("WORD")] = ""
-
-
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
-    add_import_option(parser)
+    besides = (add_import_option,)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,6 @@ import importlib.resources
 import importlib.util
 import keyword
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -21,7 +20,7 @@ from typing import Annotated
 from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.core.options import OneOf
 from plangym_ext.errors import InvalidOption
-from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
+from plangym_ext.run.arguments import Argument, Option, as_typed
 from plangym_ext.run.files import OutputFiles
 
 _HOME = "plangym_ext.run"
@@ -39,11 +38,6 @@ class Options:
     kind: Annotated[str, OneOf(KINDS), Argument("KIND", f"one of: {', '.join(KINDS)}")]
     name: Annotated[str, Argument("NAME")]
     out: Annotated[Path, Option("DIR")] = Path()
-
-
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
 
 
 def run(options: argparse.Namespace) -> int:

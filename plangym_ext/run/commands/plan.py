@@ -23,7 +23,6 @@ from plangym_ext.run.arguments import (
     Argument,
     Option,
     add_env_options,
-    add_options,
     import_modules,
     made_env,
     render_modes,
@@ -51,6 +50,60 @@ _NAMED = (
     f"one of: {', '.join(PLANNERS)}; or of your own: module:Class, a planner, or "
     f"module:function, which takes the env and returns a planner or an agent"
 )
+
+
+def add_planner_options(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    """Add the options of the planner that `given` names with `--planner`.
+
+    Their defaults are the planner's own, or those that were tuned for the env or its family.
+
+    If help is asked for without naming one, none is loaded: that would take a
+    compiler with it.
+
+    Args:
+        parser: of the command.
+        given: what was typed.
+
+    Raises:
+        UnknownName: there is no such planner.
+    """
+    name = _named(given)
+    if name is None and (not given or "--help" in given or "-h" in given):
+        return
+    name = name or "mcts"
+    if ":" in name:
+        search_current_folder()
+        if is_function(name):
+            return
+    from plangym_ext.planners import load_planner, options_of
+    from plangym_ext.planners.options import is_tuned, tuned_options
+
+    # Nothing is parsed yet: one of these ids among the words is the env.
+    env = next((word for word in given if is_tuned(word)), "")
+    tuned = tuned_options(env, name)
+    group = parser.add_argument_group(f"options of {name}")
+    planner = load_planner(name)
+    for option in _limits_first(options_of(planner)):
+        if option.kind is None:
+            continue
+        flag = "--" + option.name.replace("_", "-")
+        target = _PREFIX + option.name
+        # A percent sign is a placeholder to argparse.
+        text = option.help.replace("%", "%%").replace("`", "")
+        value: Any = tuned.get(option.name, option.default)
+        if option.name in tuned:
+            text += f" (default in {env}: {value})"
+        elif option.name == "num_simulations":
+            text += f" (default: {planner.default_simulations}, unless another limit is given)"
+        if option.kind is bool:
+            # With `--no-NAME`: what is on by default could not be turned off otherwise.
+            kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        else:
+            kind = {"type": value_parser(option.kind, option.optional), "metavar": "X"}
+        if value is inspect.Parameter.empty:
+            kind["required"] = True
+            value = None
+        group.add_argument(flag, dest=target, default=value, help=text, **kind)
 
 
 class Options:
@@ -87,13 +140,7 @@ class Options:
     video: bool = False
     tree: Annotated[Path | None, Option("FILE.html")] = None
     tree_nodes: Annotated[Count, Option("N")] = 400
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command, some of which depend on what was typed."""
-    add_options(parser, Options)
-    add_env_options(parser, given)
-    add_planner_options(parser, given, default="mcts")
+    besides = (add_env_options, add_planner_options)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -215,63 +262,6 @@ def _check_asks(options: argparse.Namespace, planner: Any) -> None:
 _PREFIX = "planner_"
 #: Options that bound a plan.
 _LIMITS = ("num_simulations", "max_model_steps", "max_seconds")
-
-
-def add_planner_options(
-    parser: argparse.ArgumentParser, given: Sequence[str], *, default: str
-) -> None:
-    """Add the options of the planner that `given` names with `--planner`.
-
-    Their defaults are the planner's own, or those that were tuned for the env or its family.
-
-    If help is asked for without naming one, none is loaded: that would take a
-    compiler with it.
-
-    Args:
-        parser: of the command.
-        given: what was typed.
-        default: the planner if none is named.
-
-    Raises:
-        UnknownName: there is no such planner.
-    """
-    name = _named(given)
-    if name is None and (not given or "--help" in given or "-h" in given):
-        return
-    name = name or default
-    if ":" in name:
-        search_current_folder()
-        if is_function(name):
-            return
-    from plangym_ext.planners import load_planner, options_of
-    from plangym_ext.planners.options import is_tuned, tuned_options
-
-    # Nothing is parsed yet: one of these ids among the words is the env.
-    env = next((word for word in given if is_tuned(word)), "")
-    tuned = tuned_options(env, name)
-    group = parser.add_argument_group(f"options of {name}")
-    planner = load_planner(name)
-    for option in _limits_first(options_of(planner)):
-        if option.kind is None:
-            continue
-        flag = "--" + option.name.replace("_", "-")
-        target = _PREFIX + option.name
-        # A percent sign is a placeholder to argparse.
-        text = option.help.replace("%", "%%").replace("`", "")
-        value: Any = tuned.get(option.name, option.default)
-        if option.name in tuned:
-            text += f" (default in {env}: {value})"
-        elif option.name == "num_simulations":
-            text += f" (default: {planner.default_simulations}, unless another limit is given)"
-        if option.kind is bool:
-            # With `--no-NAME`: what is on by default could not be turned off otherwise.
-            kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-        else:
-            kind = {"type": value_parser(option.kind, option.optional), "metavar": "X"}
-        if value is inspect.Parameter.empty:
-            kind["required"] = True
-            value = None
-        group.add_argument(flag, dest=target, default=value, help=text, **kind)
 
 
 def _limits_first(options: Sequence[PlannerOption]) -> list[PlannerOption]:

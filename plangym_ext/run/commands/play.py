@@ -9,7 +9,6 @@ kept: `plangym-ext play cartpole --tree tree.html --video cartpole.mp4`. It is t
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,8 +17,6 @@ from plangym_ext.errors import plural
 from plangym_ext.run.arguments import (
     Argument,
     Option,
-    add_import_option,
-    add_options,
     as_typed,
     import_modules,
     render_modes,
@@ -63,13 +60,7 @@ class Options:
     tree: Annotated[Path | None, Option("FILE.html")] = None
     tree_nodes: Annotated[Count, Option("N")] = 400
     overwrite: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command, some of which depend on what was typed."""
-    add_options(parser, Options)
-    add_import_option(parser)
-    add_changes(parser, given)
+    besides = (add_changes,)
 
 
 def run(options: argparse.Namespace) -> int:

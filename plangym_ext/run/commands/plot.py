@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from plangym_ext.core.options import Count, OneOf
 from plangym_ext.errors import InvalidOption, UnknownName, suggestion
-from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
+from plangym_ext.run.arguments import Argument, Option, as_typed
 from plangym_ext.run.bootstrap import STATISTICS, mean_interval
 from plangym_ext.run.figures import MARK, SUFFIXES, WIDTHS, load_pyplot, save, styled
 from plangym_ext.run.files import OutputFiles
@@ -68,11 +68,6 @@ class Options:
     width: Annotated[str, OneOf(WIDTHS)] = "screen"
     out: Annotated[Path | None, Option("FILE", _DRAWING)] = None
     overwrite: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import argparse
 import base64
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from plangym_ext.core.files.whole_file import contents, replacing
-from plangym_ext.run.arguments import Argument, Option, add_options, as_typed
+from plangym_ext.run.arguments import Argument, Option, as_typed
 from plangym_ext.run.files import OutputFiles
 from plangym_ext.run.training.interrupts import closing_when_terminated
 
@@ -33,11 +32,6 @@ class Options:
     folders: Annotated[tuple[Path, ...], Argument("DIR")]
     out: Annotated[Path | None, Option("FILE")] = None
     overwrite: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -31,7 +31,6 @@ from plangym_ext.run.arguments import (
     Argument,
     Option,
     add_import_option,
-    add_options,
     as_typed,
     import_modules,
     typed_settings,
@@ -48,6 +47,10 @@ if TYPE_CHECKING:
 FAILED = 1
 
 _PLAN = "sweep.json"
+
+
+def _add_settings(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    add_setting_options(parser, given, _sources(given))
 
 
 class Options:
@@ -83,15 +86,7 @@ class Options:
     out: Annotated[Path, Option("DIR")] = Path("runs/sweep")
     resume: bool = False
     dry_run: bool = False
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command, some of which depend on what was typed."""
-    add_options(parser, Options)
-    add_import_option(parser)
-    sources = _sources(given)
-    parser.set_defaults(sources=sources)
-    add_setting_options(parser, given, sources)
+    besides = (add_import_option, _add_settings)
 
 
 def _sources(given: Sequence[str]) -> list[Any]:

@@ -23,7 +23,6 @@ from plangym_ext.run.arguments import (
     Argument,
     Option,
     add_import_option,
-    add_options,
     as_typed,
     import_modules,
     typed_settings,
@@ -36,6 +35,10 @@ if TYPE_CHECKING:
     from plangym_ext.run.training.own_parts import Actors
 
 _OUT = Path("runs/train")
+
+
+def _add_settings(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
+    add_setting_options(parser, given, _sources(given))
 
 
 class Options:
@@ -69,15 +72,7 @@ class Options:
     verbose: bool = False
     ray: Annotated[str | None, Option("ADDRESS", bare="")] = None
     ray_actors: Annotated[Count | None, Option("N")] = None
-
-
-def add_arguments(parser: argparse.ArgumentParser, given: Sequence[str] = ()) -> None:
-    """Add the options of the command, some of which depend on what was typed."""
-    add_options(parser, Options)
-    add_import_option(parser)
-    sources = _sources(given)
-    parser.set_defaults(sources=sources)
-    add_setting_options(parser, given, sources)
+    besides = (add_import_option, _add_settings)
 
 
 def _sources(given: Sequence[str]) -> list[Any]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from plangym_ext.core.options import Whole
-from plangym_ext.run.arguments import Argument, Option, add_options
+from plangym_ext.run.arguments import Argument, Option
 
 
 class Options:
@@ -28,11 +27,6 @@ class Options:
     folders: Annotated[tuple[Path, ...], Argument("DIR")]
     host: str = "127.0.0.1"
     port: Annotated[Whole, Option("N")] = 8765
-
-
-def add_arguments(parser: argparse.ArgumentParser, _given: Sequence[str] = ()) -> None:
-    """Add the options of the command."""
-    add_options(parser, Options)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -317,7 +317,7 @@ _NAMES = ("planner.name", "agent.name", "algorithm.name")
 def add_setting_options(
     parser: argparse.ArgumentParser, given: Sequence[str], sources: Sequence[Any]
 ) -> None:
-    """Add one option per setting, with the defaults of `sources`.
+    """Add one option per setting, with the defaults of `sources`, which the options name too.
 
     Args:
         parser: of the command.
@@ -329,6 +329,7 @@ def add_setting_options(
         PlangymExtError: the sources cannot be put together.
     """
     typed = typed_settings(given)
+    parser.set_defaults(sources=sources)
     # Settings depend on the planner, which takes a compiler with it: not for help alone.
     if not sources:
         known = parser._option_string_actions

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from plangym_ext.errors import InvalidOption, UnknownName
+from plangym_ext.run.arguments import add_options
 from plangym_ext.run.cli import main
 from plangym_ext.run.commands import sweep
 from plangym_ext.run.experiments import queue as queues
@@ -192,7 +193,7 @@ def test_a_preset_that_is_typed_takes_the_place_of_the_files_and_not_of_its_sett
     path.write_text(f'preset = "{PRESET}"\n[settings]\nrounds = 3\n"algorithm.discount" = 0.5\n')
     given = ["a2c_cartpole", "--file", str(path), "--rounds", "4"]
     parser = argparse.ArgumentParser()
-    sweep.add_arguments(parser, given)
+    add_options(parser, sweep.Options, given)
     (job,) = jobs_of(sweep._asked(parser.parse_args(given)))
     assert job.settings["algorithm"]["name"] == "a2c"
     assert job.settings["algorithm"]["discount"] == 0.5
