@@ -80,7 +80,6 @@ class ClassicControlPart(StatePart):
         self.width = self._size + RNG_BYTES
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write vector, optional field and generator."""
         env = self._env
         state = env.state
         if type(state) is tuple:
@@ -97,7 +96,6 @@ class ClassicControlPart(StatePart):
         return self._rng.capture(env.np_random, buffer, offset + self._size)
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set vector, optional field and generator."""
         env = self._env
         kind, is_held, *value = self._around.unpack_from(buffer, offset)
         start = offset + _VECTOR_AT

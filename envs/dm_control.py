@@ -238,11 +238,9 @@ class DMControlPart(StatePart):
         return self._task.learned(before)
 
     def adopt(self, learned: Any, before: Mapping[str, bytes]) -> None:
-        """See `StatePart.adopt`."""
         self._task.adopt(learned, before)
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write simulator, model and task."""
         self._check_model()
         numbers, size = self._numbers, self._size
         stop = offset + numbers.nbytes
@@ -256,7 +254,6 @@ class DMControlPart(StatePart):
         return self._task.capture(buffer, offset, end)
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set model, simulator and task."""
         self._check_model()
         numbers, size = self._numbers, self._size
         stop = offset + numbers.nbytes

@@ -140,7 +140,6 @@ class MujocoPart(StatePart):
         self._derived = [arrays[name].reshape(-1).data.cast("B") for name in self._carried]
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write vector, derived arrays and generator."""
         env = self._env
         if env.data is not self._data:
             self._rebind()
@@ -157,7 +156,6 @@ class MujocoPart(StatePart):
         return self._rng.capture(env.np_random, buffer, stop)
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set vector, derived arrays and generator."""
         env = self._env
         if env.data is not self._data:
             self._rebind()

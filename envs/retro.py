@@ -60,13 +60,11 @@ class RetroPart(StatePart):
         self.width = RNG_BYTES + 8 + len(env.em.get_state()) + len(self._picture())
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write generator, emulator and picture."""
         offset = self._rng.capture(self._env.np_random, buffer, offset)
         offset = put_block(buffer, offset, end, self._env.em.get_state())
         return put_block(buffer, offset, end, self._picture())
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set generator, emulator and picture."""
         env = self._env
         offset = self._rng.restore(env.np_random, buffer, offset)
         data, offset = get_block(buffer, offset)

@@ -56,7 +56,6 @@ class SquarePart(StatePart):
         self._rng = GeneratorBytes()
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write square, last action, Taxi's fields and generator."""
         env = self._env
         square, action = env.s, env.lastaction
         flags = 0 if type(square) is int else _IS_NUMPY
@@ -73,7 +72,6 @@ class SquarePart(StatePart):
         return self._rng.capture(env.np_random, buffer, offset + self._layout.size)
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set square, last action, Taxi's fields and generator."""
         env = self._env
         flags, action, facing, square = self._layout.unpack_from(buffer, offset)
         if square not in env.P:
@@ -129,7 +127,6 @@ class BlackjackPart(StatePart):
         self._rng = GeneratorBytes()
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write generator and hands."""
         env = self._env
         # 1 to 10, a byte each.
         cards = bytes(env.player + env.dealer)
@@ -151,7 +148,6 @@ class BlackjackPart(StatePart):
         return stop
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set generator and hands."""
         env = self._env
         player, dealer, *shown = self._layout.unpack_from(buffer, offset)
         start = offset + self._layout.size + RNG_BYTES

@@ -149,7 +149,6 @@ class _TrialsPart(StatePart):
         self._layer = layer
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write them."""
         layer = self._layer
         self._layout.pack_into(
             buffer, offset, layer._task, layer._episode, layer._first, layer._last
@@ -157,7 +156,6 @@ class _TrialsPart(StatePart):
         return offset + self.width
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set them."""
         layer = self._layer
         task, episode, first, last = self._layout.unpack_from(buffer, offset)
         if not (0 <= task < len(layer.tasks) and 0 <= episode <= layer.episodes):

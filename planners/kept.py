@@ -76,14 +76,11 @@ class KeptRows(Kept, Generic[Row]):
         self._env, self.rows = env, list(rows)
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget all rows except some."""
         self.rows = [self.rows[i] for i in which] if self.rows else []
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget some rows."""
         for i in which.tolist() if self.rows else ():
             self.rows[i] = None
 
     def clear(self) -> None:
-        """Drop everything."""
         self.rows, self._env = [], None

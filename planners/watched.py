@@ -50,7 +50,6 @@ class WatchedClock(Clock):
 
     @property
     def over(self) -> bool:
-        """Whether the time is up."""
         self._passes += 1
         self._callback.on_pass(self._passes, self.search)
         return super().over

@@ -44,12 +44,10 @@ class AtariPart(StatePart):
         self.width = RNG_BYTES + self._emulator.width
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the generator and the emulator's state."""
         offset = self._rng.capture(self._env.np_random, buffer, offset)
         return self._emulator.capture(buffer, offset, end)
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set the generator and the emulator's state."""
         offset = self._rng.restore(self._env.np_random, buffer, offset)
         return self._emulator.restore(buffer, offset)
 

@@ -82,12 +82,10 @@ class EpisodicLifePart(StatePart):
         self._layer = layer
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write both fields."""
         self._layout.pack_into(buffer, offset, self._layer.lives, self._layer.game_over)
         return offset + self.width
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set both fields."""
         layer = self._layer
         layer.lives, layer.game_over = self._layout.unpack_from(buffer, offset)
         return offset + self.width
@@ -149,12 +147,10 @@ class LifePenaltyPart(StatePart):
         self._layer = layer
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the lives."""
         self._layout.pack_into(buffer, offset, self._layer.lives)
         return offset + self.width
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set the lives."""
         (self._layer.lives,) = self._layout.unpack_from(buffer, offset)
         return offset + self.width
 

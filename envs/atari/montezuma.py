@@ -86,13 +86,11 @@ class MontezumaPart(StatePart):
         self._layer = layer
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the set."""
         stop = offset + self.width
         buffer[offset:stop] = self._layer.visited.to_bytes(self.width, "little")
         return stop
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set the set."""
         stop = offset + self.width
         self._layer.visited = int.from_bytes(buffer[offset:stop], "little")
         return stop

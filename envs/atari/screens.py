@@ -320,7 +320,6 @@ class AtariScreensPart(StatePart):
         self.width = sum(picture.nbytes for picture in layer.pictures())
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write both."""
         grey, stack = self._layer.pictures()
         middle, stop = offset + grey.nbytes, offset + self.width
         buffer[offset:middle] = grey.data.cast("B")
@@ -328,7 +327,6 @@ class AtariScreensPart(StatePart):
         return stop
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set both."""
         grey, stack = self._layer.pictures()
         middle, stop = offset + grey.nbytes, offset + self.width
         grey.data.cast("B")[:] = buffer[offset:middle]

@@ -104,7 +104,6 @@ class JaggedArray(BaseArray):
 
     @property
     def n_batch_dims(self) -> int:
-        """Number of batch axes of the view."""
         return len(self._cells.shape)
 
     @property
@@ -114,7 +113,6 @@ class JaggedArray(BaseArray):
 
     @property
     def last(self) -> int:
-        """Index of the last visible row; `last + 1` is the row after it."""
         return self._cells.last
 
     @property

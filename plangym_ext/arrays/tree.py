@@ -277,7 +277,6 @@ class ArrayDict(Closing, MutableMapping[str, Any]):
         self.apply("reset")
 
     def close(self) -> None:
-        """Close every array; safe to call twice."""
         self.apply("close")
 
     def __reduce__(self) -> tuple[Any, ...]:

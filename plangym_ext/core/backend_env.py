@@ -49,17 +49,14 @@ class BackendEnv(PlanEnv):
 
     @property
     def exactness(self) -> Exactness:
-        """Method and extent of the proof that states are exact; see `PlanEnv.exactness`."""
         return self.plan_env.exactness
 
     @property
     def incomparable(self) -> str:
-        """Reason why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
         return self.codec.incomparable
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         return self.plan_env.exact
 
     @property
@@ -99,7 +96,6 @@ class BackendEnv(PlanEnv):
 
     @one_call
     def get_state(self) -> np.ndarray:
-        """Return a fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         return self.plan_env.get_state()
 
     def _set_env_state(self, state: np.ndarray) -> None:
@@ -107,19 +103,16 @@ class BackendEnv(PlanEnv):
 
     @one_call
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states with new random generators; see `PlanEnv.reseeded`."""
         return self.plan_env.reseeded(states, rng)
 
     def _first_state(self) -> np.ndarray:
         return self.plan_env._first_state()
 
     def render(self) -> Any:
-        """Return a picture of the env; see `PlanEnv.render`."""
         return self.plan_env.render()
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
         return self.plan_env.metadata
 
 

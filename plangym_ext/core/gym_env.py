@@ -232,12 +232,10 @@ class GymEnv(LocalStepper, PlanEnv):
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         return self._exactness.exact
 
     @property
     def exactness(self) -> Exactness:
-        """Method and extent of the proof that states are exact; see `PlanEnv.exactness`."""
         return dataclasses.replace(self._exactness, audits=self.audit.passed)
 
     @exactness.setter
@@ -246,7 +244,6 @@ class GymEnv(LocalStepper, PlanEnv):
 
     @property
     def incomparable(self) -> str:
-        """Reason why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
         return self.codec.incomparable
 
     @property
@@ -256,7 +253,6 @@ class GymEnv(LocalStepper, PlanEnv):
 
     @one_call
     def get_state(self) -> np.ndarray:
-        """Return a fresh `[S]` uint8 array; see `PlanEnv.get_state`."""
         self._check_open("get_state")
         if not self.is_reset:
             raise ResetNeeded("get_state: the env was never reset. Call reset or set_state first.")
@@ -269,14 +265,12 @@ class GymEnv(LocalStepper, PlanEnv):
         return state
 
     def widen(self, width: int) -> None:
-        """Make room for states of `width` bytes; see `RowStepper.widen`."""
         self._live.widen(width)
         self.envelope = self._live.envelope
         self.layout = dataclasses.replace(self.layout, state_width=self.envelope.width)
 
     @one_call
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states with new random generators; see `PlanEnv.reseeded`."""
         self._check_open("reseeded")
         rows = self.checked_states(states, "reseeded")
         here = self.get_state() if self.is_reset else None
@@ -299,13 +293,11 @@ class GymEnv(LocalStepper, PlanEnv):
         self.is_reset = True
 
     def render(self) -> Any:
-        """Return a picture of the env; see `PlanEnv.render`."""
         self._check_open("render")
         return picture(self.gym_env, self.name)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Metadata of the gymnasium env; see `PlanEnv.metadata`."""
         return self.gym_env.metadata
 
     # Rows -----------------------------------------------------------------------
@@ -348,7 +340,6 @@ class GymEnv(LocalStepper, PlanEnv):
     # Life -----------------------------------------------------------------------
 
     def clone(self, **overrides: Any) -> Self:
-        """Return a new env with the same settings; see `PlanEnv.clone`."""
         return self.constructor(**overrides)
 
     @property
@@ -357,7 +348,6 @@ class GymEnv(LocalStepper, PlanEnv):
         return functools.partial(type(self), **self._arguments)
 
     def close(self) -> None:
-        """Close the gymnasium env."""
         if not self._closed:
             self._closed = True
             self.audit.close()

@@ -230,7 +230,6 @@ class FiniteCheck(LeafCheck):
         self._unbounded = not (self._no_inf.any() or self._no_minus_inf.any())
 
     def suspects(self, values: np.ndarray) -> int:
-        """See `LeafCheck`."""
         if surely_finite(values):
             return 0
         if self._unbounded:
@@ -239,7 +238,6 @@ class FiniteCheck(LeafCheck):
         return int(values.size - np.count_nonzero(np.isfinite(values)))
 
     def values(self, values: np.ndarray) -> np.ndarray:
-        """See `LeafCheck`."""
         infinite = (np.isposinf(values) & self._no_inf) | (np.isneginf(values) & self._no_minus_inf)
         return np.isnan(values) | infinite
 
@@ -248,11 +246,9 @@ class BoundsCheck(LeafCheck):
     """Check for NaN and for values outside the bounds of the leaf's space."""
 
     def suspects(self, values: np.ndarray) -> int:
-        """See `LeafCheck`."""
         return int(np.count_nonzero(self.values(values)))
 
     def values(self, values: np.ndarray) -> np.ndarray:
-        """See `LeafCheck`."""
         low, high = self.leaf.bounds
         good = np.asarray(np.greater_equal(values, low))  # False for what is no number
         good &= values <= high

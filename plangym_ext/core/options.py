@@ -137,7 +137,6 @@ class CheckedOptions(InheritedOptions):
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check the options."""
         cls: Any = type(self)
         for name, declared in declarations(cls).items():
             value = getattr(self, name)

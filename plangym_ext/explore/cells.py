@@ -44,7 +44,6 @@ class InfoCells:
         return cls((*((name, 1.0) for name in names), *widths.items()))
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         pairs: Any = self.fields
         if not isinstance(pairs, tuple) or not all(
             isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in pairs
@@ -87,7 +86,6 @@ class FrameCells:
     levels: int = 8
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         at_least("FrameCells: height", self.height, 1)
         at_least("FrameCells: width", self.width, 1)
         finite_between("FrameCells: levels", at_least("FrameCells: levels", self.levels, 1), 1, 256)
@@ -130,7 +128,6 @@ class ObsCells:
     resolution: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the width."""
         finite_between("ObsCells: resolution", self.resolution, 1e-9, np.inf)
 
     def __call__(self, obs: Any, infos: Any) -> npt.NDArray[Any]:  # noqa: ARG002

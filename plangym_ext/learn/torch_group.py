@@ -76,7 +76,6 @@ class TorchGroup(LearnerGroup, Closing):
             self._open = True
 
     def average(self, vectors: Sequence[Any]) -> None:
-        """Average tensors over the learners, in place."""
         with self._exchange():
             for vector in vectors:
                 torch.distributed.all_reduce(vector)
@@ -85,7 +84,6 @@ class TorchGroup(LearnerGroup, Closing):
             vector.div_(self.size)
 
     def share(self, tensors: Iterable[Any]) -> None:
-        """Copy the tensors of learner 0, in place."""
         with self._exchange():
             for tensor in tensors:
                 # One after the other, in the order in which all learners name them.
@@ -101,7 +99,6 @@ class TorchGroup(LearnerGroup, Closing):
         return found.numpy()
 
     def gathered(self, mine: Any) -> list[Any]:
-        """Return the values of all learners in order."""
         found: list[Any] = [None] * self.size
         with self._exchange():
             torch.distributed.all_gather_object(found, mine)

@@ -29,7 +29,6 @@ class NativeEnv(LocalStepper, LiveStepper):
     _seeded: SeededResets | None = None
 
     def checked_states(self, states: Any, where: str) -> np.ndarray:
-        """Return the states as `[B, S]` uint8; see `RowStepper.checked_states`."""
         if self._checks is not None and self._checks.whole(states):
             found: np.ndarray = states
             return found
@@ -54,7 +53,6 @@ class NativeEnv(LocalStepper, LiveStepper):
         return self._seeded.begun(states, fresh, seeds)
 
     def sealed(self, rows: np.ndarray) -> np.ndarray:
-        """Return `[B, S]` uint8 from `step_live` as states that any equal env takes; fresh."""
         found = as_wide(rows.copy(), self.state_width)
         self.envelope.seal(found, sum(part.width for part in self.codec.parts))
         return found

@@ -267,7 +267,6 @@ class FolderLock(Closing):
                 )
 
     def close(self) -> None:
-        """Release the folder; safe to call twice."""
         # While it is held: another one that waits for it would find it gone.
         if self._lock.is_there():
             remove_empty(self._made)

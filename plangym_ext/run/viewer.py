@@ -116,7 +116,6 @@ class Viewer(Closing):
             self.close()
 
     def close(self) -> None:
-        """Close the window; safe to call twice."""
         if self._screen is not None:
             import pygame
 

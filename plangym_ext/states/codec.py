@@ -301,7 +301,6 @@ class ResetSeedPart(StatePart):
         self.width = 64
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the seed."""
         seed = getattr(self._simulator, _NAME, None)
         return put_block(buffer, offset, end, plain.encode(seed, _NAME))
 

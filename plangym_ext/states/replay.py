@@ -188,7 +188,6 @@ class Recorder(ResetRecorder):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode and remember how."""
         result = super().reset(seed=seed, options=options)
         # After the reset: if that raises, `origin` is empty, and no history counts without one.
         self.history.clear()

@@ -135,7 +135,6 @@ class SnapshotPart(StatePart):
             self._pickles, self.canonical = True, False
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the attributes."""
         return put_block(buffer, offset, end, self._data())
 
     def restore(self, buffer: memoryview, offset: int) -> int:

@@ -53,12 +53,10 @@ class TimeLimitPart(StatePart):
         self._layer = layer
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the elapsed steps."""
         self._layout.pack_into(buffer, offset, self._layer._elapsed_steps)
         return offset + self.width
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set the elapsed steps."""
         (steps,) = self._layout.unpack_from(buffer, offset)
         if not 0 <= steps <= MOST_STEPS:
             raise DamagedState(f"state: an episode has at most {MOST_STEPS} steps; got {steps}.")
@@ -210,7 +208,6 @@ class OwnStatePart(StatePart):
             ) from error
 
     def capture(self, buffer: memoryview, offset: int, end: int) -> int:
-        """Write the state."""
         if not self._is_row:
             return put_block(buffer, offset, end, self._encoded())
         state = self._get()
@@ -222,7 +219,6 @@ class OwnStatePart(StatePart):
         return offset + self._size
 
     def restore(self, buffer: memoryview, offset: int) -> int:
-        """Set the state."""
         if self._is_row:
             stop = offset + self._size
             self._set(np.frombuffer(buffer[offset:stop], np.uint8).copy())

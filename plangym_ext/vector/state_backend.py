@@ -63,12 +63,10 @@ class StateBackend(VectorBackend):
 
     @property
     def backend_note(self) -> str:
-        """See `VectorBackend`."""
         return self._env.backend_note
 
     @property
     def description(self) -> RowsDescription:
-        """See `VectorBackend`."""
         env = self._env
         return RowsDescription(
             env.name,
@@ -80,7 +78,6 @@ class StateBackend(VectorBackend):
 
     @property
     def backend(self) -> str:
-        """See `VectorBackend`."""
         return self._env.backend
 
     @property
@@ -95,15 +92,12 @@ class StateBackend(VectorBackend):
 
     @property
     def note(self) -> Any:
-        """See `VectorBackend`."""
         return self._kept.now.note
 
     def keep(self, note: Any) -> None:
-        """See `VectorBackend`."""
         self._kept.keep(note)
 
     def use(self, space: spaces.Space[Any]) -> None:
-        """See `VectorBackend`."""
         self._kept = KeptStates(self._num_envs, self._env.state_width, space)
         # A space of the caller's own may ask for another dtype than the env's.
         self._values = RowValues(self._env.plan_env.values.policy, self.obs, self._env.name)
@@ -111,13 +105,11 @@ class StateBackend(VectorBackend):
 
     @property
     def obs(self) -> ObsBuffer:
-        """See `VectorBackend`."""
         return self._kept.obs
 
     # All rows at once ---------------------------------------------------------------
 
     def begin_step(self, step: RowStep) -> StepResults | RowStep:
-        """See `VectorBackend`."""
         rows, actions, resets, same_step, out, ahead = step
         if ahead:  # what was begun before is not kept yet
             # Copied: the caller may write to its array before this step's turn comes.
@@ -220,7 +212,6 @@ class StateBackend(VectorBackend):
     def begin_reset(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> StepResults:
-        """See `VectorBackend`."""
         self._kept.forget()
         given = zip(rows, seeds, strict=True)
         self._kept.seed({row: seed for row, seed in given if seed is not None})
@@ -311,7 +302,6 @@ class StateBackend(VectorBackend):
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[Any]:
-        """See `VectorBackend`."""
         self._kept.forget()
         if name == "set_wrapper_attr" and len(args) == 2 and not kwargs:
             # By the other way, which refuses what states do not hold: it would act on nothing.
@@ -445,7 +435,6 @@ class StateBackend(VectorBackend):
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
-        """See `VectorBackend`."""
         self._kept.forget()
         if len(rows):
             # Checked as a whole first: a bad one leaves all rows where they are.
@@ -454,7 +443,6 @@ class StateBackend(VectorBackend):
             self._kept.reach_each(rows, checked, observations)
 
     def close(self) -> None:
-        """See `VectorBackend`."""
         self._env.close()
 
 

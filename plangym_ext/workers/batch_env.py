@@ -205,7 +205,6 @@ class BatchEnv(Closing, WorkerStepper):
         return self
 
     def widen(self, width: int) -> None:
-        """Make room for states of `width` bytes, here and in every worker."""
         # Rows of batches in flight keep the width of their beginning.
         self.runs.settle()
         envelope = self.envelope.widened(width - HEADER)
@@ -217,7 +216,6 @@ class BatchEnv(Closing, WorkerStepper):
             self._on_widening(self.envelope.width)
 
     def close(self) -> None:
-        """Close all envs and end their processes; further calls do nothing."""
         with self._one_caller.after_interrupting(self._kill, CLOSE_GRACE):
             self._closed = True
             if self._one_caller.inherited:

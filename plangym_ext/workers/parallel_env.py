@@ -191,7 +191,6 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     @property
     def exact(self) -> bool | None:
-        """Whether restored states lead to the same future; see `PlanEnv.exact`."""
         if self._plan_env is None:  # `repr` is no reason to build anything
             if self._arguments["capture"] == "approximate":
                 return False
@@ -200,12 +199,10 @@ class ParallelEnv(WorkerStepper, BackendEnv):
 
     @property
     def incomparable(self) -> str:
-        """Reason why equal states may differ in their bytes; see `PlanEnv.incomparable`."""
         return self.plan_env.incomparable
 
     @property
     def plan_env(self) -> GymEnv:
-        """The local env that `reset`, `step` and `set_state` move."""
         # One that is closed says so itself, and which method was called.
         if self._plan_env is None:
             self.setup()
@@ -248,7 +245,6 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         return batch_env
 
     def set_row_states(self, states: np.ndarray) -> None:
-        """Continue rows from states; see `RowStepper.set_row_states`."""
         self.plan_env._check_open("set_state")
         super().set_row_states(states)
 
@@ -277,7 +273,6 @@ class ParallelEnv(WorkerStepper, BackendEnv):
         return functools.partial(type(self), **{**self._arguments, "delay_setup": True}), ()
 
     def close(self) -> None:
-        """Close the env and end its workers; further calls do nothing."""
         self._closed = True
         if self._batch_env is not None:
             self._batch_env.close()

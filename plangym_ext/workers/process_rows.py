@@ -73,7 +73,6 @@ class ProcessRows(SharedBatch):
     # Rounds ---------------------------------------------------------------------
 
     def begin(self) -> None:
-        """See `Rows`."""
         self.load()
         pool, request = self._pool, self.request
         sharers = 1 if self._owner.blocking else len(pool.workers)
@@ -109,7 +108,6 @@ class ProcessRows(SharedBatch):
         queue.offer(self._round, self.layout.number, ranges, self._usual, len(able))
 
     def waiting(self) -> list[WorkerHandle]:
-        """See `Rows`."""
         finish = self._finish
         if not self._queue.rows_left and finish is None:
             return []
@@ -120,7 +118,6 @@ class ProcessRows(SharedBatch):
         ]
 
     def listen(self, timeout: float) -> bool:
-        """See `Rows`."""
         queue, limit = self._queue, self._owner.row_timeout
         # Half of the limit: a worker that hangs is found at most half a limit late.
         timeout = min(timeout, LOOK if limit is None else min(LOOK, limit / 2))
@@ -160,7 +157,6 @@ class ProcessRows(SharedBatch):
                         worker.post(Finish(self._finish, self._queue.number), command="rows")
 
     def end_round(self) -> Round | None:
-        """See `Rows`."""
         queue, pool = self._queue, self._pool
         if queue.rows_left or queue.speakers or self._finish is not None:
             if (unusual := self._heard()) is not None:
@@ -228,7 +224,6 @@ class ProcessRows(SharedBatch):
     # Hangs ----------------------------------------------------------------------
 
     def hung(self) -> tuple[list[WorkerHandle], float | None]:
-        """See `Rows`."""
         pool, request = self._pool, self.request
         # The limit of first rows holds until the first batch has ended.
         steps = int(request.horizon) * int(np.max(request.dt, initial=1))
@@ -267,27 +262,22 @@ class ProcessRows(SharedBatch):
         return WorkerTimeout("\n".join(found), workers=tuple(worker.index for worker in hung))
 
     def row_of(self, worker: WorkerHandle) -> int:
-        """See `Rows`."""
         return int(self.lines[self._pool.workers.index(worker), ROW])
 
     # The end --------------------------------------------------------------------
 
     def discard(self) -> None:
-        """See `Rows`."""
         self._queue.discard()
 
     def abort(self) -> None:
-        """See `Rows`."""
         with contextlib.suppress(EnvClosed):
             for worker in self.waiting():
                 worker.restart()
 
     def cancel(self) -> None:
-        """See `Rows`."""
         self._asked = {}
 
     def release(self) -> None:
-        """See `Rows`."""
         asked, self._asked = self._asked, {}
         if asked:
             self._replies(asked)

@@ -78,11 +78,9 @@ class RayCluster(Workplace):
         self._joined = True
 
     def worker(self, service: Service, index: int) -> RayWorker:
-        """See `Workplace`."""
         return RayWorker(service, index, int(not connection.started))
 
     def default_workers(self) -> int:
-        """See `Workplace`."""
         return default_n_workers() if connection.started else sum(processors_of_nodes())
 
     def placed(self, value: Any) -> Any:
@@ -90,12 +88,10 @@ class RayCluster(Workplace):
         return ray_module().put(value)
 
     def steps_done(self, worker: Any, progress: Array) -> int:  # noqa: ARG002
-        """See `Workplace`."""
         found: int = worker.steps_done()
         return found
 
     def pid(self, worker: Any) -> int:
-        """See `Workplace`."""
         found: int = worker.pid
         return found
 

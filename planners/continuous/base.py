@@ -199,7 +199,6 @@ class Shooting(Planner):
     plays_tried: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         repeat, knots, kind = self.action_repeat, self.num_knots, self.spline
         if repeat > 1:

@@ -48,7 +48,6 @@ class CEM(Shooting):
     plays_tried: ClassVar[bool] = False
 
     def _begin(self, row: Row) -> None:
-        """Open the distribution again."""
         row.std = np.full(row.mean.shape, self.init_std)
 
     def _counts(self, total: int) -> list[int]:
@@ -167,7 +166,6 @@ class ICEM(Shooting):
         return [int(count) for count in counts]
 
     def _begin(self, row: Row) -> None:
-        """Open the distribution again."""
         row.std = np.full(row.mean.shape, self.init_std)
 
     def _propose(self, row: Row, turn: Round) -> Floats:
@@ -330,7 +328,6 @@ class DIAL(MPPI):
         row.std = np.broadcast_to(self.noise_std * np.exp(-early), row.mean.shape)
 
     def _propose(self, row: Row, turn: Round) -> Floats:
-        """Draw noise around the mean, which is a candidate itself."""
         knots = row.mean + row.std * row.rng.standard_normal((turn.count, *row.mean.shape))
         knots[0] = row.mean
         return knots

@@ -101,7 +101,6 @@ class FrontierSearch(DiscretePlanner):
     default_simulations: ClassVar[int] = 1000
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self._heuristic = self._named_heuristic()
         self._kept: KeptRows[Ahead | None] = KeptRows()

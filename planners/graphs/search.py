@@ -75,7 +75,6 @@ class GraphSearch(DiscretePlanner):
     capacity: Annotated[int | None, Range(2)] = None
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.rollout_depth is None:
             self.rollout_depth = default_depth(self.evaluator)

@@ -42,17 +42,14 @@ class KeptSearch(Kept, Generic[Beside]):
         self.search, self.beside = search, beside
 
     def clear(self) -> None:
-        """Drop everything."""
         self.search = self.beside = None
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget the trees of all rows except some."""
         if self.search is not None:
             self.search = self.search.subset(which)
         if self.beside is not None:
             self.beside = self._subset(self.beside, which)
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget the trees of some rows."""
         if self.search is not None:
             self.search.forget(which)

@@ -59,11 +59,9 @@ class ArrayStates(NodeStates):
         self.rows: States = np.empty((batch, capacity, width), np.uint8)
 
     def put(self, trees: Index, node: int, states: States) -> None:
-        """Write the states of one node of each tree."""
         self.rows[trees, node] = self.fitting(states)
 
     def get(self, trees: Index, nodes: Index) -> States:
-        """Return a copy `[L, S]` uint8 of the states of some nodes."""
         return self.rows[trees, nodes]
 
     def step(
@@ -140,12 +138,10 @@ class SlotStates(NodeStates):
         weakref.finalize(self, model.states.free, taken)
 
     def put(self, trees: Index, node: int, states: States) -> None:
-        """Write the states of one node of each tree."""
         if len(trees):
             self._model.states[self._slots[trees, node]] = states
 
     def get(self, trees: Index, nodes: Index) -> States:
-        """Return a copy `[L, S]` uint8 of the states of some nodes."""
         found: States = self._model.states[self._slots[trees, nodes]]
         return found
 

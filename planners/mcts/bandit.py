@@ -125,7 +125,6 @@ class BanditSearch(TreeSearch):
     compiled: bool = True
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.choice != "visits" and (self.temperature > 0.0 or self.selection == "gumbel"):
             raise InvalidOption(
@@ -143,7 +142,6 @@ class BanditSearch(TreeSearch):
         return {"choice": self.choice, "compiled": bool(self.compiled)}
 
     def _selection(self) -> Selection:
-        """Return the checked numbers of the rule."""
         return Selection(
             rule=RULES[self.selection],
             c=self.c_puct,

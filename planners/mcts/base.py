@@ -94,7 +94,6 @@ class TreeSearch(DiscretePlanner):
     slots: bool = False
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         wants_rollouts = self.rollout_policy is not None or self.num_rollouts > 1
         if self.rollout_depth is None:

@@ -94,7 +94,6 @@ class MCTS(WidenedSearch):
     c_scale: Annotated[float, Range(0.0, 1e9)] = 1.0
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self._check_chance()
         self._check_kept_rollouts()

@@ -89,7 +89,6 @@ class OpenLoopMCTS(WidenedSearch):
     choice: Annotated[str, OneOf(("visits", "value"))] = "visits"
 
     def __post_init__(self) -> None:
-        """Check the options."""
         if self.q_function is not None:
             self.rollout_depth, self.num_expansions = (
                 self.rollout_depth or 0,
@@ -138,7 +137,6 @@ class OpenLoopMCTS(WidenedSearch):
         return None
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Return the wave of a search."""
         return functools.partial(self._expanding if self.num_expansions else self._wave, search)
 
     def _wave(self, search: Search) -> bool:

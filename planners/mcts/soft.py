@@ -76,7 +76,6 @@ class SoftSearch(TreeSearch):
         )
 
     def _wave_of(self, search: Search) -> Callable[[], bool]:
-        """Return `_wave` of a search."""
         search.soft = self._soft(search)
         return functools.partial(self._wave, search, search.soft)
 
@@ -122,7 +121,6 @@ class SoftSearch(TreeSearch):
         return 1
 
     def _own_settings(self) -> dict[str, Any]:
-        """Return none."""
         return {}
 
 

@@ -97,7 +97,6 @@ class NoveltySearch(DiscretePlanner):
     default_simulations = 116
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         if self.count_bonus > 0 and not self.keep_tree:
             raise InvalidOption(

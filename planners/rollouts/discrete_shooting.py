@@ -53,7 +53,6 @@ class DiscreteShooting(DiscretePlanner):
     plays_policy: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self._check_pays(self.rollout_depth, "rollout")
 
@@ -177,7 +176,6 @@ class BanditShooting(DiscretePlanner):
     plays_policy: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self._cost = self.num_rollouts * (1 + self.rollout_depth)
         self._check_pays(self._cost, "simulation")

@@ -51,7 +51,6 @@ class FractalMC(DiscretePlanner):
     distance_weight: Weight = 1.0
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self._check_pays(self.depth, "walker")
 

@@ -178,7 +178,6 @@ class ParticleSearch(DiscretePlanner):
     evaluator: Evaluator | None = None
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self._check_pays(self.depth, "particle")
 

@@ -29,7 +29,6 @@ class SuiteTask(ModelTask):
     derives_after = True
 
     def load_model(self) -> Any:
-        """Return the task's `MjModel`."""
         return self._compiled
 
     @cached_property

@@ -51,7 +51,6 @@ class LunarLander(PlangymEnv):
         return self._continuous
 
     def init_gym_env(self) -> Any:
-        """Return a new lander."""
         spec = gym.envs.registration.EnvSpec(
             "FastLunarLander-v0", "plangym_ext.compat.plangym.lunar_lander:FastLander"
         )
@@ -93,7 +92,6 @@ class DMControlEnv(PlangymEnv):
         super().__init__(f"{domain}-{task}", **kwargs)
 
     def init_gym_env(self) -> Any:
-        """Return a new task."""
         return self._made(f"dm_control/{self.name}-v0")
 
     @property

@@ -168,7 +168,6 @@ class PlangymEnv(PlanEnv):
         return {**vars(self), "_exact": None, "_obs_space": None, "_start": start, "_rows": []}
 
     def close(self) -> None:
-        """Close the gymnasium env."""
         if self._exact is not None:
             self._exact.close()
             self._exact = None
@@ -198,13 +197,11 @@ class PlangymEnv(PlanEnv):
 
     @property
     def obs_shape(self) -> tuple[int, ...] | None:
-        """Shape of an observation."""
         shape: tuple[int, ...] | None = self.observation_space.shape
         return shape
 
     @property
     def action_shape(self) -> tuple[int, ...] | None:
-        """Shape of an action."""
         shape: tuple[int, ...] | None = self.action_space.shape
         return shape
 
@@ -247,7 +244,6 @@ class PlangymEnv(PlanEnv):
         self._seed = seed
 
     def apply_reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """Reset the gymnasium env."""
         seed, self._seed = kwargs.pop("seed", self._seed), None
         obs, info = self.exact_env.reset(seed=seed, return_state=False, **kwargs)
         if self.return_image:
@@ -255,7 +251,6 @@ class PlangymEnv(PlanEnv):
         return obs, info
 
     def apply_action(self, action: Any) -> tuple[Any, ...]:
-        """Step the gymnasium env."""
         return tuple(self.exact_env.step(action))
 
     def get_state(self) -> np.ndarray:

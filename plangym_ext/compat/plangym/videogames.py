@@ -107,7 +107,6 @@ class AtariEnv(VideogameEnv):
         super().__init__(name, frameskip, obs_type=obs_type, **kwargs)
 
     def init_gym_env(self) -> Any:
-        """Return a new game."""
         chosen = {"mode": self.mode, "difficulty": self.difficulty}
         return self._made(
             self._id(),
@@ -138,7 +137,6 @@ class AtariEnv(VideogameEnv):
         return ale_to_ram(self.ale)
 
     def get_lifes(self) -> int:
-        """Return the lives that are left."""
         return int(self.ale.lives())
 
 
@@ -307,7 +305,6 @@ class RetroEnv(VideogameEnv):
         super().__init__(name, frameskip, **({} if state is None else {"state": state}), **kwargs)
 
     def init_gym_env(self) -> Any:
-        """Return a new game."""
         name = self.name.removeprefix("retro/")
         return self._made(f"retro/{name if name.endswith('-v0') else name + '-v0'}")
 

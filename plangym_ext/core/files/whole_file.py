@@ -140,7 +140,6 @@ class PathLock(Closing):
         return False
 
     def close(self) -> None:
-        """Release the lock; safe to call twice."""
         self._release()
 
 
@@ -191,7 +190,6 @@ class HeldFile(Closing):
             _held[self.path] = self
 
     def close(self) -> None:
-        """Release the lock and remove a half-written file; safe to call twice."""
         if _held.get(self.path) is self:
             del _held[self.path]
         # First, while no other process can have it: half a file is of no use, and where the disk is

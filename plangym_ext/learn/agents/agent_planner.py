@@ -43,7 +43,6 @@ class AgentPlanner(Planner):
     mode: Mode = "eval"
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self.num_simulations = None  # none are made, whatever a planner's default is
         self.mode = checked_mode(self.mode, type(self).__name__)
@@ -59,7 +58,6 @@ class AgentPlanner(Planner):
 
     @property
     def for_two_players(self) -> str:
-        """Requirement on the agent in two-player envs; see `Planner`."""
         return (
             f"An agent that moves for either of two must carry nothing, and not look at the "
             f"previous action and reward, which are the other's; {type(self.agent).__name__} does. "
@@ -67,7 +65,6 @@ class AgentPlanner(Planner):
         )
 
     def take_rewards(self, rewards: npt.NDArray[np.float64]) -> None:
-        """Receive the rewards of the last `plan_batch`'s actions."""
         self._kept.rewards = np.asarray(rewards, np.float32)
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:
@@ -149,7 +146,6 @@ class _KeptSteps(Kept):
         self.clear()
 
     def clear(self) -> None:
-        """Drop everything."""
         self._steps: tuple[Any, Any] | None = None
         self._first = np.zeros(0, np.bool_)
         self.rewards: Any = None
@@ -172,7 +168,6 @@ class _KeptSteps(Kept):
         return first, action, rewards, carry
 
     def keep(self, which: npt.NDArray[np.intp]) -> None:
-        """Forget all rows but some."""
         if self._steps is None:
             return
         carry, action = self._steps

@@ -63,7 +63,6 @@ class EvaluatorAgent(Agent):
         self.head = head
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
-        """Choose actions; see `Agent.step`."""
         out = self.evaluator.ask(inputs.obs)
         distribution = self._distribution()
         params = self._params(out)
@@ -169,7 +168,6 @@ class NetworkPolicy(AgentPlanner):
     head: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the options."""
         super().__post_init__()
         self.agent = EvaluatorAgent(
             self.evaluator, temperature=self.temperature, epsilon=self.epsilon, head=self.head

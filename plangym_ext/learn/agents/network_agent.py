@@ -281,7 +281,6 @@ class PolicyAgent(NetworkAgent):
         self._random = RandomAgent(network.action_space)
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
-        """Choose actions; see `Agent.step`."""
         if self.version == 0 and self.mode != "eval":
             return self._random.step(inputs, carry)
         with torch.inference_mode():
@@ -308,7 +307,6 @@ class PolicyAgent(NetworkAgent):
         return {**super().state_dict(), "exploration": np.array(self.exploration)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load weights, version and exploration; see `NetworkAgent.load_state_dict`."""
         super().load_state_dict(state)
         self.exploration = float(state.get("exploration", self.exploration))
 
@@ -345,7 +343,6 @@ class ActorCriticAgent(NetworkAgent):
         self.keep_params, self.sample_in_eval = keep_params, sample_in_eval
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
-        """Choose actions; see `Agent.step`."""
         with torch.inference_mode():
             out, carry = self._forward(inputs, carry)
             legal = None if inputs.legal is None else as_tensor(inputs.legal)
@@ -367,7 +364,6 @@ class ActorCriticAgent(NetworkAgent):
         return Acted(action, info, carry)
 
     def value(self, inputs: Inputs, carry: Any) -> Any:
-        """Return `[B]` float32; see `Agent.value`."""
         with torch.inference_mode():
             out, _ = self._forward(inputs, carry)
         if out.value is None:

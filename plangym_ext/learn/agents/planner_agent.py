@@ -136,7 +136,6 @@ class PlannerAgent(Agent):
             self.visited.append(states)
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
-        """Plan for B rows; see `Agent.step`."""
         acted = None if self.student is None else self.student.step(inputs, carry)
         # After the student's own numbers, and as many in each step, played or not.
         drawn = needed_noise(inputs, type(self).__name__).uniform(1 if acted is None else 2)

@@ -71,7 +71,6 @@ class QAgent(NetworkAgent):
         use_noise(self.network, mode != "eval")
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
-        """Choose actions; see `Agent.step`."""
         with torch.inference_mode(), self._row_noise(inputs):
             out, carry = self._forward(inputs, carry)
             q = self._q(out).numpy()
@@ -107,11 +106,9 @@ class QAgent(NetworkAgent):
         return {**super().state_dict(), "epsilon": epsilon.copy()}
 
     def sent_to(self, num_rows: int) -> None:
-        """See `Agent.sent_to`."""
         self._num_rows = num_rows
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load weights, version and epsilon; see `NetworkAgent.load_state_dict`."""
         epsilon = _checked(state.get("epsilon", self._epsilon), "epsilon")
         super().load_state_dict(state)
         # After the weights, which may be refused: then nothing has changed.

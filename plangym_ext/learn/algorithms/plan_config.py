@@ -44,7 +44,6 @@ class TaughtConfig(LearnerConfig):
     updates_per_round: Whole = 16
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         # A balanced one holds so many of each group, and one of your own what it likes.
         bounded = getattr(self, "replay", "uniform") in ("uniform", "prioritized")
@@ -92,7 +91,6 @@ class PlanLearningConfig(TaughtConfig):
     replay_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         if self.augment is not None:
             # Loaded now: a name that is wrong is found before anything is played.
@@ -133,7 +131,6 @@ class SupervisedConfig(PlanLearningConfig):
     q_weight: Scheduled = 1.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         policies, values = (*POLICY_TARGETS, ACTION), tuple(VALUE_TARGETS)
         check_target(self._option("value_target"), self.value_target, values)

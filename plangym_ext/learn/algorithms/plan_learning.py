@@ -103,7 +103,6 @@ class PlanLearning(AgentAlgorithm):
         return found
 
     def join(self, group: LearnerGroup) -> None:
-        """Join a group of data-parallel learners, each with its own replay."""
         group.share(self.network.state_dict().values())
         self.group = self.optimizer.group = group
 
@@ -286,7 +285,6 @@ class PlanLearning(AgentAlgorithm):
         return {**super().state_dict(), "episodes": self._episodes.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state_dict`, bit for bit; see `AgentAlgorithm.load_state_dict`."""
         # Before the first change.
         episodes = state.get("episodes") if isinstance(state, Mapping) else None
         check_begun(f"{type(self).__name__}.load_state_dict", episodes)

@@ -56,7 +56,6 @@ class TDLearning(PlanLearning):
         self._later = of_observations(self.target)
 
     def join(self, group: LearnerGroup) -> None:
-        """Join a group of data-parallel learners; see `PlanLearning.join`."""
         super().join(group)
         if self.target is not self.network:
             group.share(self.target.state_dict().values())

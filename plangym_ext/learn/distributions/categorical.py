@@ -60,7 +60,6 @@ class Categorical(Distribution):
         return index + self.start if self.start else index
 
     def log_prob(self, params: Any, actions: Any) -> Any:
-        """Return `[...]`."""
         # `gather` takes int64 alone; actions have the dtype of their space. Steps that were not
         # played have a 0, which need not be in the space, and do not count.
         index = (actions - self.start if self.start else actions).long().clamp(0, self.width - 1)
@@ -68,13 +67,11 @@ class Categorical(Distribution):
         return logs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self, params: Any) -> Any:
-        """Return `[...]`."""
         logs = functional.log_softmax(params, dim=-1)
         # Masked logits are finite: what is forbidden adds 0, and no NaN.
         return -(logs.exp() * logs).sum(dim=-1)
 
     def kl(self, params: Any, others: Any) -> Any:
-        """Return `[...]`."""
         mine = functional.log_softmax(params, dim=-1)
         theirs = functional.log_softmax(others, dim=-1)
         return (mine.exp() * (mine - theirs)).sum(dim=-1)

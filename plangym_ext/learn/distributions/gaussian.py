@@ -211,7 +211,6 @@ class SquashedGaussian(Distribution):
         return normal_kl(params, others)
 
     def rsample(self, params: Any, noise: Noise) -> Any:
-        """Draw `[..., *act]`."""
         return self.units.tensor_actions(torch.tanh(normal_rsample(params, noise)))
 
     def rsample_with_log_prob(self, params: Any, noise: Noise) -> tuple[Any, Any]:

@@ -200,23 +200,19 @@ class DenseActorCritic(ActorCriticEngine):
         return DenseStacks(*parts, precision=self._precision, gradients=gradients, norms=norms)
 
     def refresh(self, *names: str) -> None:
-        """Use weights that have changed."""
         for name in names or self._stacks:
             self._stacks[name].refresh()
 
     def number(self, scalar: Any) -> float:
-        """Return a float."""
         return float(scalar)
 
     def params(self, obs: Any, *, of: str = "policy", learn: bool = False) -> Any:
-        """Return the outputs of a policy."""
         numbers, tape = self._stacks[of].forward(self._networks[of].features(shown(obs)))
         if learn:
             self._tapes["policy"] = tape
         return numbers[0]
 
     def learn_policy(self, d_params: Any, *others: tuple[Any, Any]) -> None:
-        """Leave the gradient with the optimiser."""
         # As a stack of one.
         self._stacks["policy"].backward(self._tapes.pop("policy"), d_params[None])
         for parameter, gradient in others:
@@ -229,21 +225,17 @@ class DenseActorCritic(ActorCriticEngine):
         return q
 
     def learn_critics(self, d_q: Any) -> None:
-        """Leave the gradient with the optimiser."""
         self._stacks["critics"].backward(self._tapes.pop("played"), _outputs(d_q))
 
     def next_values(self, obs: Any, action: Any = None) -> Any:
-        """Return the outputs of the target critics."""
         q, _ = self._valued("target_critics", obs, action)
         return q
 
     def values(self, obs: Any, action: Any = None, first: int | None = None) -> Any:
-        """Return the outputs of the critics."""
         q, self._tapes["values"] = self._valued("critics", obs, action, first)
         return q
 
     def action_gradient(self, d_q: Any) -> Any:
-        """Return the gradient of the action."""
         tape = self._tapes.pop("values")
         # The rows of critics end with the action.
         begin = tape[0].rows[0].shape[1] - self._networks["critics"].action.width

@@ -82,7 +82,6 @@ class CompiledQEngine(QEngine):
         self._network, self._compiled = network, CompiledQ(network, optimizer)
 
     def q(self, obs: Any) -> Any:
-        """Return `[N, A]`."""
         return torch.from_numpy(self._compiled.q(self._network.features(shown(obs)).numpy()))
 
     def rows(self, rows: QRows) -> QRows:

@@ -181,13 +181,11 @@ class DeviceSteps(TorchSteps):
         self._optimizer.step()
 
     def step(self, rate: float, scale: float) -> None:
-        """Take a step; see `TorchSteps.step`."""
         self._scale(scale)
         self.set_rate(rate)
         self.step_unless(self._never)
 
     def load_state_dict(self, state: Mapping[Any, Any]) -> None:
-        """Continue from saved moments."""
         super().load_state_dict(state)
         # torch has put a copy in its place.
         for group in self._optimizer.param_groups:

@@ -180,7 +180,6 @@ class ContextAgent(NetworkAgent):
         return {"task": np.int64, "episode": np.int64, "over": np.bool_}
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
-        """Choose actions; see `Agent.step`."""
         rows = len(inputs.first)
         self._check_carry(rows, carry)
         more = -rows % ROWS

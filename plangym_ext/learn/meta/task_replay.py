@@ -131,7 +131,6 @@ class TaskReplay(Replay):
         return Batch(samples, chosen, np.ones(batch_size, np.float32))
 
     def all(self) -> dict[str, Any]:
-        """Return copies of all steps; see `Replay.all`."""
         return self._steps.all()
 
     def _contents(self) -> dict[str, Any]:

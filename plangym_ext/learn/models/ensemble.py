@@ -170,7 +170,6 @@ class _StepNormalizer(ObservationNormalizer):
         return [*super().moments(tree), moments_of(rewards[: len(valid), :, None], valid)]
 
     def add(self, seen: Sequence[Moments]) -> None:
-        """Merge the moments of a fragment into the running moments."""
         super().add(seen[:-1])
         self.reward.add(seen[-1:])
 

@@ -107,20 +107,17 @@ class ModelPlanner(Planner):
         return dropped
 
     def reset(self) -> None:
-        """Drop everything kept between moves; see `Planner.reset`."""
         self._last = None
         self.model.forget_corrections()
         self.planner.reset()
 
     def keep_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Keep only these rows; see `Planner.keep_rows`."""
         if self._last is not None:
             states, actions, rewards = self._last
             self._last = states[rows], [actions[row] for row in rows], rewards[rows]
         self.planner.keep_rows(rows)
 
     def forget_rows(self, rows: npt.NDArray[np.intp]) -> None:
-        """Drop the kept search of some rows; see `Planner.forget_rows`."""
         if self._last is not None:
             for row in rows.tolist():
                 self._last[1][row] = None

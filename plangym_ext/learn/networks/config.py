@@ -62,7 +62,6 @@ class NetworkConfig(CheckedOptions):
     items_size: Annotated[int, Range(16)] = 64
 
     def __post_init__(self) -> None:
-        """Check what can be checked without spaces."""
         super().__post_init__()
         if not self.heads or len(set(self.heads)) < len(self.heads):
             raise InvalidOption(
@@ -156,7 +155,6 @@ class QAgentConfig(AgentConfig):
         return self.has_streams or self.returns != "mean"
 
     def __post_init__(self) -> None:
-        """Check what can be checked without spaces."""
         super().__post_init__()
         if self.needs_head and self.heads != ("q",):
             raise InvalidOption(
@@ -213,7 +211,6 @@ class AgentsConfig(AgentConfig):
     fixed: tuple[Whole, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what can be checked without spaces."""
         super().__post_init__()
         _check_groups(self)
         known = sorted(set(self.groups))
@@ -266,7 +263,6 @@ class AgentsQConfig(QAgentConfig):
     fixed = ()
 
     def __post_init__(self) -> None:
-        """Check what can be checked without spaces."""
         super().__post_init__()
         _check_groups(self)
         if self.noisy or self.returns != "mean" or self.normalize_obs:
@@ -311,7 +307,6 @@ class ContextConfig(SoftPolicyConfig):
     next_obs: bool = False
 
     def __post_init__(self) -> None:
-        """Check what can be checked without spaces."""
         super().__post_init__()
         if self.recurrent != "none" or self.previous_action or self.previous_reward:
             raise InvalidOption(

@@ -84,7 +84,6 @@ class NestedNetwork(Network):
     """Network of Dict and Tuple observations: an encoder for each part, joined before the body."""
 
     def _layers(self, observation_space: Any, config: NetworkConfig) -> tuple[Any, nn.Module, int]:
-        """Return encoder and body, and how many features the body puts out."""
         encoder = JoinedParts(observation_space, config)
         # Parts that are images have been through their convolutions.
         hidden = hidden_of(encoder.kind, config)

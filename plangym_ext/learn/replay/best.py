@@ -68,7 +68,6 @@ class BestReplay(RowReplay):
         self._priorities[places], self._came[places] = given[room:][new], came[room:][new]
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         self._ring.check_filled()
         places = self._rng.integers(len(self._ring), size=batch_size)

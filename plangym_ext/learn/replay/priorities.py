@@ -278,7 +278,6 @@ class PrioritizedReplay(RowReplay):
         self._assign(places, self._checked(priorities, len(places)))
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         self._ring.check_filled()
         if not self._tree[ROOT] > 0:

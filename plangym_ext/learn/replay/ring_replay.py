@@ -249,7 +249,6 @@ class StepReplay(RingReplay):
     """
 
     def add(self, tree: ArrayDict) -> None:
-        """Copy a fragment in; see `RingReplay.add`."""
         ring, priorities = self._ring, self._priorities
         if ring is None:
             ring, priorities = self._make(StepForm.of(tree))
@@ -260,7 +259,6 @@ class StepReplay(RingReplay):
             self._priorities.begin(places, drawn)
 
     def _may_be_drawn(self, ring: StepRing, places: Places) -> npt.NDArray[np.bool_]:
-        """See `RingReplay`."""
         return ring.valid_at(places)
 
     def _remake(
@@ -268,7 +266,6 @@ class StepReplay(RingReplay):
         form: StepForm,
         state: Mapping[str, Any],  # noqa: ARG002
     ) -> tuple[StepRing, Priorities | None]:
-        """See `RingReplay`."""
         return self._make(form)
 
     def _make(self, form: StepForm) -> tuple[StepRing, Priorities | None]:

@@ -45,7 +45,6 @@ class SequenceReplay(RingReplay):
         return self._ring is not None and len(self._starts(self._ring, self._fragment)) > 0
 
     def _may_be_drawn(self, ring: StepRing, places: Places) -> npt.NDArray[np.bool_]:
-        """See `RingReplay`."""
         there, rows = self._starts(ring, self._fragment), len(self._carries[0])
         return (places // ring.envs - there.start) % rows < len(there)
 

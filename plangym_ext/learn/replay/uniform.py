@@ -173,7 +173,6 @@ class RowReplay(Replay):
         return self._ring.counted_back(back)
 
     def all(self) -> dict[str, Any]:
-        """Return copies of all rows; see `Replay.all`."""
         return self._ring.take(self._ring.by_age)
 
     def __len__(self) -> int:
@@ -194,12 +193,10 @@ class ReplayBuffer(RowReplay):
         self._ring = Ring(self.capacity, self._name)
 
     def add(self, samples: Samples) -> None:
-        """Copy rows in; see `Replay.add`."""
         self._ring.check(samples)
         self._ring.add(samples)
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         self._ring.check_filled()
         places = self._rng.integers(len(self._ring), size=batch_size)
@@ -304,7 +301,6 @@ class BalancedReplay(Replay):
         self._added += len(levels)
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw rows; see `Replay.sample`."""
         at_least(f"{self._name}: batch_size", batch_size, 1)
         rings = self._filled()
         # In order, so that a group is one piece of the batch.
@@ -327,7 +323,6 @@ class BalancedReplay(Replay):
         return joined([ring.take(at) for ring, at in zip(rings, places, strict=True)])
 
     def all(self) -> dict[str, Any]:
-        """Return copies of all rows; see `Replay.all`."""
         together = joined([ring.take(ring.by_age) for ring in self._filled()])
         ages = [bucket.ages[bucket.ring.by_age] for bucket in self._buckets.values()]
         # Each ring is in its own order; ages count over all of them.

@@ -122,7 +122,6 @@ class EvaluationSampler(Closing):
         return {"inputs": rows * row, "envs": self._venv.nbytes}
 
     def close(self) -> None:
-        """Close the envs; safe to call twice."""
         self._venv.close()
 
 

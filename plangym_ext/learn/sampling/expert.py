@@ -159,7 +159,6 @@ class ExpertSampler(LocalSampler):
         return {**super().state_dict(), "stored": stored, "fragments": self._fragments}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`, bit for bit."""
         super().load_state_dict(state)
         stored = state["stored"]
         self._stored = Ring.from_state(stored["rows"], self._capacity, "ExpertSampler")

@@ -113,7 +113,6 @@ class StoredStarts(Starts):
         self._weights = found
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """See `Starts`."""
         return self._weights
 
     def after(self, episodes: Mapping[str, Ndarray]) -> StoredStarts:  # noqa: ARG002
@@ -125,7 +124,6 @@ class StoredStarts(Starts):
         return {}
 
     def loaded(self, state: Mapping[str, Any]) -> StoredStarts:  # noqa: ARG002
-        """See `Starts`."""
         return self
 
 
@@ -185,13 +183,11 @@ class BackwardStarts(Starts):
         self._last = np.zeros(0, bool)
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """See `Starts`."""
         found = np.zeros(len(self.states))
         found[self.place : self.place + self._window] = 1.0
         return found
 
     def after(self, episodes: Mapping[str, Ndarray]) -> BackwardStarts:
-        """See `Starts`."""
         start, returns = episodes["start"], episodes["return"]
         # Those that began in an earlier, easier window say nothing of this one.
         own = (start >= self.place) & (start < self.place + self._window)
@@ -203,11 +199,9 @@ class BackwardStarts(Starts):
         return self._with(place=max(0, self.place - self._step), _last=last[:0])
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Starts`."""
         return {"place": self.place, "last": self._last, "count": len(self.states)}
 
     def loaded(self, state: Mapping[str, Any]) -> BackwardStarts:
-        """See `Starts`."""
         self._check_count(int(state.get("count", len(self.states))))
         return self._with(place=int(state["place"]), _last=np.array(state["last"], bool))
 
@@ -250,7 +244,6 @@ class UnsureStarts(Starts):
         self.errors = np.full(len(states), np.inf)
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """See `Starts`."""
         # Stable, so that states that nothing is known of are ranked in their order.
         order = np.argsort(-self.errors, kind="stable")
         ranked = np.empty(len(order))
@@ -258,7 +251,6 @@ class UnsureStarts(Starts):
         return (1 - self._spread) * ranked / ranked.sum() + self._spread / len(order)
 
     def after(self, episodes: Mapping[str, Ndarray]) -> UnsureStarts:
-        """See `Starts`."""
         began = episodes["start"] >= 0
         start, returned = episodes["start"][began], episodes["discounted_return"][began]
         if not len(start):
@@ -273,11 +265,9 @@ class UnsureStarts(Starts):
         return self._with(errors=errors)
 
     def state_dict(self) -> dict[str, Any]:
-        """See `Starts`."""
         return {"errors": self.errors}
 
     def loaded(self, state: Mapping[str, Any]) -> UnsureStarts:
-        """See `Starts`."""
         return self._with(errors=self._own(state, "errors").astype(np.float64))
 
     def __getstate__(self) -> dict[str, Any]:

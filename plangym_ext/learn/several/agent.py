@@ -208,7 +208,6 @@ class AgentsAgent(NetworkAgent):
         return {name: (dtype, (self._count,)) for name, dtype in NEEDED_INFOS.items()}
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode, and the network's."""
         super().set_mode(mode)
         self._one.set_mode(mode)
 
@@ -237,7 +236,6 @@ class AgentsAgent(NetworkAgent):
         return None if carry is None else apart(carry, self._count)
 
     def step(self, inputs: Inputs, carry: Any) -> Acted:
-        """Choose the actions of all agents; see `Agent.step`."""
         before = None if carry is None else rows(carry)
         acted = self._one.step(self._rows(inputs), before)
         after = None if acted.carry is None else apart(acted.carry, self._count)
@@ -292,6 +290,5 @@ class AgentsQAgent(AgentsAgent):
         return {**super().state_dict(), "epsilon": self.epsilon.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load weights, version and epsilon; see `QAgent.load_state_dict`."""
         self._one.load_state_dict(state)
         self.version = self._one.version

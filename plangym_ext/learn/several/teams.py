@@ -158,7 +158,6 @@ class TeamsAgent(Agent):
         return {name: (dtype, (count,)) for name, dtype in NEEDED_INFOS.items()}
 
     def set_mode(self, mode: Mode) -> None:
-        """Change the mode of all agents."""
         super().set_mode(mode)
         for agent in self.agents.values():
             agent.set_mode(mode)
@@ -223,7 +222,6 @@ class TeamsAgent(Agent):
         return found, rows(carry[name]) if carry and name in carry else None
 
     def sent_to(self, num_rows: int) -> None:
-        """See `Agent.sent_to`."""
         for name, agent in self.agents.items():
             agent.sent_to(num_rows * len(self.teams[name].members))
 
@@ -237,7 +235,6 @@ class TeamsAgent(Agent):
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load what another such agent has returned."""
         for team, agent in self.agents.items():
             begin = f"{team}/"
             own = {k.removeprefix(begin): v for k, v in state.items() if k.startswith(begin)}
@@ -312,7 +309,6 @@ class TeamsLearning(AgentAlgorithm):
         self.steps += collected.steps
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
-        """Make the updates of all teams; see `Algorithm.train`."""
         found: dict[str, float] = {}
         for name, one in self.algorithms.items():
             found |= {f"{key}.{name}": value for key, value in one.train(progress).items()}

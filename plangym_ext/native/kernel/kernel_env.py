@@ -84,7 +84,6 @@ class KernelEnv(NativeEnv):
     # Rows -----------------------------------------------------------------------
 
     def widen(self, width: int) -> None:
-        """Make room for states of `width` bytes; see `RowStepper.widen`."""
         self.plan_env.widen(width)
         # The width of a row is part of the layout: all of it is made anew.
         self._memory = RowMemory(self.plan_env, self.kernel)
@@ -116,7 +115,6 @@ class KernelEnv(NativeEnv):
         infos: str = "numeric",
         out: Mapping[str, np.ndarray] = NO_OUT,
     ) -> RowResults | None:
-        """Step rows, or reset some of them instead; see `LiveStepper`."""
         if self._loop is None:
             self.warm_up()
         memory = self._memory
@@ -225,7 +223,6 @@ class KernelEnv(NativeEnv):
 
     @one_call
     def reseeded(self, states: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-        """Return states with new random generators; see `PlanEnv.reseeded`."""
         rows = self.checked_states(states, "reseeded")
         if "rng" not in (self.kernel.state.names or ()):
             return self.plan_env.reseeded(states, rng)
@@ -289,12 +286,10 @@ class KernelEnv(NativeEnv):
         return {**self.plan_env._arguments, **own}
 
     def clone(self, **overrides: Any) -> Self:
-        """Return a new env with the same settings; see `PlanEnv.clone`."""
         settings = {**self._arguments, **overrides}
         own = {name: settings.pop(name) for name in ("kernel", "threads", "strict")}
         return type(self)(type(self.plan_env)(**settings), **own)
 
     def close(self) -> None:
-        """Close the env and end its threads; further calls do nothing."""
         self._shares.close()
         self.plan_env.close()

@@ -184,7 +184,6 @@ class MujocoEnv(NativeEnv):
         infos: str = "numeric",
         out: Mapping[str, np.ndarray] = NO_OUT,
     ) -> RowResults | None:
-        """Step rows, or reset some of them instead; see `LiveStepper`."""
         if self._closed:
             raise EnvClosed(f"step: this {self.name} env is closed. Make a new one.")
         self._part.check_model()
@@ -205,14 +204,12 @@ class MujocoEnv(NativeEnv):
         return found if kept else None
 
     def widen(self, width: int) -> None:
-        """Make room for states of `width` bytes; see `RowStepper.widen`."""
         self.plan_env.widen(width)
         self._prepare_checks()
 
     # Life -----------------------------------------------------------------------
 
     def clone(self, **overrides: Any) -> Self:
-        """Return a new env with the same settings; see `PlanEnv.clone`."""
         threads = overrides.pop("threads", self._given["threads"])
         check = overrides.get("check", self._given["check"])
         env = self.plan_env.clone(**overrides)
@@ -223,7 +220,6 @@ class MujocoEnv(NativeEnv):
             raise
 
     def close(self) -> None:
-        """Close the env and end the threads; further calls do nothing."""
         self._closed = True
         self._player.close()
         self.plan_env.close()

@@ -180,7 +180,6 @@ class Contest(Closing):
         return played(self.env, self.players[name], seed=seed, **options)
 
     def close(self) -> None:
-        """Close the envs; safe to call twice."""
         self._open.close()
 
 

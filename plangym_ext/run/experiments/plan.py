@@ -225,7 +225,6 @@ class Range:
     high: float
 
     def __post_init__(self) -> None:
-        """Check the ends."""
         is_finite = math.isfinite(self.low) and math.isfinite(self.high)
         if not is_finite or not self.low < self.high or (self.kind == "log" and self.low <= 0):
             both = ", both finite" if not is_finite else ", both above 0" * (self.kind == "log")

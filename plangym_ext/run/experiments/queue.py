@@ -32,14 +32,11 @@ _PROGRAM = (sys.executable, "-P", "-m", "plangym_ext.run.experiments.job")
 
 
 class Process(Protocol):
-    """Protocol of a job's process, local or remote, with the methods of `subprocess.Popen`.
-
-    Attributes:
-        returncode: exit status; negative if a signal killed it; None while it runs.
-    """
+    """Protocol of a job's process, local or remote, with the methods of `subprocess.Popen`."""
 
     @property
-    def returncode(self) -> int | None: ...  # noqa: D102
+    def returncode(self) -> int | None:
+        """Exit status; negative if a signal killed it; None while it runs."""
 
     def poll(self) -> int | None:
         """Return the exit status; None while it runs."""
@@ -296,7 +293,6 @@ class RayJobs(Closing):
         return RayJob(ref, where)
 
     def close(self) -> None:
-        """Leave the cluster; safe to call twice."""
         if self._joined:
             self._joined = False
             connection.leave()

@@ -239,7 +239,6 @@ class Logger(Closing):
             file.sync()
 
     def close(self) -> None:
-        """Close the files; safe to call twice."""
         for file in self._files:
             file.close()
         self.leave()
@@ -311,7 +310,6 @@ class TensorBoardFile(LogService):
             self._write(step=step + 1, session_log={"status": "START"})
 
     def sync(self) -> None:
-        """Flush the file to disk."""
         self._file.sync()
 
     def close(self) -> None:

@@ -107,7 +107,6 @@ class CollectorSettings(CheckedOptions):
     _called = "settings: collector."
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         if self.n_workers > self.num_envs:
             raise InvalidOption(

@@ -116,7 +116,6 @@ class CuriousRewards(Callback):
         return {} if self._model is None else self._model.learner_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state_dict`."""
         self._saved = state
 
     def on_start(self, runner: Any) -> None:
@@ -244,7 +243,6 @@ class Recording(Closing, Callback):
         return recorder_in(self._env, self._name, name, _NODES)
 
     def close(self) -> None:
-        """Close the env."""
         self._env.close()
 
 

@@ -193,7 +193,6 @@ class Learners(Closing):
         self._answers(self._timeout)
 
     def close(self) -> None:
-        """End the other learners; safe to call twice."""
         # First: a learner that waits in the group for this one then ends with an error, and can be
         # told to leave.
         if self._group is not None:

@@ -372,5 +372,4 @@ class PlainEnv(Closing):
         return self.gym_env.render()
 
     def close(self) -> None:
-        """Close the env; safe to call twice."""
         self.gym_env.close()

@@ -382,7 +382,6 @@ class Runner(ShownRun, Closing):
     # Life -----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close env, workers and log; safe to call twice."""
         from plangym_ext.learn.repeatable import THREADS
 
         with ExitStack() as stack:  # one that fails keeps none of the others from being closed

@@ -128,7 +128,6 @@ class Trained(ShownRun, Closing):
         )
 
     def close(self) -> None:
-        """Close the env."""
         self.env.close()
 
 

@@ -90,7 +90,6 @@ class DisturbedSubject(Subject):
         super().serve(line)
 
     def keep_sets(self, fixed: Collection[int]) -> None:
-        """Set the hashes of sets that no step changes."""
         self._first = {kept: self._first[kept] for kept in fixed if kept in self._first}
 
     def unordered(self) -> str:
@@ -131,7 +130,6 @@ class DisturbedSubject(Subject):
         self._kept = made[::2]
 
     def may_differ(self, found: set[Any]) -> bool:
-        """Return whether a set may get another order here."""
         if super().may_differ(found):
             return True
         # Of texts as well: where hashes are the same, there is still what was taken out before.

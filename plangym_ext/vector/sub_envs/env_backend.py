@@ -64,7 +64,6 @@ class EnvBackend(VectorBackend):
         self._reached: dict[int, Checkpoint] = {}
 
     def build(self) -> None:
-        """See `VectorBackend`."""
         hosts = self._hosts
         hosts.build()
         self.logs = [
@@ -84,17 +83,14 @@ class EnvBackend(VectorBackend):
 
     @property
     def backend(self) -> str:
-        """See `VectorBackend`."""
         return "process" if self._hosts.in_workers else "serial"
 
     @property
     def backend_note(self) -> str:
-        """See `VectorBackend`."""
         return self._hosts.note
 
     @property
     def envs(self) -> list[gym.Env[Any, Any]]:
-        """See `VectorBackend`."""
         return self._hosts.envs
 
     @property
@@ -104,30 +100,25 @@ class EnvBackend(VectorBackend):
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """See `VectorBackend`."""
         return self._hosts.worker_pids
 
     @property
     def description(self) -> RowsDescription:
-        """See `VectorBackend`."""
         return self._hosts.description
 
     @property
     def lost(self) -> bool:
-        """See `VectorBackend`."""
         for log, checkpoint in zip(self.logs, self._kept[0], strict=True):
             if log.is_lost(checkpoint):
                 return True
         return False
 
     def use(self, space: spaces.Space[Any]) -> None:
-        """See `VectorBackend`."""
         self._memory = self._hosts.use(space, strict=self._invalid != "off")
         self._values = RowValues(self._invalid, self.obs, self.description.name)
 
     @property
     def obs(self) -> ObsBuffer:
-        """See `VectorBackend`."""
         assert self._memory is not None
         return self._memory.obs
 
@@ -144,11 +135,9 @@ class EnvBackend(VectorBackend):
 
     @property
     def note(self) -> Any:
-        """See `VectorBackend`."""
         return self._kept[1]
 
     def keep(self, note: Any) -> None:
-        """See `VectorBackend`."""
         checkpoints, _ = self._kept
         reached = self._reached
         if len(reached) == len(checkpoints):
@@ -163,7 +152,6 @@ class EnvBackend(VectorBackend):
     def begin_reset(
         self, rows: Sequence[int], seeds: Sequence[int | None], options: dict[str, Any] | None
     ) -> SharedCall:
-        """See `VectorBackend`."""
         kept = own_if_possible(options)
 
         def call_of(share: Share) -> RowCall:
@@ -174,7 +162,6 @@ class EnvBackend(VectorBackend):
         return self._begin(self._share(rows, call_of))
 
     def begin_step(self, step: RowStep) -> SharedCall:
-        """See `VectorBackend`."""
         # Plain bools: workers take them apart one by one, and a message packs them.
         flags = step.resets.tolist()
         out = None if step.out is None else self._outs.layout(step.out)
@@ -187,7 +174,6 @@ class EnvBackend(VectorBackend):
         return self._send_ahead(call) if step.ahead else self._begin(call)
 
     def finish_rows(self, call: SharedCall, timeout: float | None) -> StepResults:
-        """See `VectorBackend`."""
         replies: list[Reply] = self._finish(call, timeout)
         if not self.obs.is_array:
             self._put_own(call, replies)
@@ -236,7 +222,6 @@ class EnvBackend(VectorBackend):
     def begin_call(
         self, rows: Sequence[int], name: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> SharedCall:
-        """See `VectorBackend`."""
         kept = own_if_possible((args, kwargs))
 
         def call_of(share: Share) -> RowCall:
@@ -246,7 +231,6 @@ class EnvBackend(VectorBackend):
         return self._begin(self._share(rows, call_of))
 
     def finish_call(self, call: SharedCall, timeout: float | None) -> list[Any]:
-        """See `VectorBackend`."""
         try:
             replies: list[Reply] = self._finish(call, timeout)
         finally:
@@ -257,7 +241,6 @@ class EnvBackend(VectorBackend):
         return call.in_order([reply.values for reply in replies])
 
     def set_attr(self, rows: Sequence[int], name: str, values: Sequence[Any]) -> None:
-        """See `VectorBackend`."""
         kept = own_if_possible(list(values))
 
         def call_of(share: Share) -> RowCall:
@@ -268,14 +251,12 @@ class EnvBackend(VectorBackend):
         self._reach(call, self._finish(call, None))
 
     def get_states(self, rows: Sequence[int]) -> list[np.ndarray]:
-        """See `VectorBackend`."""
         call = self._share(rows, lambda share: RowCall("get_states", (share.inside,)))
         return call.in_order(self._finish(self._begin(call), None))
 
     def set_states(
         self, rows: Sequence[int], states: Sequence[np.ndarray], observations: Any
     ) -> None:
-        """See `VectorBackend`."""
 
         def call_of(share: Share) -> RowCall:
             shown = None if observations is None else share.of(observations)
@@ -368,11 +349,9 @@ class EnvBackend(VectorBackend):
             self._reached[share.host] = reached
 
     def kill(self) -> None:
-        """See `VectorBackend`."""
         self._hosts.kill()
 
     def close(self) -> None:
-        """See `VectorBackend`."""
         errors = self._hosts.close()  # observations that callers hold stay valid
         if self._memory is not None:
             self._memory = None  # a descriptor, as is the memory under these

@@ -130,7 +130,6 @@ class LocalHost(RowHost):
         self.envs, self._closed = self._rows.envs, False
 
     def describe(self) -> dict[str, Any]:
-        """See `RowHost`."""
         return self._rows.description()
 
     def use(
@@ -140,11 +139,9 @@ class LocalHost(RowHost):
         block: SharedBlock | None,  # noqa: ARG002
         index: int,
     ) -> None:
-        """See `RowHost`."""
         self._rows.use(memory, index, self.proved)
 
     def start(self, call: RowCall) -> int:
-        """See `RowHost`."""
         self._found = self._error = None
         name, args, out, *_ = call
         try:
@@ -158,7 +155,6 @@ class LocalHost(RowHost):
         return 0
 
     def take(self, request: int) -> tuple[Any]:  # noqa: ARG002 - there is but one
-        """See `RowHost`."""
         found, error = self._found, self._error
         # Let go of: a kept error holds its frames, and with them envs and arrays.
         self._found = self._error = None
@@ -170,7 +166,6 @@ class LocalHost(RowHost):
         """Do nothing: there is nothing to wait for."""
 
     def close(self) -> BaseException | None:
-        """See `RowHost`."""
         if not self._closed:
             self._closed = True
             try:
@@ -206,26 +201,22 @@ class WorkerHost(RowHost):
         self._expired: list[ForgetBlock | ForgetLayout] = []
 
     def build(self) -> None:
-        """See `RowHost`."""
         service = Service(functools.partial(RowService, self._hosted))
         self.worker = WorkerHandle(service, index=self._index)
         self.worker.start_timeout = start_limit(self._timeout)
         self.worker.build()
 
     def describe(self) -> dict[str, Any]:
-        """See `RowHost`."""
         return self.worker.describe()
 
     def use(
         self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
     ) -> None:
-        """See `RowHost`."""
         self._form, self._block, self._index = form, block, index
         self._memory = memory
         self.worker.result(self.open({}))
 
     def start(self, call: RowCall) -> int:
-        """See `RowHost`."""
         # Never used again: the answer to an abandoned call cannot be taken for another one.
         request = next(requests)
         out = None if call.out is None else self._told(call.out)
@@ -264,7 +255,6 @@ class WorkerHost(RowHost):
             self._expired.append(message)
 
     def take(self, request: int) -> tuple[Any] | None:
-        """See `RowHost`."""
         answer = self.worker.taken(request)
         if answer is None:
             return None
@@ -311,11 +301,9 @@ class WorkerHost(RowHost):
         return self.start(RowCall("open", (form, self._index, attributes, self.proved)))
 
     def begin_close(self) -> None:
-        """See `RowHost`."""
         self.worker.begin_close()
 
     def close(self) -> BaseException | None:
-        """See `RowHost`."""
         error = self.worker.end()
         self.__dict__.pop("_messages", None)
         self._block = self._memory = None  # the memory is a descriptor, too

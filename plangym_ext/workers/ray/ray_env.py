@@ -220,7 +220,6 @@ class RayEnv(WorkerStepper, LiveStepper):
         return self
 
     def _end_abandoned(self) -> None:
-        """See `RowStepper`."""
         self.runs.end_abandoned()
 
     def widen(self, width: int) -> None:
@@ -258,7 +257,6 @@ class RayEnv(WorkerStepper, LiveStepper):
         infos: str = "numeric",
         out: Mapping[str, np.ndarray] = NO_OUT,  # noqa: ARG002 - results are copied there
     ) -> RowResults | None:
-        """Step rows, or reset some of them instead; see `LiveStepper`."""
         if not self._knows_resets:
             self.reset_columns, self._knows_resets = reset_columns(self.plan_env), True
         if resets.any() and self.reset_columns is None:
@@ -278,7 +276,6 @@ class RayEnv(WorkerStepper, LiveStepper):
         """Return None: the env itself resets rows with seeds; see `LiveStepper`."""
 
     def sealed(self, rows: np.ndarray) -> np.ndarray:
-        """Return states from `step_live`, which are sealed, as fresh `[B, S]` uint8."""
         found: np.ndarray = as_wide(rows, self.state_width)
         return found.copy() if found is rows else found
 

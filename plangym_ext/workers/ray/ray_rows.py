@@ -168,12 +168,10 @@ class RayRows(Rows):
     # Answers --------------------------------------------------------------------
 
     def waiting(self) -> list[Actor]:
-        """See `Rows`."""
         found = {sent.actor for sent in self.open.values()}
         return sorted(found, key=lambda actor: actor.index)
 
     def listen(self, timeout: float) -> bool:
-        """See `Rows`."""
         self._owner.check_open()
         ray, refs = ray_module(), list(self.open)
         if not refs:
@@ -230,7 +228,6 @@ class RayRows(Rows):
         self.listen(0.0)
 
     def end_round(self) -> Round | None:
-        """See `Rows`."""
         deaths, self._deaths = self._deaths, []
         left: np.ndarray = np.flatnonzero(~self.batch.done)
         if not (deaths or self._failures or len(left)):
@@ -249,7 +246,6 @@ class RayRows(Rows):
     # Hangs ----------------------------------------------------------------------
 
     def hung(self) -> tuple[list[Actor], float | None]:
-        """See `Rows`."""
         limit = self._owner.row_timeout
         if limit is None:
             return [], limit
@@ -270,14 +266,12 @@ class RayRows(Rows):
         return WorkerTimeout("\n".join(found), workers=tuple(actor.index for actor in hung))
 
     def row_of(self, worker: Actor) -> int:
-        """See `Rows`."""
         mine = bool(worker.sent) and worker.sent[0] in self.open.values()
         return worker.sent[0].first if mine else NO_ROW
 
     # The end --------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """See `Rows`."""
         self.open.clear()
 
     def results(self) -> RowResults:

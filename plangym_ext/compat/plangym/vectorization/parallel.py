@@ -123,7 +123,6 @@ class BatchEnv(Closing):
         return [answer for part in parts for answer in asked(envs[part], requests[part])]
 
     def close(self) -> None:
-        """End the workers."""
         for env in self._envs:
             env.begin_close()
         for env in self._envs:

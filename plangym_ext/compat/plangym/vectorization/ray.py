@@ -25,11 +25,9 @@ class RayEnv(VectorizedEnv):
         return BatchEnv([self._cluster.worker(service, i) for i in range(self.n_workers)])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the settings, and the local env; see `VectorizedEnv`."""
         return {k: value for k, value in super().__getstate__().items() if k != "_cluster"}
 
     def close(self) -> None:
-        """Close the local env, the actors and the connection."""
         super().close()
         if "_cluster" in vars(self):
             self._cluster.close()

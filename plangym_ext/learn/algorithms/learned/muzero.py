@@ -159,7 +159,6 @@ class MuZero(ModelLearning):
         self._planner = planner
 
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
-        """Return a row per step; see `rows_of_episode`."""
         self._new_rows += record.length
         return rows_of_episode(record, at(self.config.discount, self.updates))
 

@@ -59,7 +59,6 @@ class OffPolicyConfig(LearnerConfig):
     compiled: bool = True
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         checked_capacity(self._option("capacity"), self.capacity)
 
@@ -102,7 +101,6 @@ class DQNConfig(OffPolicyConfig):
     exploration_least: ScheduledShare | None = None
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         if self.exploration_least is not None:
             # Which have logarithms.
@@ -117,7 +115,6 @@ class VDNConfig(DQNConfig):
     double: bool = True
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         self._only(exploration_least=None)
 
@@ -275,7 +272,6 @@ class PEARLConfig(SACConfig):
     divergence_weight: Weight = 0.1
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         self._only(prioritized=False, n_steps=1, clip_reward=None)
 
@@ -314,7 +310,6 @@ class MBPOConfig(SACConfig):
     real_share: Share = 0.05
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         self._only(prioritized=False, n_steps=1, frames=False)
 
@@ -334,12 +329,10 @@ class TQCConfig(SACConfig):
     dropped: Whole = 2
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         super().__post_init__()
         self._narrow("dropped", 0, self.quantiles - 1)
 
     def critic_layers(self) -> dict[str, Any]:
-        """Return the options of `make_critics`; see `ReplayActorCriticConfig`."""
         return {**super().critic_layers(), "outputs": self.quantiles}
 
 
@@ -358,7 +351,6 @@ class CrossQConfig(SACConfig):
     learning_starts: int = 100
 
     def critic_layers(self) -> dict[str, Any]:
-        """Return the options of `make_critics`; see `ReplayActorCriticConfig`."""
         return {**super().critic_layers(), "layer_norm": False, "batch_renorm": True}
 
 

@@ -76,7 +76,6 @@ class MBPO(SAC):
         self._modelled = 0
 
     def take(self, collected: Collected) -> None:
-        """Add a fragment to the replay; see `Algorithm.take`."""
         super().take(collected)
         normalizer = self.model.normalizer
         normalizer.add(self.group.merged(normalizer.moments(collected.data)))
@@ -230,7 +229,6 @@ class RolloutReplay(Replay):
         return Batch(found, np.arange(batch_size), np.ones(batch_size, np.float32))
 
     def all(self) -> dict[str, Any]:
-        """Return copies of all steps of rollouts; see `Replay.all`."""
         return self._imagined.all()
 
     def _contents(self) -> dict[str, Any]:

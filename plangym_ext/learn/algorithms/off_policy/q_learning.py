@@ -74,7 +74,6 @@ class QLearning(OffPolicyAlgorithm):
             agent.epsilon = log_spaced(rows, low, at(most, self.steps))
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
-        """Make all updates that are due; see `OffPolicyAlgorithm.train`."""
         if self._noisy:
             # An agent that was evaluated since has left the noise of this very network off.
             use_noise(self.network, True)

@@ -48,7 +48,6 @@ class RolloutAlgorithm(AgentAlgorithm):
         self._seen: list[Moments] = []
 
     def join(self, group: LearnerGroup) -> None:
-        """Join a group of data-parallel learners; see `AgentAlgorithm.join`."""
         group.share(self.network.state_dict().values())
         self.group = self.optimizer.group = group
         if self._rewards is not None:

@@ -306,7 +306,6 @@ class ItemSteps(EnvSteps):
         return {n: part for n, part in super()._out(t).items() if n not in ("obs", "final_obs")}
 
     def begin(self, t: int, rows: Ndarray | None) -> None:
-        """Begin step t, of some rows or, for None, of all."""
         super().begin(t, np.arange(self._columns.num_rows) if rows is None else rows)
 
     def _write(self, t: int, rows: Ndarray, obs: Any, results: Any, stepped: Stepped) -> None:

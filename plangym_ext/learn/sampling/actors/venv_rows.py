@@ -144,15 +144,12 @@ class ItemRows(VenvRows):
         return (item_rows(self.single_observation_space, obs), *rest)
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
-        """Reset all rows; see `VenvRows.reset`."""
         return self._items(super().reset(seeds))
 
     def reset_rows(self, rows: Ndarray, seeds: Sequence[int]) -> tuple[Any, dict[str, Any]]:
-        """Reset `[k]` rows; see `VenvRows.reset_rows`."""
         return self._items(super().reset_rows(rows, seeds))
 
     def step(self, actions: Any, rows: Ndarray) -> Any:
-        """Step `[k]` rows; see `PlanVectorEnv.step`."""
         return self._items(super().step(actions, rows))
 
     def step_wait(self) -> Any:

@@ -128,7 +128,6 @@ class SharedWeights(Closing):
         return {name: view.copy() for name, view in self._views().items()}
 
     def close(self) -> None:
-        """Release the memory; safe to call twice."""
         self._memory.close()
 
 
@@ -190,18 +189,15 @@ class SharedExchange(Exchange):
         self._weights = SharedWeights(weights)
 
     def open(self, worker: ServiceWorker, index: int) -> None:
-        """See `Exchange`."""
         # Waited for: the worker maps the memory through this process's descriptors, which must
         # still be open then.
         worker.call("open", self._tree, self._weights, self._progress[index])()
 
     def give(self, weights: Weights) -> tuple[Any, ...]:
-        """See `Exchange`."""
         self._weights.write(weights)
         return ()
 
     def given(self) -> dict[str, npt.NDArray[Any]]:
-        """See `Exchange`."""
         return self._weights.read()
 
     def take(self, index: int, answer: Sequence[Any]) -> None:
@@ -209,7 +205,6 @@ class SharedExchange(Exchange):
 
     @property
     def nbytes(self) -> int:
-        """See `Exchange`."""
         return self._weights.nbytes
 
     def close(self) -> None:
@@ -236,7 +231,6 @@ class SentExchange(Exchange):
         self._placed: Any = None
 
     def open(self, worker: ServiceWorker, index: int) -> None:  # noqa: ARG002
-        """See `Exchange`."""
         worker.call("open_own", self._num_steps, self._masks)()
 
     def give(self, weights: Weights) -> tuple[Any, ...]:
@@ -249,16 +243,13 @@ class SentExchange(Exchange):
         return (self._placed,)
 
     def given(self) -> dict[str, npt.NDArray[Any]]:
-        """See `Exchange`."""
         return {name: value.copy() for name, value in self._weights.items()}
 
     def take(self, index: int, answer: Sequence[Any]) -> None:
-        """See `Exchange`."""
         self._columns[index].write(answer[0])
 
     @property
     def nbytes(self) -> int:
-        """See `Exchange`."""
         return sum(value.nbytes for value in self._weights.values())
 
     def close(self) -> None:
