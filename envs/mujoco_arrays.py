@@ -150,9 +150,5 @@ class Rest:
         return len(self._terms)
 
     def rest(self, where: np.ndarray) -> int:
-        """Return the hash.
-
-        Args:
-            where: indices of what is written.
-        """
+        """Return the hash."""
         return (self._total - int(self._terms[where].sum(dtype=np.uint64))) % (1 << 64)

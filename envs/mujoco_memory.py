@@ -274,12 +274,7 @@ class DataMemory(SimulatorMemory):
         live.energy[:] = np.frombuffer(data[at : at + live.energy.nbytes])
 
     def _lags(self, where: np.ndarray, units: np.ndarray) -> bool:
-        """Return whether bodies are elsewhere in a state than its positions say.
-
-        Args:
-            where: the blocks that the state has.
-            units: these.
-        """
+        """Return whether bodies are elsewhere in a state than its positions say."""
         place = self._positions
         wanted = self._first_units[place].copy()
         first, stop = np.searchsorted(where, (place.start, place.stop))

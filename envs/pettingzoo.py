@@ -157,7 +157,6 @@ class AgentsEnv(gym.Env[Any, Any]):
         return np.array([agent in there for agent in self.agents])
 
     def _parts(self, action: Any) -> list[Any]:
-        """Return the action of each agent."""
         if self.stacked:
             rows = np.asarray(action)
             if rows.shape[:1] == (len(self.agents),):

@@ -340,11 +340,9 @@ class _Record:
         )
 
     def goes_on(self, max_steps: int) -> bool:
-        """Return whether there is a next step."""
         return not self.game.ended and len(self.actions) < max_steps
 
     def episode(self, env: PlayableEnv) -> Episode:
-        """Return the episode so far."""
         # The first row tells of all: an env has one player or two throughout.
         two = bool(self.players) and self.players[0] is not None
         return Episode(

@@ -39,11 +39,6 @@ def told_mask(info: Any, env: Any) -> npt.NDArray[Any] | None:
 def told_masks(infos: Any, space: Any, count: int) -> list[npt.NDArray[Any] | None]:
     """Return the mask `[A]` of each row's info, or None.
 
-    Args:
-        infos: of a batch.
-        space: of the actions.
-        count: of the rows.
-
     Raises:
         InvalidObservation: see `checked_mask`.
     """

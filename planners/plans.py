@@ -41,7 +41,6 @@ class Budget:
     dropped: int = 0
 
     def __add__(self, other: Budget) -> Budget:
-        """Return the cost of both."""
         return Budget(
             self.model_steps + other.model_steps,
             self.expansions + other.expansions,

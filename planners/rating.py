@@ -193,11 +193,6 @@ def _wrong_values(who: str, values: npt.NDArray[np.float64], count: int) -> Inva
 def as_floats(what: str, given: npt.ArrayLike, dtype: type[Float]) -> npt.NDArray[Float]:
     """Return a function's result as floats, with its shape.
 
-    Args:
-        what: how messages call it.
-        given: the answer.
-        dtype: float64 or float32.
-
     Returns:
         The very array, if it has this dtype; else a fresh one.
 
@@ -280,10 +275,6 @@ _ROUNDING = 1e-12
 
 def check_finite(where: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Return `values` `[L]` as float64 after a check that all are finite.
-
-    Args:
-        where: how messages call them, the planner first.
-        values: rewards, or what has been made of rewards.
 
     Raises:
         InvalidObservation: one of them is infinite, not a number, or beyond 1e30.

@@ -55,7 +55,6 @@ class PlanRequest:
     clock: Clock
 
     def __post_init__(self) -> None:
-        """Check that there is a generator for every state."""
         states, rngs = self.states, self.rngs
         if states.ndim != 2 or states.dtype != np.uint8 or 0 in states.shape:
             raise InvalidOption(
@@ -113,9 +112,6 @@ class PlanRequest:
 
     def needed_obs(self, who: str) -> Any:
         """Return the observations `[B, *obs]`; raise if the request has none.
-
-        Args:
-            who: needs them.
 
         Raises:
             ValueError: they did not come along.

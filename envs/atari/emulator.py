@@ -316,11 +316,7 @@ class Emulator:
         self._core = core
 
     def _finish_frame(self, core: bytes) -> None:
-        """Complete the frame of an emulator that stopped within one.
-
-        Args:
-            core: of the state that is to be restored next.
-        """
+        """Complete the frame of an emulator that stopped within one."""
         self._look()
         if self._partial and self._layout.is_full(core):
             # A frame that was drawn to its end: the emulator notices that it is late

@@ -371,7 +371,6 @@ def _view(buffer: Buffer, reach: Ndarray | None, axes: Axis | None, trail: Trail
 
 
 def _view_at(buffer: Buffer, location: Location) -> Array:
-    """Return the view at a location."""
     if indexing.is_basic(location):
         return _view(buffer, *lay_out(buffer.open_base("view"), location))
     view = _view(buffer, None, None, None)

@@ -151,11 +151,6 @@ class SharedBlock:
     ) -> npt.NDArray[Any]:
         """Return the bytes of the block, viewed as a numpy array.
 
-        Args:
-            shape: shape of the array.
-            dtype: its dtype.
-            offset: byte at which it starts.
-
         Returns:
             A writable C-ordered view, valid for as long as the caller keeps
             it, even after `close`.

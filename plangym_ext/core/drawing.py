@@ -31,10 +31,6 @@ class Film(Protocol):
 def picture(env: gym.Env[Any, Any], name: str) -> Any:
     """Return `env.render()`, drawn without a display where there is none.
 
-    Args:
-        env: the whole stack.
-        name: of the env, for messages.
-
     Raises:
         MissingExtra: a package that it draws with is not installed.
         CannotDraw: the renderer failed.

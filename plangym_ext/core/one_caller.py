@@ -136,11 +136,7 @@ class OneCaller:
         )
 
     def enter_within(self, timeout: float) -> bool:
-        """Enter, once no other thread is inside; return whether that was so in time.
-
-        Args:
-            timeout: seconds that it may take.
-        """
+        """Enter, once no other thread is inside; return whether that was so in time."""
         deadline = time.monotonic() + timeout
         while True:
             with contextlib.suppress(ConcurrentUse):
@@ -183,7 +179,6 @@ class _Copied(OneCaller):
 
     @property
     def depth(self) -> int:
-        """See `OneCaller`."""
         depth: int = vars(self)["depth"]
         return depth
 

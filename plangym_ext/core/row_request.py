@@ -240,7 +240,6 @@ class StateStore:
         self.pins = 0
 
     def __len__(self) -> int:
-        """Return the number of slots in use."""
         return int(self._used.sum())
 
     @property

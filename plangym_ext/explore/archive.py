@@ -61,7 +61,6 @@ class Archive:
         )
 
     def __len__(self) -> int:
-        """Return the number of cells."""
         return int(self._entries.known[0])
 
     # What is known of the cells; views `[N, ...]` until the next round ---------------------

@@ -31,7 +31,6 @@ class Paths:
         self._taken = np.empty(0, np.int64)
 
     def __len__(self) -> int:
-        """Return the number of segments."""
         return len(self._start)
 
     def add(

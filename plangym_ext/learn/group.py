@@ -71,9 +71,6 @@ class LearnerGroup(ABC):
 
         Times that, the mean of the means is the mean of all rows. It is 1 if all learners have
         as many.
-
-        Args:
-            count: of rows that this learner's mean is of.
         """
         counts = self.rows(np.array([count], np.float64))
         total = counts.sum()

@@ -31,9 +31,6 @@ def held_numbers(value: Any) -> dict[str, Any]:
     Containers, attributes, slots, closures and arguments of partial functions are gone through,
     and of a function that pickles carry whole the globals that it names. An object that is met
     again is passed over, as are optimisers, which no copy needs.
-
-    Args:
-        value: of any kind.
     """
     return {where: one for where, one in objects_of(value) if _is_number(one)}
 

@@ -104,7 +104,6 @@ class EpisodeRecorder:
         self._ended = (False, False)
 
     def __len__(self) -> int:
-        """Return how many steps were taken."""
         return len(self._plans)
 
     def add(

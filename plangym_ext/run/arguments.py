@@ -176,12 +176,7 @@ def add_import_option(parser: argparse.ArgumentParser, _given: Sequence[str] = (
 
 
 def add_env_options(parser: argparse.ArgumentParser, given: Sequence[str]) -> None:
-    """Add `--import MODULE`, and `--env.KEY value` for every KEY that was typed.
-
-    Args:
-        parser: of the command.
-        given: what was typed.
-    """
+    """Add `--import MODULE`, and `--env.KEY value` for every KEY that was typed."""
     add_import_option(parser)
     keys = [key for key in typed_settings(given) if key.startswith(_ARGUMENTS)]
     let_pass(parser, keys)

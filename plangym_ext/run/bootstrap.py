@@ -73,11 +73,7 @@ def mean_interval(
 
 
 def known_interval(values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Return the mean and its interval; the ends are None for a single value.
-
-    Args:
-        values: at least one.
-    """
+    """Return the mean and its interval; the ends are None for a single value."""
     mean, low, high = mean_interval(values)
     return (mean, low, high) if len(values) > 1 else (mean, None, None)
 
@@ -89,10 +85,6 @@ def unpaired_interval(
 
     The two are resampled apart, as if they had nothing in common. Of pairs, `mean_interval` of
     their differences is the interval: it is the narrower the more the two have in common.
-
-    Args:
-        first: at least one.
-        second: at least one.
     """
     # One for both: two of the same seed would draw the same places, which are pairs.
     rng = np.random.default_rng(0)

@@ -30,10 +30,6 @@ def closest_option(typed: str, options: Iterable[str]) -> str | None:
 
     Sections need not be typed (`--learning-rate` for `--algorithm.learning_rate`), nor more
     than a word's initial (`--lr`, `--algorithm.lr`).
-
-    Args:
-        typed: with its dashes.
-        options: with theirs.
     """
     wanted = _plain(in_our_words(typed))
     named = {option: _plain(option) for option in options if option not in ("-h", "--help")}

@@ -37,9 +37,6 @@ _SMALL = {
 def load_pyplot(asked_by: str) -> Any:
     """Return matplotlib's pyplot, set to draw into files.
 
-    Args:
-        asked_by: what needs it, for the message.
-
     Raises:
         MissingExtra: matplotlib is not installed.
     """

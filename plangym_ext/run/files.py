@@ -55,10 +55,6 @@ def remove_empty(folders: Sequence[Path]) -> None:
 def check_kind(folder: Path, own: str) -> None:
     """Refuse a folder with results of another kind.
 
-    Args:
-        folder: where results will be written.
-        own: name of the file that tells their kind.
-
     Raises:
         FolderTaken: there are such results.
     """
@@ -104,10 +100,6 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """Return the JSON object that a file holds.
-
-    Args:
-        path: of the file.
-        what: it must hold, for messages.
 
     Raises:
         OSError: it cannot be read.

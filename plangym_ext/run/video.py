@@ -145,9 +145,6 @@ class VideoWriter:
 def ffmpeg(instead: str) -> str:
     """Return the program that writes videos.
 
-    Args:
-        instead: what else can be done, for the message.
-
     Raises:
         MissingExtra: it is not installed.
     """

@@ -94,7 +94,6 @@ class _Digests:
         self._depth = 0
 
     def of(self, value: Any) -> bytes:
-        """Return the digest of a value."""
         kind: Any = type(value)
         if kind in _SCALARS:
             return _digest(kind.__name__, repr(value))

@@ -203,9 +203,6 @@ def _unusual_actions(
 def check_call(name: Any) -> None:
     """Refuse names and functions that cannot be called on sub-envs.
 
-    Args:
-        name: of a method or attribute, or a function.
-
     Raises:
         WrongKind: it is neither.
         InvalidOption: it is one of `OWN_CALLS`.

@@ -357,10 +357,6 @@ class StateBackend(VectorBackend):
     def _check_held(self, row: int, before: dict[str, Any]) -> None:
         """Refuse what a call has set that states do not hold: no row would be stepped with it.
 
-        Args:
-            row: that the call was for.
-            before: `plain_attributes` of the env proper before it.
-
         Raises:
             ValueError: it has; the env proper is as it was.
         """

@@ -112,11 +112,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
         self._all, self._pending = range(num_envs), PendingCalls()
 
     def _as_one(self, moving: Callable[[], tuple[_Found, Episodes]]) -> _Found:
-        """Run a state-changing call as a transaction: commit it, or leave it undone if it raises.
-
-        Args:
-            moving: makes the call; returns its result, and the sub-envs' episodes after it.
-        """
+        """Commit a call that returns its result and the sub-envs' episodes; undone if it raises."""
         guard = self._one_caller
         guard.__enter__()
         try:

@@ -283,9 +283,6 @@ SPARE = 20
 def check_descriptors(num_workers: int) -> None:
     """Check that there are enough file descriptors for the workers.
 
-    Args:
-        num_workers: how many are about to be started.
-
     Raises:
         StorageError: this process may not open that many files more.
     """

@@ -177,7 +177,6 @@ class ParallelEnv(WorkerStepper, BackendEnv):
             raise
 
     def _built(self) -> GymEnv:
-        """Return the local env."""
         import gymnasium as gym
 
         try:

@@ -192,7 +192,6 @@ class Service:
     imports: tuple[str, ...] = ()
 
     def __call__(self) -> Any:
-        """Make it."""
         return self.make()
 
 

@@ -255,12 +255,7 @@ def default_n_workers() -> int:
 
 
 def _granted(groups: Path, mounted: Path) -> float:
-    """Return the processors that the control groups of this process allow; inf for any number.
-
-    Args:
-        groups: lists the groups, as `/proc/self/cgroup` does.
-        mounted: where they are mounted.
-    """
+    """Return the processors that the control groups of this process allow; inf for any number."""
     found = math.inf
     try:
         lines = groups.read_text().splitlines()
@@ -291,13 +286,7 @@ def _limit(group: Path) -> float:
 
 
 def workers_pay(row_seconds: float, rows: int, n_workers: int) -> bool:
-    """Return whether workers finish batches clearly sooner than this process.
-
-    Args:
-        row_seconds: of one row, here.
-        rows: in a batch.
-        n_workers: how many there would be.
-    """
+    """Return whether workers finish batches clearly sooner than this process."""
     sharing = min(n_workers, rows)
     saved = rows * row_seconds * (1 - 1 / sharing)
     return saved > LEAST_GAIN * (BATCH_SECONDS + rows * ROW_SECONDS)

@@ -269,7 +269,6 @@ class MPPI(NoisySampling):
     plays_tried: ClassVar[bool] = False
 
     def _learn(self, row: Row, tried: Population) -> None:
-        """Average what was tried."""
         row.mean = weighted_mean(tried, self.temperature, scaled=self.scale_returns)
 
 

@@ -42,7 +42,6 @@ class BestFirst(FrontierSearch):
         return self.path_weight * steps + self.heuristic_weight * to_go
 
     def _cost(self, steps: Floats, log_policy: Floats) -> Floats:  # noqa: ARG002
-        """Return the steps."""
         return steps
 
 
@@ -65,7 +64,6 @@ class LevinTS(FrontierSearch):
     evaluator: Evaluator | None = None
 
     def _policy(self) -> Evaluator | None:
-        """Return the evaluator."""
         return self.evaluator
 
     def _priority(self, steps: Floats, log_policy: Floats, to_go: Floats) -> Floats:  # noqa: ARG002
@@ -73,7 +71,6 @@ class LevinTS(FrontierSearch):
         return self._cost(steps, log_policy)
 
     def _cost(self, steps: Floats, log_policy: Floats) -> Floats:
-        """Return the same."""
         # Logarithms: the probability of a way of some hundred steps is no float64 any more.
         return np.log(steps) - log_policy
 
@@ -107,7 +104,6 @@ class PHS(LevinTS):
         return super()._plan_batch(request)
 
     def _values_to_go(self) -> bool:
-        """Return the option."""
         return self.value_to_go
 
     def _priority(self, steps: Floats, log_policy: Floats, to_go: Floats) -> Floats:

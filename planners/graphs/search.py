@@ -99,7 +99,6 @@ class GraphSearch(DiscretePlanner):
         return [one.plan(origin, seconds) for one in grown]
 
     def _start(self, request: PlanRequest, grown: list[GraphWalk]) -> None:
-        """Start every graph in its state."""
         keys = state_keys(self.state_key, request.states, request.obs)
         masks = request.masks()
         for b, one in enumerate(grown):

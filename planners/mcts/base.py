@@ -170,7 +170,6 @@ class TreeSearch(DiscretePlanner):
         return count
 
     def _new_search(self, request: PlanRequest, num_actions: int) -> Search:
-        """Return a search with new trees."""
         return Search(request, self._settings(num_actions), self._rater(num_actions))
 
     def _capacity(self, num_actions: int) -> int:

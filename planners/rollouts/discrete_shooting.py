@@ -246,7 +246,6 @@ class BanditShooting(DiscretePlanner):
         return left
 
     def _plan(self, arm: _Arms, rng: Rng, origin: int, seconds: float) -> Plan:
-        """Read the plan off a bandit."""
         visits, q = arm.visits, np.where(arm.visits > 0, arm.mean, np.nan)
         if self.temperature > 0.01:
             action = sampled(visits, self.temperature, rng)

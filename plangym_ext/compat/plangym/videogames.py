@@ -205,11 +205,9 @@ class MontezumaPosLevel:
     y: Any
 
     def __getstate__(self) -> Any:
-        """Return level, score, room, x and y."""
         return dataclasses.astuple(self)
 
     def __setstate__(self, values: Any) -> None:
-        """Take them from `values`."""
         self.level, self.score, self.room, self.x, self.y = values
 
     tuple = property(__getstate__)

@@ -199,14 +199,7 @@ def read(
 
 
 def _array(archive: zipfile.ZipFile, name: str, packed: int, left: int) -> np.ndarray:
-    """Return an array of an `.npz`, unpacked only if it is of a size that the file may hold.
-
-    Args:
-        archive: the file.
-        name: of the array.
-        packed: bytes of the file.
-        left: bytes that the array may have.
-    """
+    """Return an array of an `.npz`, unpacked only if it is of a size that the file may hold."""
     info = archive.getinfo(f"{name}.npy")
     # Its directory may say anything: only of these two is the size bounded by what is read.
     if info.compress_type not in _METHODS or info.header_offset + info.compress_size > packed:

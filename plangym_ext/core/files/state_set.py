@@ -40,7 +40,6 @@ class StateSet:
     to_go: npt.NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
-        """Check that every state has an observation."""
         more = (one for one in (self.legal, self.to_go) if one is not None)
         shapes = [_shape(one) for one in (self.states, *leaves(self.obs), *more)]
         lengths = {shape[:1] for shape in shapes}
@@ -52,7 +51,6 @@ class StateSet:
             )
 
     def __len__(self) -> int:
-        """Return N."""
         return len(self.states)
 
     def __getitem__(self, rows: Any) -> StateSet:

@@ -69,10 +69,6 @@ def _descriptor(path: Path, flags: int) -> int:
 def contents(path: Path, most: int = 64 << 20) -> bytes:
     """Return the bytes of a file; refuse pipes, devices and files that are too large.
 
-    Args:
-        path: of the file.
-        most: bytes that it may have.
-
     Raises:
         OSError: it cannot be read, or is a folder.
         UnreadableFile: it is a pipe or a device, or has more bytes.

@@ -56,10 +56,6 @@ class BoxUnits:
     def check_bounded(self, who: str, otherwise: str) -> None:
         """Refuse a space without two finite, distinct bounds for each number.
 
-        Args:
-            who: needs them.
-            otherwise: what else to do.
-
         Raises:
             InvalidOption: some number has not; the message says which, and why.
         """

@@ -228,10 +228,6 @@ def torch_compiled(module: nn.Module, where: str) -> Any:
 
     The first call with inputs of some shape takes a minute or so.
 
-    Args:
-        module: to be called.
-        where: begins the message.
-
     Raises:
         InvalidOption: there is no compiler.
     """

@@ -220,7 +220,6 @@ class _ActionPart:
         self.width = sum(self._counts) or int(np.prod(space.shape or ()))
 
     def encode(self, rows: torch.Tensor) -> torch.Tensor:
-        """Return `[N, width]`."""
         if self._units is not None:
             return self._units.scaled_tensor(rows)
         flat = rows.reshape(rows.shape[0], -1)

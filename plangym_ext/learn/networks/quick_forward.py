@@ -123,7 +123,6 @@ class QuickNetwork(_Quick):
         self._layers = [layer for module in modules for layer in _leaves(module)]
 
     def __call__(self, obs: Any) -> NetworkOutput:
-        """Evaluate a tensor `[B, *obs]`."""
         out = obs
         if self._casts and obs.dtype is not _FLOAT:
             out = obs.to(_FLOAT)

@@ -133,11 +133,6 @@ def _kind(tensor: Any) -> str:
 def check_network(where: str, network: Any, attributes: tuple[str, ...] = ()) -> None:
     """Refuse a value that is not a module, or lacks a required attribute.
 
-    Args:
-        where: how the message begins.
-        network: that was given.
-        attributes: that it must have.
-
     Raises:
         InvalidOption: it is none, such as an agent or a class.
     """

@@ -242,7 +242,6 @@ class KeptRows:
         return self._arrays
 
     def __len__(self) -> int:
-        """Return the rows that are there."""
         return self._added - self._dropped
 
     def add(self, rows: Sequence[npt.NDArray[Any]]) -> Serials:

@@ -98,7 +98,6 @@ class StepRing:
         self.steps = StepArrays(self._reward, self._terminated, self._final)
 
     def _take_memory(self, kinds: list[Any], obs: list[Part], action: list[Part]) -> None:
-        """Make the arrays."""
         memory = self.slots, self.envs, self._options.storage
         self._obs = [kind(part, *memory) for kind, part in zip(kinds, obs, strict=True)]
         self._actions = [self._ring(shape, dtype) for shape, dtype in action]

@@ -31,7 +31,6 @@ class Ring:
         self._size = 0
 
     def __len__(self) -> int:
-        """Return the rows that are there."""
         return self._size
 
     @property

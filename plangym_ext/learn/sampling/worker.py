@@ -259,7 +259,6 @@ class WorkerSampler(PastSampler):
         return self._answers(self._begin_all(name, *args))
 
     def _begin_all(self, name: str, *args: Any) -> _Flight:
-        """Begin a call of every worker."""
         promises: list[Pending[Any] | None] = []
         for index in range(len(self._workers)):
             try:

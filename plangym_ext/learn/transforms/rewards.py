@@ -102,10 +102,6 @@ def in_rewards(settings: Any, learned: Mapping[str, Any]) -> Callable[[Floats], 
     """Return a function that converts values `[n]` to the env's reward scale.
 
     Clipped rewards cannot be brought back.
-
-    Args:
-        settings: of the algorithm.
-        learned: what it has saved as its "trainer".
     """
     if getattr(settings, "rescale", False):
         return _unscaled

@@ -177,7 +177,6 @@ class _Results:
         self.write()
 
     def write(self) -> None:
-        """Write everything."""
         content = {"settings": self._settings, "episodes": self.rows, "summary": self.summary()}
         write_json(self.path, content)
 

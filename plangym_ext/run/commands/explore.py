@@ -280,7 +280,6 @@ def _logged(path: Path, steps: int) -> list[dict[str, Any]]:
 
 
 def _write_summary(options: argparse.Namespace, kept: _Kept) -> None:
-    """Write `explore.json`."""
     import plangym_ext
 
     explorer, archive = kept.explorer, kept.explorer.archive

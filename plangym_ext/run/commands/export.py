@@ -64,7 +64,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write_function(checkpoint: Path, out: Path, kind: str) -> None:
-    """Write the policy as a function."""
     import numpy as np
 
     from plangym_ext.learn.networks.exported import GreedyPolicy, export_policy
@@ -79,7 +78,6 @@ def _write_function(checkpoint: Path, out: Path, kind: str) -> None:
 
 
 def _write_folder(checkpoint: Path, weights: Path, card: Path) -> None:
-    """Write what plays, and the card."""
     from plangym_ext.learn import tensor_file
     from plangym_ext.run.training.trained import playing_part
 

@@ -60,10 +60,6 @@ def add_planner_options(parser: argparse.ArgumentParser, given: Sequence[str]) -
     If help is asked for without naming one, none is loaded: that would take a
     compiler with it.
 
-    Args:
-        parser: of the command.
-        given: what was typed.
-
     Raises:
         UnknownName: there is no such planner.
     """

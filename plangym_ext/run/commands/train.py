@@ -214,7 +214,6 @@ class Reached(NamedTuple):
     steps: int
 
     def __str__(self) -> str:
-        """Return it as a line for the eye."""
         # A single seed has no interval: both ends are its mean.
         spread = f" [{self.low:g}, {self.high:g}]" if self.low < self.high else ""
         seeds = f"{self.seeds} {plural('seed', self.seeds)}"

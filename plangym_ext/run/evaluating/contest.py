@@ -119,7 +119,6 @@ class Contest(Closing):
                 )
 
     def _registered(self, env_id: str | None, arguments: dict[str, Any]) -> Any:
-        """Make the env that was asked for."""
         import plangym_ext
         from plangym_ext.run.settings.settings import free
 

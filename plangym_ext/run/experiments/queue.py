@@ -58,12 +58,7 @@ class Jobs(Protocol):
     slots: int
 
     def start(self, folder: Path, slot: int) -> Process:
-        """Start the run whose settings lie in a folder.
-
-        Args:
-            folder: of the run.
-            slot: that is free, from 0.
-        """
+        """Start the run whose settings lie in a folder."""
 
 
 @dataclass
@@ -349,13 +344,7 @@ class RayJob:
 
 
 def run_job(path: Sequence[str], folder: str, imports: Sequence[str]) -> int:
-    """Run a job in a process of its own; return its exit status. Called in the task.
-
-    Args:
-        path: module path of the driver.
-        folder: of the run.
-        imports: modules that it imports first.
-    """
+    """Run a job in a process of its own; return its exit status. Called in the task."""
     where = Path(folder)
     _await_free(where)
     process = started_run(

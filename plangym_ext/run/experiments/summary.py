@@ -51,12 +51,7 @@ def final_return(folder: Path) -> float | None:
 
 
 def share_done(job: Job, folder: Path) -> float:
-    """Return the logged share of a run, 0 to 1.
-
-    Args:
-        job: the run.
-        folder: of the sweep.
-    """
+    """Return the logged share of a run, 0 to 1."""
     path = folder / job.name / "progress.csv"
     if not path.exists():
         return 0.0

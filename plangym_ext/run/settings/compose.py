@@ -88,7 +88,6 @@ def _check_numbers(value: Any) -> None:
 
 
 def _over(first: dict[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first with what the second says."""
     if isinstance(second.get("evaluation"), list | tuple) and second["evaluation"]:
         one, *others = second["evaluation"]
         second = {**second, "evaluation": one, "evaluations": others}
@@ -196,10 +195,6 @@ def _yaml_loader() -> Any:
 
 def _num_values(node: Any, known: dict[int, int]) -> int:
     """Return how many values a node of YAML stands for, with those that it only names.
-
-    Args:
-        node: of the parser.
-        known: of nodes that were counted, by their `id`; 0 while one is.
 
     Raises:
         ValueError: it holds itself.

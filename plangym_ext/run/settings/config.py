@@ -220,7 +220,6 @@ class RunConfig(CheckedOptions):
     _called = "settings: "
 
     def __post_init__(self) -> None:
-        """Check the settings, and those of the evaluations' planners."""
         super().__post_init__()
         self._choose_parts()
         self._check_planner()
@@ -382,12 +381,6 @@ def checked_discounts(where: str, planner: PlannerSettings, learner: str, config
     """Refuse a planner and a learner with different discounts.
 
     The planner would add the learner's values to rewards of another discount.
-
-    Args:
-        where: section of the planner.
-        planner: its settings.
-        learner: section of what learns.
-        config: its settings.
     """
     mine, theirs = getattr(config, "discount", None), planner.discount
     if None not in (mine, theirs) and mine != theirs:

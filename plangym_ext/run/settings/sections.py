@@ -136,7 +136,6 @@ class NamedSettings:
 
     @classmethod
     def _config_class(cls, name: str, where: str) -> type[Any]:
-        """Return the class of the settings that belong to a name."""
         if is_own(name):
             own: Any = load_own_class(name, f"settings: {where}", cls._base())
             found: Any = getattr(own, "config_class", None)
@@ -155,7 +154,6 @@ class NamedSettings:
         return config
 
     def _class(self) -> Any:
-        """Return the class that is named."""
         import plangym_ext.learn
 
         if is_own(self.name):

@@ -59,9 +59,6 @@ class BlockFiles:
     def save(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Write the changed blocks of large arrays, without copying the arrays.
 
-        Args:
-            content: nested dicts of arrays and plain values.
-
         Returns:
             The content, with a table of blocks in place of every large array.
 
@@ -98,11 +95,7 @@ class BlockFiles:
                 file.close()
 
     def go_on_from(self, content: Mapping[str, Any]) -> None:
-        """Continue from another object's last `save`.
-
-        Args:
-            content: what that returned.
-        """
+        """Continue from another object's last `save`."""
         self._last = {place: _table(described) for place, described in _described(content)}
 
     def drop_all_but(self, needed: set[int]) -> None:

@@ -115,12 +115,7 @@ class Checkpoints:
             )
 
     def without(self, path: Path, why: str) -> str:
-        """Return advice for resuming without the newest, unreadable checkpoint.
-
-        Args:
-            path: of that one.
-            why: it cannot be read.
-        """
+        """Return advice for resuming without the newest, unreadable checkpoint."""
         others = [other for other in self.paths() if other < path]
         if not others:
             return f"{why} There is no older one: begin again in another folder."
@@ -294,11 +289,6 @@ def checked_count(saved: Mapping[str, Any], name: str) -> int:
 def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Refuse to resume from the checkpoint of another run.
 
-    Args:
-        where: the checkpoint, for the message.
-        saved: its settings.
-        config: the settings of now.
-
     Raises:
         ForeignCheckpoint: they differ; the message says in what.
     """
@@ -312,10 +302,6 @@ def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, An
 
 def check_not_former(where: str, config: Any) -> None:
     """Refuse the checkpoint format of earlier planner runs.
-
-    Args:
-        where: the checkpoint, for the message.
-        config: its settings.
 
     Raises:
         ForeignCheckpoint: it is one.

@@ -31,7 +31,6 @@ class Interrupts:
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        """Take over."""
         main = threading.current_thread() is threading.main_thread()
         # Shells have programs in the background ignore it: Ctrl-C is for another program then.
         if main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

@@ -223,7 +223,6 @@ class LearnerMaker:
     file: Path
 
     def __call__(self) -> Learner:
-        """Make it."""
         parts = replace(self.parts.alone(), learner=self.rank)
         device = learner_device(parts.config.device, self.rank)
         config = replace(parts.config, device=device)
@@ -293,7 +292,6 @@ class Learner:
         return weights_hash(self._algorithm)
 
     def _load(self, round_number: int) -> None:
-        """Load the checkpoint of a round."""
         saved = read_checkpoint(self._checkpoints.path(round_number))
         self._algorithm.load_state_dict(saved)
         self._own.load_state_dict(saved.get(OWN_STATE, {}))

@@ -240,7 +240,6 @@ class Runner(ShownRun, Closing):
         return self._checkpoints.latest()
 
     def _run_round(self) -> None:
-        """Run one round and log it."""
         seconds: dict[str, float] = {}
         with timed(seconds, "collect"):
             self._show("playing")

@@ -132,11 +132,7 @@ class Trained(ShownRun, Closing):
 
 
 def to_play(learned: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the playing part of an algorithm's saved state, without training data.
-
-    Args:
-        learned: what it has saved as its "trainer".
-    """
+    """Return the playing part of an algorithm's saved state, without training data."""
     found = {key: learned[key] for key in ("network", *_LEARNED) if key in learned}
     critics = learned.get("modules", {}).get("critics")
     return found if critics is None else {**found, "modules": {"critics": critics}}

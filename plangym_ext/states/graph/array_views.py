@@ -40,11 +40,7 @@ class Ties:
         self._met: set[int] = set(met)
 
     def owner(self, array: np.ndarray) -> np.ndarray | None:
-        """Return the owner whose view an array is written as; None if it is written itself.
-
-        Args:
-            array: met for the first time.
-        """
+        """Return the owner whose view an array is written as; None if it is written itself."""
         key = id(array)
         if array.base is not None:  # most arrays are their own, and a graph may hold many
             owner = owner_of(array)

@@ -178,10 +178,6 @@ class PlanText:
         """Return a function that writes a graph of the structure, or returns None.
 
         It takes the roots, the named objects by `id`, and the objects of other layers.
-
-        Args:
-            head: table and kinds.
-            first: sizes of these two.
         """
         pack = struct.Struct(f"<{self._num_ints}q{self._num_floats}d").pack
         sizes_of = f"{first[0]}, {first[1]}, {8 * self._num_ints}, {8 * self._num_floats}"
@@ -208,10 +204,6 @@ class PlanText:
 
         It takes bytes, where in them the numbers begin, and what finds named objects. It returns
         the attributes of all layers, and generators with the states to set them to.
-
-        Args:
-            names_of_layers: of the attributes that the roots are.
-            roots: what reading calls them.
         """
         values = struct.Struct(f"<{self._num_ints}q{self._num_floats}d{self._format}")
         names = [f"i{k}" for k in range(self._num_ints)]

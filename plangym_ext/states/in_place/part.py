@@ -44,11 +44,7 @@ def holds_simulator(simulator: Any) -> bool:
 
 
 def remember(layers: list[Any]) -> None:
-    """Record the objects of a new env before its first reset, if it holds a simulator.
-
-    Args:
-        layers: of the env, the simulator last.
-    """
+    """Record the objects of a new env before its first reset, if it holds a simulator."""
     try:
         found = Objects(layers[-1:], layers[:-1])
     # What it holds takes more memory than there is: it is captured in another way, or refused.

@@ -52,9 +52,6 @@ def unheld(make: Callable[[], np.random.Generator]) -> np.random.Generator:
 
     A restore needs one for each that an env holds beside `np_random`. To make one, and to find its
     memory, takes as long as some hundred attributes; the one of the restore before last is free.
-
-    Args:
-        make: returns a new one.
     """
     for _ in range(_LOOKED_AT):
         try:

@@ -204,15 +204,7 @@ def shown(
     terminated: Any = False,
     truncated: Any = False,
 ) -> tuple[Any, ...]:
-    """Return the result of an action or a reset, in comparable form.
-
-    Args:
-        layout: of the observation space.
-        obs: observation.
-        reward: of a step.
-        terminated: of a step.
-        truncated: of a step.
-    """
+    """Return the result of an action or a reset, in comparable form."""
     parts = [
         content(part) if leaf.is_object else np.asarray(part, leaf.dtype).tobytes()
         for leaf, part in zip(layout.leaves, layout.split(obs), strict=True)

@@ -51,10 +51,6 @@ _order: dict[tuple[str, ...], tuple[str, ...]] = {}
 def check_way(capture: str, *others: str) -> None:
     """Refuse an unknown name of a capture method.
 
-    Args:
-        capture: the name.
-        others: that are taken as well.
-
     Raises:
         UnknownName: it is none of "auto", `METHODS`, "approximate" and the others.
     """

@@ -383,13 +383,7 @@ class RowService:
 
 
 def _next_service(constructor: bytes, proved: Sequence[ProvedRow]) -> RowService:
-    """Return the service of a replacement process.
-
-    Args:
-        constructor: that of the first one, as it was pickled then: what it makes may depend on
-            what has changed since.
-        proved: as for `EnvRows`.
-    """
+    """Return the service of a replacement process."""
     first: Service = pickle.loads(constructor)
     service: RowService = first.make(proved=proved)  # type: ignore[call-arg]
     return service

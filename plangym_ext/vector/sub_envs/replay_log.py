@@ -209,14 +209,7 @@ class ReplayLog:
     # The phases ---------------------------------------------------------------------
 
     def _enter(self, phase: Phase, limit: float | None = None, call: RowCall | None = None) -> None:
-        """Begin a phase, and make its call.
-
-        Args:
-            phase: which.
-            limit: seconds without progress after which the worker counts as hung; None for those
-                that a row may take.
-            call: what the host is asked for; None if it has been.
-        """
+        """Begin a phase, and make its call."""
         self.phase, self._limit = phase, limit
         self._since = self._asked_at = time.monotonic()
         self._last_progress: object = None

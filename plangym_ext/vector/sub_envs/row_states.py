@@ -146,10 +146,6 @@ def _proved(
 def check_distinct(envs: Sequence[gym.Env[Any, Any]], first: int) -> None:
     """Refuse rows that share, or wrap, one env instance.
 
-    Args:
-        envs: of the rows.
-        first: number of the first row, for messages.
-
     Raises:
         InvalidOption: two rows share an instance.
     """

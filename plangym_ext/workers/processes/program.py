@@ -141,11 +141,7 @@ def adopt() -> None:
 
 
 def end_orphans(own: Collection[int]) -> None:
-    """End all children of this process except some, with their descendants.
-
-    Args:
-        own: pids of those that stay.
-    """
+    """End all children of this process except some, with their descendants."""
     deadline = time.monotonic() + PATIENCE
     while orphans := [pid for pid in children_of(os.getpid()) if pid not in own]:
         end_trees(orphans)

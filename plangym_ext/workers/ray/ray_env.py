@@ -177,7 +177,6 @@ class RayEnv(WorkerStepper, LiveStepper):
             raise
 
     def _started(self, n_workers: int | None, workers_per_actor: int | None) -> ActorPool:
-        """Start the actors."""
         arguments = dict(self._arguments)
         make, rows = arguments["make"], arguments["rows"]
         for key in ("make", "n_workers", "address", "workers_per_actor", "timeout", "rows"):

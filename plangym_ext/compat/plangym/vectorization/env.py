@@ -92,7 +92,6 @@ class VectorizedEnv(Closing):
         return self._batch_env
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the local env."""
         # Not before there is one: copy and pickle ask for methods.
         if name.startswith("__") or "_batch_env" not in vars(self):
             raise AttributeError(name)

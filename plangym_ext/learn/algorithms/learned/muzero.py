@@ -56,7 +56,6 @@ class WindowReplay:
         self._first_action, self._endings = first_action, endings
 
     def __len__(self) -> int:
-        """Return the steps that are there."""
         return len(self.steps)
 
     def add(self, samples: Samples) -> None:

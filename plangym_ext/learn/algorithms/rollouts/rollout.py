@@ -199,7 +199,6 @@ class TreeReader:
 
     @functools.cached_property
     def _action_layout(self) -> SpaceLayout | None:
-        """Likewise of actions."""
         space = getattr(self._network, "action_space", None)
         return None if space is None else SpaceLayout(space)
 

@@ -46,7 +46,6 @@ class RemoteActorMaker:
     threads: int
 
     def __call__(self) -> RemoteActor:
-        """Make it."""
         if "torch" in sys.modules:
             from plangym_ext.learn.repeatable import fix_threads
 

@@ -245,11 +245,7 @@ class SentAgent:
         return found
 
     def _differing(self, settle: bool = False) -> dict[str, str]:
-        """Return attributes by which agent and copy differ, and the first place where.
-
-        Args:
-            settle: whether what only one of them has, though it was sent, counts no more.
-        """
+        """Return attributes by which agent and copy differ, and the first place where."""
         assert self._copy is not None
         mine, theirs = attributes_of(self.agent), attributes_of(self._copy.agent)
         found: dict[str, str] = {}
