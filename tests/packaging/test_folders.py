@@ -12,13 +12,11 @@ MOST_LINES = 400
 LONGER = {
     "plangym_ext/core/row_stepper.py": 409,
     "plangym_ext/registry.py": 403,
-    "plangym_ext/states/graph/reader.py": 533,
-    "plangym_ext/states/graph/writer.py": 569,
-    "plangym_ext/vector/state_backend.py": 506,
-    "plangym_ext/vector/sub_envs/env_backend.py": 440,
-    "plangym_ext/vector/sub_envs/hosts.py": 407,
-    "plangym_ext/vector/sub_envs/replay_log.py": 406,
-    "plangym_ext/vector/vector_env.py": 672,
+    "plangym_ext/states/graph/reader.py": 532,
+    "plangym_ext/states/graph/writer.py": 568,
+    "plangym_ext/vector/state_backend.py": 476,
+    "plangym_ext/vector/sub_envs/env_backend.py": 413,
+    "plangym_ext/vector/vector_env.py": 667,
     "planners/trees/soft.py": 416,
     "planners/trees/sts_kernels.py": 411,
 }
