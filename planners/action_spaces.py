@@ -32,10 +32,6 @@ class Numbers(NamedTuple):
 class NumberedModel(AdaptedModel):
     """A model whose joint actions are numbered 0, ..., N - 1; the last part changes fastest.
 
-    Args:
-        model: the env.
-        parts: of its actions, all of them choices.
-
     Attributes:
         actions: `[N, *act]`, the joint actions, nested as the space.
         choices: `[N, P]`, the choice of each part in them, from 0.

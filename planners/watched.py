@@ -56,12 +56,7 @@ class WatchedClock(Clock):
 
 
 class WatchedModel:
-    """A model that tells a callback of its steps.
-
-    Args:
-        model: the env.
-        callback: sees the steps.
-    """
+    """A model that tells a callback of its steps."""
 
     def __init__(self, model: SearchModel, callback: SearchCallback) -> None:
         self._model, self._callback = model, callback

@@ -60,9 +60,6 @@ def seeded_text(seed: int) -> bytes:
 class Twister:
     """The environment's generator, which decides what frames repeat the action before.
 
-    Args:
-        text: its state.
-
     Attributes:
         draw: callable that gives the next number, in [0, 2**32).
     """
@@ -111,11 +108,7 @@ def _packed(text: bytes) -> bytes:
 
 
 class ConsoleRandom:
-    """The generator that fills the console's memory, named by how often it was drawn from.
-
-    Args:
-        text: its state before the first draw.
-    """
+    """The generator that fills the console's memory, named by how often it was drawn from."""
 
     def __init__(self, text: bytes) -> None:
         self._texts = {0: text}

@@ -75,9 +75,6 @@ def with_generator(data: bytes, text: bytes) -> bytes:
 class StateLayout:
     """Takes the serialised states of one game apart.
 
-    Args:
-        data: one of them.
-
     Raises:
         ValueError: it is not laid out as described above.
     """

@@ -93,9 +93,6 @@ class OneCaller:
     and not between plain statements. So a thread enters at one moment, and a call that ends in an
     assignment and `depth -= 1` has happened and is left at one moment.
 
-    Args:
-        name: of the handle, for messages.
-
     Attributes:
         depth: how many calls the thread that is inside is in; 0 if there is none.
 

@@ -161,10 +161,6 @@ def header_of(envelope: Envelope, length: int) -> np.ndarray:
 class RowSeals:
     """Seals the states of one env, whose payloads all take the same number of bytes.
 
-    Args:
-        envelope: of the states.
-        length: bytes of a payload.
-
     Attributes:
         header: as `header_of` returns it.
         seconds: that compiling or loading took; 0 if this process had done it before.

@@ -25,10 +25,6 @@ _MIN_HEIGHT = 360
 class VideoWriter:
     """Pipes RGB frames into ffmpeg; the file appears under its name once it is whole.
 
-    Args:
-        path: the .mp4 to write.
-        fps: frames a second.
-
     Raises:
         MissingExtra: the `cli` extra is not installed.
     """

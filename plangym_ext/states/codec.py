@@ -288,11 +288,7 @@ _NAME = "_np_random_seed"
 
 
 class ResetSeedPart(StatePart):
-    """Captures the seed of an env as its simulator holds it.
-
-    Args:
-        simulator: whose own part does not hold it.
-    """
+    """Captures the seed of an env as its simulator holds it."""
 
     method = "seed"
 

@@ -249,11 +249,7 @@ def left_out(layer: Any, path: str) -> str:
 
 
 class Constants:
-    """The constants of some layers of an env.
-
-    Args:
-        stack: all layers of the env.
-    """
+    """The constants of some layers of an env."""
 
     def __init__(self, stack: Sequence[Any]) -> None:
         self._stack = stack

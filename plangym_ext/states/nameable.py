@@ -113,9 +113,6 @@ def defined(module: str, name: str) -> type | None:
 class Nameable:
     """Classes and functions that an untrusted state of one env may refer to.
 
-    Args:
-        stack: all layers of the env.
-
     Attributes:
         known: classes and functions by `name_of`, as the first state had them.
         referable: names of those among them that attributes held, as the first state did.

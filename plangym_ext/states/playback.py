@@ -17,9 +17,6 @@ class Playback:
     A family derives from it when resetting a used simulator is not like resetting a
     new one, or when steps that are not observed can be had for less (`Family.playback`).
 
-    Args:
-        env: the simulator itself, without wrappers.
-
     Attributes:
         repeats_observations: whether `play` returns what the last step showed, as it showed it
             the first time.

@@ -54,10 +54,6 @@ def _checksum(obs: Any) -> int:
 class ResetRecorder(gym.Wrapper[Any, Any, Any, Any]):
     """Records the resets of a simulator, directly around it.
 
-    Args:
-        env: the simulator.
-        playback: what is particular about it.
-
     Attributes:
         origin: the reset that began the episode; empty if the calls that led to the simulator's
             state are unknown.

@@ -132,10 +132,6 @@ class WorkerStepper(SlotStepper):
 class BatchRun:
     """Runs one request on workers.
 
-    Args:
-        owner: whose batch it is.
-        request: what to run.
-
     Attributes:
         rows: its memory, and the workers that run it now.
         outcome: the results or an error, once there is one.

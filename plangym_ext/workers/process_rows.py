@@ -48,12 +48,7 @@ class ProcessOwner(BatchOwner, Protocol):
 
 
 class ProcessRows(SharedBatch):
-    """The rows of one request in shared memory, and the processes that may run them.
-
-    Args:
-        owner: whose workers run them.
-        request: what they run.
-    """
+    """The rows of one request in shared memory, and the processes that may run them."""
 
     def __init__(self, owner: ProcessOwner, request: RowRequest) -> None:
         self._owner, self._pool, self._pages = owner, owner.pool, owner.pages

@@ -191,10 +191,6 @@ class QueueEnd:
 class Claims:
     """The ranges of one batch that a worker claims, one after another.
 
-    Args:
-        end: to take them from.
-        claim: the first, taken already.
-
     Attributes:
         rows: how many of them have been run: those of all ranges before the present one.
         excess: nanoseconds by which one of those ranges took longer than usual, at most.

@@ -130,9 +130,6 @@ class SpinWait:
     In a loop of batches it is. A parent that computes for longer than the batch took needs
     the processors meanwhile: threads that wait for each other, as those of torch, get nowhere
     beside others that spin.
-
-    Args:
-        poller: with what is waited for.
     """
 
     def __init__(self, poller: select.poll) -> None:

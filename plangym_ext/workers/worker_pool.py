@@ -34,9 +34,6 @@ _MAX_LAYOUTS = 256
 class WorkerPool:
     """Equal workers with their shared memory, and the layouts and memory that each knows.
 
-    Args:
-        workers: with equal envs, all built.
-
     Attributes:
         free_queues: queues that no batch uses.
         runs: batches that have begun and are not released.

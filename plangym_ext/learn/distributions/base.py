@@ -140,11 +140,7 @@ class Distribution(ABC):
 
 
 class Parts(Distribution):
-    """Abstract: independent parts, whose parameters and targets lie side by side.
-
-    Args:
-        parts: one distribution per part.
-    """
+    """Abstract: independent parts, whose parameters and targets lie side by side."""
 
     def __init__(self, parts: Sequence[Distribution]) -> None:
         self.parts = parts

@@ -64,12 +64,7 @@ def distribution_of(
 
 @final
 class Joint(Parts):
-    """The parameters of all parts side by side, in the order of the space; targets alike.
-
-    Args:
-        layout: of the space.
-        parts: one distribution per leaf.
-    """
+    """The parameters of all parts side by side, in the order of the space; targets alike."""
 
     def __init__(self, layout: SpaceLayout, parts: list[Distribution]) -> None:
         super().__init__(parts)

@@ -53,12 +53,7 @@ class Gradients(Protocol):
 
 
 class ActorCriticLosses:
-    """Gradients of any network, by autograd.
-
-    Args:
-        network: of the algorithm.
-        optimizer: of its parameters.
-    """
+    """Gradients of any network, by autograd."""
 
     def __init__(self, network: Any, optimizer: FlatOptimizer) -> None:
         self._network, self._optimizer = network, optimizer

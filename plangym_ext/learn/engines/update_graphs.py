@@ -51,9 +51,6 @@ class UpdateGraphs:
 
     Whether losses are finite is not looked at in each update, for which the host would have to
     wait, but by `lost`; from the first one on that is not, optimisers take no step.
-
-    Args:
-        device: of all tensors.
     """
 
     def __init__(self, device: Any) -> None:

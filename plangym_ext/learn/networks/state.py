@@ -171,12 +171,7 @@ def refuse_unsized(where: str, network: Any) -> None:
 
 
 class KnownParameters:
-    """The parameters that an optimiser was made for.
-
-    Args:
-        where: how the message begins.
-        network: that learns.
-    """
+    """The parameters that an optimiser was made for."""
 
     def __init__(self, where: str, network: nn.Module) -> None:
         self._where, self._network = where, network

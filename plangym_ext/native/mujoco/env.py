@@ -274,12 +274,7 @@ def make_native(
 
 
 class MujocoLive:
-    """Runs rows that are stepped once, or reset and not stepped.
-
-    Args:
-        rows: runs each kind.
-        resets: draw what the resets begin with.
-    """
+    """Runs rows that are stepped once, or reset and not stepped."""
 
     def __init__(self, rows: MujocoRows, resets: MujocoResets) -> None:
         self._rows, self._resets = rows, resets

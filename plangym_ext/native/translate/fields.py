@@ -30,9 +30,6 @@ _MOST = 6
 class Fields(Record):
     """Attributes of an env, in its translation.
 
-    Args:
-        env: an instance that was reset.
-
     Attributes:
         fields: attributes that change, each with the forms that it takes by turns.
         inplace: those whose arrays are changed in place.

@@ -19,11 +19,7 @@ _MOST_BYTES = 1 << 30
 
 
 class LateFile:
-    """A file that opens at the first write, also after `close`; writes are flushed.
-
-    Args:
-        opened: opens the file.
-    """
+    """A file that opens at the first write, also after `close`; writes are flushed."""
 
     def __init__(self, opened: Callable[[], IO[Any]]) -> None:
         self._opened = opened
@@ -62,11 +58,7 @@ class LateFile:
 
 
 class AppendedFile(LateFile):
-    """A text file that opens at the first write; existing content stays.
-
-    Args:
-        path: of the file.
-    """
+    """A text file that opens at the first write; existing content stays."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(lambda: opened(path, "a", newline="", encoding="utf-8"))

@@ -59,12 +59,7 @@ class LogService(Closing):
 
 
 class TextFile(LogService):
-    """Writes the rows as text to `progress.txt`, without times, so that equal runs are equal.
-
-    Args:
-        folder: of the file.
-        params: not written.
-    """
+    """Writes the rows as text to `progress.txt`, without times, so that equal runs are equal."""
 
     def __init__(self, folder: Path, params: Mapping[str, Any] | None = None) -> None:
         super().__init__(folder, params)

@@ -46,9 +46,6 @@ class BlockFiles:
     A block is written again when its bytes have changed, or when little else of its file is
     still needed. So a ring of which a part was overwritten costs that part, and the files take at
     most twice as much as the arrays, for each content that is kept.
-
-    Args:
-        folder: where they lie.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -285,11 +285,7 @@ def run_log(
 
 
 class RecentEpisodes:
-    """Statistics of the last episodes, across rounds.
-
-    Args:
-        size: how many episodes.
-    """
+    """Statistics of the last episodes, across rounds."""
 
     def __init__(self, size: int) -> None:
         self._size = size

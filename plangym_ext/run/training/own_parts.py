@@ -27,14 +27,7 @@ OWN_STATE = "own_state"
 
 
 class OwnParts:
-    """The user-defined parts of a run.
-
-    Args:
-        parts: how things are made.
-        env: of the run.
-        agent: that plays the network.
-        algorithm: that learns.
-    """
+    """The user-defined parts of a run."""
 
     def __init__(self, parts: Parts, env: Any, agent: Any, algorithm: Any) -> None:
         self._parts, self._env, self._checked = parts, env, False

@@ -322,10 +322,6 @@ class PlainEnv(Closing):
 
     It stands where `play` expects an env with states; the states that it returns mean nothing.
 
-    Args:
-        build: makes the env.
-        name: for messages.
-
     Attributes:
         exact: False: nothing can be restored.
     """

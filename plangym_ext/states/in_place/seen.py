@@ -23,12 +23,7 @@ _values = methodcaller("values")
 
 
 class Seen:
-    """The present references of some objects, for finding changes later.
-
-    Args:
-        objects: of an env.
-        numbers: of those whose places are looked at.
-    """
+    """The present references of some objects, for finding changes later."""
 
     def __init__(self, objects: Objects, numbers: Iterable[int]) -> None:
         self._objects = objects

@@ -207,9 +207,6 @@ class TianshouAsyncVectorEnv(BaseVectorEnv):
 class TianshouWorker(EnvWorker):
     """One env in a process of its own, as Tianshou steps it.
 
-    Args:
-        venv: the vector env that holds it.
-
     Attributes:
         venv: the same.
     """

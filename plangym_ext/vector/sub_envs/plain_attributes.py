@@ -46,9 +46,6 @@ def set_back(env: Any, before: dict[str, Any]) -> None:
 class PlainChanges:
     """Changes of plain attributes by method calls on some rows' envs, to be undone.
 
-    Args:
-        envs: of all rows.
-
     Attributes:
         made: what they have set, by row and name.
     """

@@ -66,10 +66,6 @@ class ActorOwner(BatchOwner, Protocol):
 class RayRows(Rows):
     """The rows of one request, and the actors that were sent some.
 
-    Args:
-        owner: whose actors run them.
-        request: what they run.
-
     Attributes:
         open: shares without an answer, by Ray's reference to the answer.
     """

@@ -20,11 +20,7 @@ __all__ = ["BatchEnv", "ExternalProcess", "ParallelEnv"]
 
 
 class Served:
-    """A plangym env in a worker; see `Service`.
-
-    Args:
-        make: returns it.
-    """
+    """A plangym env in a worker; see `Service`."""
 
     def __init__(self, make: Callable[[], PlanEnv]) -> None:
         self._env = make()

@@ -40,9 +40,6 @@ class StepTensors:
 
     On a CPU they are views of its arrays.
 
-    Args:
-        network: whose spaces they are nested as.
-
     Attributes:
         device: of the network.
         obs_bytes: of one observation; None: the network does not say what they are.

@@ -44,10 +44,6 @@ class DenseNetwork:
     """Policy and value of a network that `is_dense`, and their gradients.
 
     Weights are read in an optimiser's vector, and the gradient is written there.
-
-    Args:
-        network: with a policy and a value head.
-        optimizer: of all of its parameters.
     """
 
     def __init__(self, network: AgentNetwork, optimizer: FlatOptimizer) -> None:

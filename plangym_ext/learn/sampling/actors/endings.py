@@ -32,10 +32,6 @@ class Endings:
     Under same-step autoreset the info of the step that ended an episode is in "final_info";
     beside it is that of the reset.
 
-    Args:
-        columns: of the actor.
-        options: of the sampler.
-
     Attributes:
         going_on: `[T, b]` bool, endings after which the game goes on: the info "game_over" of
             the step is false, as when a life is lost.

@@ -174,13 +174,7 @@ class Exchange(Closing):
 
 
 class SharedExchange(Exchange):
-    """Exchange through shared memory, which workers read and write.
-
-    Args:
-        tree: of the sampler, shared.
-        weights: such as will be given.
-        progress: of each worker, shared.
-    """
+    """Exchange through shared memory, which workers read and write."""
 
     play = "collect"
 
@@ -213,13 +207,7 @@ class SharedExchange(Exchange):
 
 
 class SentExchange(Exchange):
-    """Exchange by messages with workers on any machine: weights are sent, columns come back.
-
-    Args:
-        tree: of the sampler.
-        ranges: rows of each worker.
-        workplace: where the workers run.
-    """
+    """Exchange by messages with workers on any machine: weights are sent, columns come back."""
 
     play = "send"
 

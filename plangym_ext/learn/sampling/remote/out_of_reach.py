@@ -32,10 +32,6 @@ class OutOfReach:
     A pickle has a function's globals and a class's attributes once at most, and of what can be
     imported nothing but the name: a copy goes on with those that it began with.
 
-    Args:
-        agent: that is to be sent.
-        sampler: as messages call who sends it.
-
     Raises:
         WrongKind: it uses a module, or a tensor that learns, of this kind.
     """

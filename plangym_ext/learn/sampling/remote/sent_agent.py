@@ -78,11 +78,6 @@ class SentAgent:
     copy does that was given these are sent besides, as a pickle. Agents of the library with
     networks of the library have all in their `state_dict`, and nothing is compared.
 
-    Args:
-        agent: of any kind.
-        num_rows: that are played elsewhere.
-        sampler: as messages call who sends it.
-
     Raises:
         WrongKind: the agent cannot be sent, or a copy would not play what it has learned.
     """
