@@ -187,9 +187,7 @@ def resolve(name: str) -> gym.envs.registration.EnvSpec:
         )
     domain, task = known[name]
     return gym.envs.registration.EnvSpec(
-        id=name,
-        entry_point=f"{__name__}:suite_env",
-        kwargs={"domain": domain, "task": task},
+        id=name, entry_point=f"{__name__}:suite_env", kwargs={"domain": domain, "task": task}
     )
 
 

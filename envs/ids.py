@@ -49,10 +49,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
         "plangym_ext.envs.rules.grid_world:GridWorldEnv",
         {"max_episode_steps": 500},
     ),
-    "plangym_ext/Hanoi-v0": (
-        "plangym_ext.envs.rules.hanoi:HanoiEnv",
-        {"max_episode_steps": 200},
-    ),
+    "plangym_ext/Hanoi-v0": ("plangym_ext.envs.rules.hanoi:HanoiEnv", {"max_episode_steps": 200}),
     "plangym_ext/Hex-v0": ("plangym_ext.envs.rules.hex_game:HexGameEnv", {}),
     "plangym_ext/NarrowPath-v0": ("plangym_ext.envs.rules.narrow_path:NarrowPathEnv", {}),
     "plangym_ext/Octomaze-v0": (
@@ -74,10 +71,7 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "plangym_ext/SimpleSpread-v0": ("plangym_ext.envs.rules.simple_spread:SimpleSpreadEnv", {}),
     # gym-sokoban gives a player 120 moves.
-    "plangym_ext/Sokoban-v0": (
-        "plangym_ext.envs.sokoban:SokobanEnv",
-        {"max_episode_steps": 120},
-    ),
+    "plangym_ext/Sokoban-v0": ("plangym_ext.envs.sokoban:SokobanEnv", {"max_episode_steps": 120}),
     "plangym_ext/TicTacToe-v0": ("plangym_ext.envs.rules.line_game:LineGameEnv", {}),
     "plangym_ext/TMaze-v0": ("plangym_ext.envs.rules.t_maze:TMazeEnv", {"max_episode_steps": 200}),
     "plangym_ext/Trials-v0": ("plangym_ext.envs.trials:Trials", {}),

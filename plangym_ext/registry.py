@@ -220,11 +220,7 @@ def _rows_of_actor(
 
 
 def constructor_of(
-    called: Callable[..., Any],
-    name: Any,
-    capture: str,
-    frameskip: Any,
-    kwargs: dict[str, Any],
+    called: Callable[..., Any], name: Any, capture: str, frameskip: Any, kwargs: dict[str, Any]
 ) -> tuple[Callable[[], Any], Family | None, Any]:
     """Return the constructor of the gymnasium env, its family if known by name, and the frameskip.
 

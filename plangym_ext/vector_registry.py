@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plangym_ext.core.inherited_options import check_factory
 from plangym_ext.errors import InvalidOption
-from plangym_ext.registry import (
-    NATIVE,
-    check_cluster,
-    constructor_of,
-    env_here,
-    find_spec,
-    ray_env,
-)
+from plangym_ext.registry import NATIVE, check_cluster, constructor_of, env_here, find_spec, ray_env
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -107,11 +100,7 @@ def make_vec(
     name_or_factories, kwargs = name_of("make_vec", name_or_factories, kwargs)
     audit = checked_audit(audit, "make_vec")
     settings = {"capture": capture, "check": check, "trust": trust, "audit": audit}
-    options = {
-        "autoreset_mode": autoreset_mode,
-        "observation_mode": observation_mode,
-        "copy": copy,
-    }
+    options = {"autoreset_mode": autoreset_mode, "observation_mode": observation_mode, "copy": copy}
     if backend == "ray":
         arguments = {**settings, "invalid": invalid}
         remote = _ray_env(

@@ -3,9 +3,7 @@ from plangym_ext.planners.continuous.shooting import CEM as CEM
 from plangym_ext.planners.continuous.shooting import DIAL as DIAL
 from plangym_ext.planners.continuous.shooting import ICEM as ICEM
 from plangym_ext.planners.continuous.shooting import MPPI as MPPI
-from plangym_ext.planners.continuous.shooting import (
-    PredictiveSampling as PredictiveSampling,
-)
+from plangym_ext.planners.continuous.shooting import PredictiveSampling as PredictiveSampling
 from plangym_ext.planners.continuous.shooting import RandomShooting as RandomShooting
 from plangym_ext.planners.episode import Episode as Episode
 from plangym_ext.planners.episode import Move as Move

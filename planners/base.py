@@ -15,11 +15,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import mapped
 from plangym_ext.core.options import CheckedOptions, Function, Range, Share
-from plangym_ext.errors import (
-    InvalidAnswer,
-    InvalidOption,
-    UnknownName,
-)
+from plangym_ext.errors import InvalidAnswer, InvalidOption, UnknownName
 from plangym_ext.planners.action_spaces import NUMBERS, KeptModel
 from plangym_ext.planners.adapted_model import Proposal
 from plangym_ext.planners.clock import Clock
@@ -35,8 +31,7 @@ UNBOUNDED = 2**31 - 1
 #: Most simulations and model steps that may be asked for: trees count in 32 bits.
 _MOST = 10**9
 _Limit = Annotated[
-    int | None,
-    Range(1, _MOST, advice="Leave it out where max_seconds is to be the only limit."),
+    int | None, Range(1, _MOST, advice="Leave it out where max_seconds is to be the only limit.")
 ]
 
 

@@ -21,9 +21,7 @@ def has_masks(infos: Any) -> bool:
     return MASK in infos.keys() or any(MASK in info for info in own)  # noqa: SIM118
 
 
-def stacked_masks(
-    masks: Sequence[npt.NDArray[Any] | None],
-) -> npt.NDArray[np.bool_] | None:
+def stacked_masks(masks: Sequence[npt.NDArray[Any] | None]) -> npt.NDArray[np.bool_] | None:
     """Return L masks as `[L, A]` bool; a mask None allows all; None if all masks are None."""
     width = next((len(mask) for mask in masks if mask is not None), None)
     if width is None:

@@ -137,7 +137,7 @@ TUNED_FAMILIES: dict[str, dict[str, Options]] = {
             "ends_below": -500.0,
             "capacity": _ROOM,
         },
-    },
+    }
 }
 
 

@@ -47,12 +47,7 @@ def visited_states(
     """
     drawn = _Reservoir(at_least("visited_states: count", count, 1), seed)
     episodes = play(
-        env,
-        player,
-        seed=seed,
-        max_steps=max_steps,
-        num_episodes=num_episodes,
-        callback=drawn.take,
+        env, player, seed=seed, max_steps=max_steps, num_episodes=num_episodes, callback=drawn.take
     )
     moves = drawn.moves()
     if len(moves) < count:

@@ -302,11 +302,7 @@ def _generate(work: Work, height: int, width: int, min_pushes: int) -> int:
 
 
 def generate_level(
-    seed: int,
-    dim: tuple[int, int] = (10, 10),
-    num_boxes: int = 4,
-    *,
-    min_pushes: int | None = None,
+    seed: int, dim: tuple[int, int] = (10, 10), num_boxes: int = 4, *, min_pushes: int | None = None
 ) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
     """Make a level that can be solved, no box on a target at its start.
 

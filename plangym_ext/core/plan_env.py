@@ -53,11 +53,7 @@ class PlanEnv(SlotStepper, Closing):
     ) -> tuple[np.ndarray, Any, dict[str, Any]]: ...
     @overload
     def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,
-        return_state: bool,
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None, return_state: bool
     ) -> tuple[Any, ...]: ...
     @abstractmethod
     def reset(

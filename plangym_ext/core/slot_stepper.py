@@ -105,13 +105,7 @@ class SlotStepper(RowStepper):
             return self._start(request).then(finish, self._one_caller)
 
     def _slot_request(
-        self,
-        actions: Any,
-        src: Any,
-        dst: Any,
-        dt: Any,
-        infos: str,
-        out: Mapping[str, Any] | None,
+        self, actions: Any, src: Any, dst: Any, dt: Any, infos: str, out: Mapping[str, Any] | None
     ) -> tuple[RowRequest, Callable[[RowResults], Transitions]]:
         """Return the checked request of a `step_slots`, and what makes its result."""
         store = self.states

@@ -18,9 +18,7 @@ from plangym_ext.learn.algorithms.learned.ensemble_learning import (
 )
 from plangym_ext.learn.algorithms.learned.muzero import MuZero as MuZero
 from plangym_ext.learn.algorithms.off_policy.config import C51Config as C51Config
-from plangym_ext.learn.algorithms.off_policy.config import (
-    CrossQConfig as CrossQConfig,
-)
+from plangym_ext.learn.algorithms.off_policy.config import CrossQConfig as CrossQConfig
 from plangym_ext.learn.algorithms.off_policy.config import DDPGConfig as DDPGConfig
 from plangym_ext.learn.algorithms.off_policy.config import DQNConfig as DQNConfig
 from plangym_ext.learn.algorithms.off_policy.config import MBPOConfig as MBPOConfig
@@ -63,9 +61,7 @@ from plangym_ext.learn.algorithms.plan_learning import PlanLearning as PlanLearn
 from plangym_ext.learn.algorithms.plan_losses import SupervisedLearning as SupervisedLearning
 from plangym_ext.learn.algorithms.plan_losses import TDLearning as TDLearning
 from plangym_ext.learn.algorithms.rollouts.config import A2CConfig as A2CConfig
-from plangym_ext.learn.algorithms.rollouts.config import (
-    AdvantageConfig as AdvantageConfig,
-)
+from plangym_ext.learn.algorithms.rollouts.config import AdvantageConfig as AdvantageConfig
 from plangym_ext.learn.algorithms.rollouts.config import PPOConfig as PPOConfig
 from plangym_ext.learn.algorithms.rollouts.config import PQNConfig as PQNConfig
 from plangym_ext.learn.algorithms.rollouts.config import ReinforceConfig as ReinforceConfig
@@ -91,9 +87,7 @@ from plangym_ext.learn.meta.agent import make_context_network as make_context_ne
 from plangym_ext.learn.meta.task_replay import TaskReplay as TaskReplay
 from plangym_ext.learn.models.ensemble import EnsembleModel as EnsembleModel
 from plangym_ext.learn.models.ensemble import EnsembleNetwork as EnsembleNetwork
-from plangym_ext.learn.models.ensemble import (
-    make_ensemble_network as make_ensemble_network,
-)
+from plangym_ext.learn.models.ensemble import make_ensemble_network as make_ensemble_network
 from plangym_ext.learn.models.latent import LatentModel as LatentModel
 from plangym_ext.learn.models.latent import LatentNetwork as LatentNetwork
 from plangym_ext.learn.models.latent import OfLatents as OfLatents
@@ -108,9 +102,7 @@ from plangym_ext.learn.networks.config import AgentConfig as AgentConfig
 from plangym_ext.learn.networks.config import AgentsConfig as AgentsConfig
 from plangym_ext.learn.networks.config import AgentsQConfig as AgentsQConfig
 from plangym_ext.learn.networks.config import ContextConfig as ContextConfig
-from plangym_ext.learn.networks.config import (
-    DeterministicPolicyConfig as DeterministicPolicyConfig,
-)
+from plangym_ext.learn.networks.config import DeterministicPolicyConfig as DeterministicPolicyConfig
 from plangym_ext.learn.networks.config import EnsembleConfig as EnsembleConfig
 from plangym_ext.learn.networks.config import LatentConfig as LatentConfig
 from plangym_ext.learn.networks.config import NetworkConfig as NetworkConfig

@@ -26,12 +26,7 @@ _PLAIN = {
     # Text stays text, which journals ask for: type 3 fonts are refused by some.
     "pdf.fonttype": 42,
 }
-_SMALL = {
-    "font.size": 8,
-    "legend.fontsize": 7,
-    "lines.linewidth": 1.2,
-    "savefig.dpi": 300,
-}
+_SMALL = {"font.size": 8, "legend.fontsize": 7, "lines.linewidth": 1.2, "savefig.dpi": 300}
 
 
 def load_pyplot(asked_by: str) -> Any:

@@ -71,11 +71,7 @@ _CONSTANT_NAMES = {
     "_action_space",
     "_observation_space",
 }
-_CONSTANT_TYPES = (
-    types.ModuleType,
-    gym.Space,
-    gym.envs.registration.EnvSpec,
-)
+_CONSTANT_TYPES = (types.ModuleType, gym.Space, gym.envs.registration.EnvSpec)
 # Mostly constant: state only where an attribute holds another one than at first.
 _CODE_TYPES = (types.FunctionType, types.BuiltinFunctionType, type)
 _DECIDED_BY_VALUE = (*_CODE_TYPES, weakref.ReferenceType, *weakref.ProxyTypes)

@@ -44,12 +44,7 @@ class LiveState:
     """
 
     def __init__(
-        self,
-        env: gym.Env[Any, Any],
-        binding: Binding,
-        name: str = "",
-        *,
-        trusted: bool = False,
+        self, env: gym.Env[Any, Any], binding: Binding, name: str = "", *, trusted: bool = False
     ) -> None:
         prepare(env, binding.method)
         # Before its user resets it: the fields that differ later are those that a reset touches.

@@ -29,12 +29,7 @@ from plangym_ext.vector.arguments import (
 )
 from plangym_ext.vector.backend import RowStep, VectorBackend
 from plangym_ext.vector.infos import only_infos, widen
-from plangym_ext.vector.memory.step_out import (
-    RESET_FIELDS,
-    STEP_FIELDS,
-    StepOut,
-    checked_out,
-)
+from plangym_ext.vector.memory.step_out import RESET_FIELDS, STEP_FIELDS, StepOut, checked_out
 from plangym_ext.vector.pending import Begun, Episodes, PendingCalls, first_episodes
 from plangym_ext.vector.results import StepResults, VectorResetNeeded
 from plangym_ext.vector.shown import infos_of, layout_of, listed_infos, some_infos
@@ -393,11 +388,7 @@ class PlanVectorEnv(gym.vector.VectorEnv[Any, Any, np.ndarray]):
             return stacked_rows(self._backend.get_states(range(self.num_envs)))
 
     def set_states(
-        self,
-        states: np.ndarray,
-        mask: np.ndarray | None = None,
-        *,
-        ended: np.ndarray | None = None,
+        self, states: np.ndarray, mask: np.ndarray | None = None, *, ended: np.ndarray | None = None
     ) -> None:
         """Set sub-envs to saved states; nothing is reset.
 

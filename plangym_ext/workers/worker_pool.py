@@ -16,13 +16,7 @@ from plangym_ext.workers.batch_layout import BatchLayout
 from plangym_ext.workers.batch_run import Runs
 from plangym_ext.workers.limits import MAX_STARTS
 from plangym_ext.workers.processes.process import WorkerProcess
-from plangym_ext.workers.protocol import (
-    ForgetBlock,
-    ForgetLayout,
-    KnowLayout,
-    OpenBlock,
-    OpenQueue,
-)
+from plangym_ext.workers.protocol import ForgetBlock, ForgetLayout, KnowLayout, OpenBlock, OpenQueue
 from plangym_ext.workers.row_queue import RowQueue, numbers
 from plangym_ext.workers.scheduling import Scheduler, spin
 from plangym_ext.workers.worker_handle import WorkerHandle

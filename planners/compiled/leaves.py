@@ -15,14 +15,7 @@ import numpy.typing as npt
 from plangym_ext.core.compiling.jit import kernel_inline
 from plangym_ext.planners.rollouts.playouts import legal_action
 from plangym_ext.planners.simulator import SimulatorFunctions
-from plangym_ext.planners.trees.tree import (
-    OPEN,
-    TERMINATED,
-    TRUNCATED,
-    Array,
-    Tree,
-    restrict_prior,
-)
+from plangym_ext.planners.trees.tree import OPEN, TERMINATED, TRUNCATED, Array, Tree, restrict_prior
 
 
 class Job(NamedTuple):

@@ -29,10 +29,7 @@ _WORK_PER_SIMULATION = 16
 
 
 def compiled_search(
-    search: Search,
-    make_wave: MakeWave,
-    nodes: int = 1,
-    new_own: Callable[[], Any] | None = None,
+    search: Search, make_wave: MakeWave, nodes: int = 1, new_own: Callable[[], Any] | None = None
 ) -> CompiledSearch | None:
     """Return a runner of a search's waves in compiled code, or None.
 

@@ -12,13 +12,7 @@ from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import Count, Finite, Range, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, DiscretePlanner
-from plangym_ext.planners.graphs.graph import (
-    DEAD_END,
-    FRONTIER,
-    StateKey,
-    add_value,
-    state_keys,
-)
+from plangym_ext.planners.graphs.graph import DEAD_END, FRONTIER, StateKey, add_value, state_keys
 from plangym_ext.planners.graphs.walk import GraphWalk
 from plangym_ext.planners.kept import KeptRows
 from plangym_ext.planners.masks import action_masks, has_masks

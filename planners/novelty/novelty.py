@@ -204,13 +204,7 @@ class Walks(NamedTuple):
 
 @kernel_part
 def walk_down(
-    tree: Tree,
-    novelty: Novelty,
-    walks: Walks,
-    b: int,
-    node: int,
-    repeats: float,
-    returns: Array,
+    tree: Tree, novelty: Novelty, walks: Walks, b: int, node: int, repeats: float, returns: Array
 ) -> int:
     """Walk down from a node to a missing child, and allocate that child.
 

@@ -208,10 +208,7 @@ class ParticleSearch(DiscretePlanner):
         return int(self.evaluator is not None)
 
     def _walk(
-        self,
-        request: PlanRequest,
-        walkers: Particles,
-        first: npt.NDArray[np.int64] | None = None,
+        self, request: PlanRequest, walkers: Particles, first: npt.NDArray[np.int64] | None = None
     ) -> None:
         """Let particles walk `depth` steps, from `first` `[P]` actions on if they are given."""
         for step in range(self.depth):

@@ -115,12 +115,7 @@ def descend_by_chance(tree: Tree, chances: Chances, b: int, selection: Selection
 
 @kernel
 def select_by_chance(
-    tree: Tree,
-    chances: Chances,
-    limits: Array,
-    selection: Selection,
-    rows: Array,
-    leaves: Array,
+    tree: Tree, chances: Chances, limits: Array, selection: Selection, rows: Array, leaves: Array
 ) -> int:
     """Choose up to `limits[b]` leaves or nodes to draw from in every tree, as `select_wave`.
 

@@ -9,15 +9,7 @@ import numpy as np
 from plangym_ext.core.compiling.jit import kernel_inline, kernel_part
 from plangym_ext.planners.trees.gumbel import Halving, halving_action, improved_action
 from plangym_ext.planners.trees.rules import puct_action, uct_action
-from plangym_ext.planners.trees.tree import (
-    NO_ACTION,
-    OPEN,
-    ROOT,
-    UNVISITED,
-    Array,
-    Tree,
-    allocate,
-)
+from plangym_ext.planners.trees.tree import NO_ACTION, OPEN, ROOT, UNVISITED, Array, Tree, allocate
 
 # How an action is chosen in a node. What is compiled for None has no other rule in it, and PUCT
 # is what nearly all searches are compiled for.

@@ -12,13 +12,7 @@ from plangym_ext.core.inherited_options import load_own
 from plangym_ext.core.options import Count, OneOf, Range, Share, Weight, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.schedule import LearnerConfig, Number, Scheduled, ScheduledShare
-from plangym_ext.learn.targets import (
-    ACTION,
-    POLICY_TARGETS,
-    QUALITIES,
-    VALUE_TARGETS,
-    check_target,
-)
+from plangym_ext.learn.targets import ACTION, POLICY_TARGETS, QUALITIES, VALUE_TARGETS, check_target
 
 #: (arrays [batch, ...] by name, [batch] in [0, 1)) -> such arrays
 Augmentation = Callable[[Mapping[str, npt.NDArray[Any]], Any], Mapping[str, npt.NDArray[Any]]]
@@ -229,11 +223,7 @@ class ExpertConfig(TaughtConfig):
     @property
     def searching(self) -> dict[str, object]:
         """The arguments of an `ExpertSampler`, by name."""
-        return {
-            "share": self.teacher_share,
-            "reanalyze": self.reanalyze,
-            "capacity": self.capacity,
-        }
+        return {"share": self.teacher_share, "reanalyze": self.reanalyze, "capacity": self.capacity}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,22 +43,12 @@ class Distribution(ABC):
             params: `[B, P]`.
         """
 
-    def sample(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def sample(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw actions of the space, `[B, *act]`; see `draw`."""
         return self.clip(self.draw(params, noise, temperature))
 
     @abstractmethod
-    def draw(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def draw(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw actions, `[B, *act]`, fresh, which `clip` brings into the space.
 
         Args:

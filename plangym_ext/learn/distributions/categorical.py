@@ -33,12 +33,7 @@ class Categorical(Distribution):
         """Return the first of the most likely actions, `[B]` int64."""
         return self.start + np.argmax(self.probabilities(params), axis=1)
 
-    def draw(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def draw(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw `[B]` int64 in proportion to probability**(1 / temperature)."""
         return self.drawn(np.asarray(params, np.float32), noise.uniform(), temperature)
 
@@ -155,12 +150,7 @@ class MultiCategorical(Parts):
         """Return `[B, *nvec.shape]` int64."""
         return self._joined([part.greedy(p) for part, p in self._split(params)])
 
-    def draw(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def draw(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw `[B, *nvec.shape]` int64, part by part."""
         # One call for all parts: each has a column of a row's numbers.
         uniform = noise.uniform(len(self.parts))
@@ -218,12 +208,7 @@ class Bernoulli(Distribution):
         """Return the more likely values `[B, *shape]` int8."""
         return self._actions(np.asarray(params) > 0)
 
-    def draw(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def draw(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw `[B, *shape]` int8."""
         # The sigmoid by tanh, which cannot overflow.
         logits = np.asarray(params, np.float64) / temperature

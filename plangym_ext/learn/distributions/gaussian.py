@@ -42,12 +42,7 @@ class Gaussian(Distribution):
         means = np.asarray(params, np.float64)[:, : self.target_width]
         return self.clip(self.units.actions(means))
 
-    def draw(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def draw(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw `[B, *act]`, not clipped; `temperature` scales the deviations."""
         return self.units.actions(normal_draw(params, noise, temperature))
 
@@ -172,12 +167,7 @@ class SquashedGaussian(Distribution):
         """
         return self._within(np.asarray(params, np.float64)[:, : self.target_width])
 
-    def draw(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def draw(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw `[B, *act]` within the bounds; `temperature` scales the deviations."""
         return self._within(normal_draw(params, noise, temperature))
 
@@ -297,12 +287,7 @@ class DeterministicActions(Distribution):
         """Return the actions without noise, `[B, *act]`."""
         return self._gaussian.greedy(self._arrays(params))
 
-    def draw(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def draw(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw `[B, *act]`, not clipped; `temperature` is the deviation of the noise."""
         return self._gaussian.draw(self._arrays(params), noise, temperature)
 

@@ -82,12 +82,7 @@ class Joint(Parts):
         """Return `[B, ...]`, nested as the space."""
         return self._join(part.greedy(p) for part, p in self._split(np.asarray(params)))
 
-    def draw(
-        self,
-        params: Params,
-        noise: Noise,
-        temperature: float = 1.0,
-    ) -> Any:
+    def draw(self, params: Params, noise: Noise, temperature: float = 1.0) -> Any:
         """Draw `[B, ...]`, nested as the space, part by part."""
         # In the order of the parts: each takes its own numbers of a row's noise, in turn.
         parts = self._split(np.asarray(params))

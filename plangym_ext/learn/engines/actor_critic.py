@@ -159,10 +159,7 @@ class DenseActorCritic(ActorCriticEngine):
     is_dense = True
 
     def __init__(
-        self,
-        networks: Mapping[str, Any],
-        optimizers: Mapping[str, FlatOptimizer],
-        precision: str,
+        self, networks: Mapping[str, Any], optimizers: Mapping[str, FlatOptimizer], precision: str
     ) -> None:
         # Here and not above: numba is of no use to other networks.
         from plangym_ext.learn.engines.compiled.squashed_gaussian import SquashedDraws

@@ -189,11 +189,7 @@ class _Dense(nn.Module):
 
 
 def make_ensemble_network(
-    observation_space: Any,
-    action_space: Any,
-    config: EnsembleConfig | None = None,
-    *,
-    seed: int,
+    observation_space: Any, action_space: Any, config: EnsembleConfig | None = None, *, seed: int
 ) -> EnsembleNetwork:
     """Make a network for an observation and an action space.
 

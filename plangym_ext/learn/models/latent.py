@@ -234,11 +234,7 @@ def scaled(latent: Any) -> Any:
 
 
 def make_latent_network(
-    observation_space: Any,
-    action_space: Any,
-    config: LatentConfig | None = None,
-    *,
-    seed: int,
+    observation_space: Any, action_space: Any, config: LatentConfig | None = None, *, seed: int
 ) -> LatentNetwork:
     """Make a network for an observation and an action space.
 

@@ -238,11 +238,7 @@ class ModelEnv(LocalStepper, PlanEnv):
         return (self._state.copy(), obs, {}) if return_state else (obs, {})
 
     def step(
-        self,
-        action: Any,
-        state: Any = None,
-        dt: int = 1,
-        return_state: bool | None = None,
+        self, action: Any, state: Any = None, dt: int = 1, return_state: bool | None = None
     ) -> Any:
         """Advance the model; see `PlanEnv.step`."""
         begin = self.get_state() if state is None else np.asarray(state)

@@ -159,12 +159,7 @@ class ItemsEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        points: Any,
-        config: NetworkConfig,
-        *,
-        graph: bool = False,
-        edges: Any = None,
+        self, points: Any, config: NetworkConfig, *, graph: bool = False, edges: Any = None
     ) -> None:
         super().__init__()
         width, attends = config.items_size, config.items == "attention"

@@ -133,11 +133,7 @@ class UnionNetwork(nn.Module):
 
 
 def make_network(
-    observation_space: Any,
-    action_space: Any,
-    config: NetworkConfig | None = None,
-    *,
-    seed: int,
+    observation_space: Any, action_space: Any, config: NetworkConfig | None = None, *, seed: int
 ) -> Network | UnionNetwork:
     """Make a network for an observation and an action space.
 

@@ -50,13 +50,7 @@ def deltas(
 
 @refuses_unknown
 def gae(
-    reward: Any,
-    value: Any,
-    terminated: Any,
-    *,
-    discount: float,
-    lam: float,
-    **ends: Unpack[Ends],
+    reward: Any, value: Any, terminated: Any, *, discount: float, lam: float, **ends: Unpack[Ends]
 ) -> Any:
     """Return the generalised advantage estimate: A_t = δ_t + γ λ A_{t+1} within an episode.
 
@@ -79,13 +73,7 @@ def gae(
 
 @refuses_unknown
 def td_lambda(
-    reward: Any,
-    value: Any,
-    terminated: Any,
-    *,
-    discount: float,
-    lam: float,
-    **ends: Unpack[Ends],
+    reward: Any, value: Any, terminated: Any, *, discount: float, lam: float, **ends: Unpack[Ends]
 ) -> Any:
     """Return the λ-return: G_t = r_t + γ ((1 - λ) v_{t+1} + λ G_{t+1}) within an episode.
 

@@ -48,12 +48,7 @@ def refuses_unknown(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def checked_rows(
-    where: str,
-    reward: Any,
-    value: Any,
-    terminated: Any,
-    discount: float,
-    ends: Ends,
+    where: str, reward: Any, value: Any, terminated: Any, discount: float, ends: Ends
 ) -> Rows:
     """Return the arguments as `Rows`; raise for a wrong one.
 

@@ -46,12 +46,7 @@ class LocalSampler(PastSampler):
         # Workers write there themselves.
         self._storage: Literal["local", "shared"] = "shared" if venv.worker_pids else "local"
         self.tree: ArrayDict = build_sample_tree(
-            venv,
-            agent,
-            num_steps,
-            self.num_envs,
-            storage=self._storage,
-            env_info=options.env_info,
+            venv, agent, num_steps, self.num_envs, storage=self._storage, env_info=options.env_info
         )
         venvs = [venv_rows(venv, rows) for rows in ranges]
         # To bring a row to a stored state, what other halves have in flight is waited for.
@@ -192,13 +187,7 @@ class SerialSampler(LocalSampler):
         InvalidAnswer: what the agent returns does not fit the envs.
     """
 
-    def __init__(
-        self,
-        venv: PlanVectorEnv,
-        agent: Agent,
-        num_steps: int,
-        **options: Any,
-    ) -> None:
+    def __init__(self, venv: PlanVectorEnv, agent: Agent, num_steps: int, **options: Any) -> None:
         check_vector_env(venv, "SerialSampler", options.get("env_info", ()))
         rows = [range(venv.num_envs)]
         super().__init__(venv, agent, num_steps, SamplerOptions(**options), rows)

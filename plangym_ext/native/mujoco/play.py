@@ -138,10 +138,7 @@ def compiled_play() -> Any:
 _POINTER = ctypes.c_void_p
 #: Result and arguments of what is called from Python.
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "mjb_makeBatch": (
-        _POINTER,
-        [_POINTER, ctypes.c_int, _POINTER, ctypes.c_char_p, ctypes.c_int],
-    ),
+    "mjb_makeBatch": (_POINTER, [_POINTER, ctypes.c_int, _POINTER, ctypes.c_char_p, ctypes.c_int]),
     "mjb_deleteBatch": (None, [_POINTER]),
     "mjb_apply": (
         ctypes.c_int,

@@ -13,13 +13,7 @@ import numpy as np
 from gymnasium.envs.toy_text.utils import categorical_sample
 
 from plangym_ext.native.translate.numpy_calls import NUMPY, call_ufunc, cast_to
-from plangym_ext.native.translate.python_calls import (
-    BUILTINS,
-    call_math,
-    to_bool,
-    to_float,
-    to_int,
-)
+from plangym_ext.native.translate.python_calls import BUILTINS, call_math, to_bool, to_float, to_int
 from plangym_ext.native.translate.values import (
     Arr,
     Const,

@@ -7,16 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from plangym_ext.native.translate.expressions import Expressions
-from plangym_ext.native.translate.values import (
-    Info,
-    Mixed,
-    Num,
-    Seq,
-    built,
-    cast,
-    form,
-    joined,
-)
+from plangym_ext.native.translate.values import Info, Mixed, Num, Seq, built, cast, form, joined
 
 _RESULT = "$"
 

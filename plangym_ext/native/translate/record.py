@@ -9,13 +9,7 @@ import numpy as np
 from plangym_ext.errors import IncompleteState
 from plangym_ext.native.kernel import pcg64
 from plangym_ext.native.translate.arrays import code
-from plangym_ext.native.translate.values import (
-    Num,
-    Same,
-    Untranslatable,
-    joined,
-    kind_of,
-)
+from plangym_ext.native.translate.values import Num, Same, Untranslatable, joined, kind_of
 
 
 class Record:

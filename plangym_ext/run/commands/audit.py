@@ -20,12 +20,7 @@ from plangym_ext.errors import (
     MissingExtra,
     OneEnvPerProcess,
 )
-from plangym_ext.run.arguments import (
-    Argument,
-    Option,
-    as_typed,
-    import_modules,
-)
+from plangym_ext.run.arguments import Argument, Option, as_typed, import_modules
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.files import OutputFiles, write_json
 from plangym_ext.run.training.interrupts import closing_when_terminated
@@ -203,11 +198,7 @@ def _write(
 
 
 def _frames(
-    trained: Trained,
-    states: StateSet,
-    chosen: Sequence[int],
-    path: Path,
-    changed: dict[str, Any],
+    trained: Trained, states: StateSet, chosen: Sequence[int], path: Path, changed: dict[str, Any]
 ) -> dict[int, Any]:
     """Return a picture `[H, W, 3]` of each chosen state; none where nothing is drawn."""
     if "rgb_array" not in trained.env.metadata.get("render_modes", ()):

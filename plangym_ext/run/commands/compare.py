@@ -270,12 +270,7 @@ def _check_pairs(
 
 
 def _play_cell(
-    env: Any,
-    name: str,
-    spec: str,
-    planner: Any,
-    options: argparse.Namespace,
-    results: _Results,
+    env: Any, name: str, spec: str, planner: Any, options: argparse.Namespace, results: _Results
 ) -> None:
     """Play the seeds that are missing, one after the other, each kept as it ends."""
     from plangym_ext.planners import play

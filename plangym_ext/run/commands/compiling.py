@@ -11,12 +11,7 @@ import time
 from typing import Annotated
 
 from plangym_ext.core.options import Count
-from plangym_ext.run.arguments import (
-    Argument,
-    add_env_options,
-    env_arguments,
-    import_modules,
-)
+from plangym_ext.run.arguments import Argument, add_env_options, env_arguments, import_modules
 
 
 class Options:

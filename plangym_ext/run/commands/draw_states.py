@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from plangym_ext.core.options import Count, Whole
-from plangym_ext.run.arguments import (
-    Argument,
-    Option,
-    as_typed,
-    import_modules,
-)
+from plangym_ext.run.arguments import Argument, Option, as_typed, import_modules
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.files import OutputFiles
 from plangym_ext.run.training.interrupts import closing_when_terminated

@@ -16,13 +16,7 @@ from typing import Annotated, Any
 
 from plangym_ext.core.files.whole_file import replacing
 from plangym_ext.core.options import OneOf
-from plangym_ext.run.arguments import (
-    Argument,
-    Option,
-    add_import_option,
-    as_typed,
-    import_modules,
-)
+from plangym_ext.run.arguments import Argument, Option, add_import_option, as_typed, import_modules
 from plangym_ext.run.commands.evaluate import existing
 from plangym_ext.run.files import OutputFiles
 

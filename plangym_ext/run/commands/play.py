@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from plangym_ext.core.options import Count, Whole
 from plangym_ext.errors import plural
-from plangym_ext.run.arguments import (
-    Argument,
-    Option,
-    as_typed,
-    import_modules,
-    render_modes,
-)
+from plangym_ext.run.arguments import Argument, Option, as_typed, import_modules, render_modes
 from plangym_ext.run.commands.evaluate import add_changes, changes, existing
 from plangym_ext.run.files import OutputFiles
 from plangym_ext.run.progress import ProgressLine

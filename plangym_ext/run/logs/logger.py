@@ -19,14 +19,7 @@ from plangym_ext.core.inherited_options import load_own_class
 from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import FolderTaken, InvalidOption, MissingExtra, installing
 from plangym_ext.run.files import read_json, write_json
-from plangym_ext.run.logs.appended import (
-    STEP,
-    AppendedFile,
-    CsvFile,
-    JsonlFile,
-    LateFile,
-    Number,
-)
+from plangym_ext.run.logs.appended import STEP, AppendedFile, CsvFile, JsonlFile, LateFile, Number
 from plangym_ext.run.logs.table import LiveTable, as_text
 
 

@@ -33,9 +33,7 @@ _MOST_LEVELS = 64  # of sections and lists, one in another
 _WHOLE = re.compile(r"[-+]?(0|[1-9][0-9]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)")
 
 
-def compose(
-    sources: Sequence[str | Path | Mapping[str, Any]] = (),
-) -> RunConfig:
+def compose(sources: Sequence[str | Path | Mapping[str, Any]] = ()) -> RunConfig:
     """Build the settings of a run from a preset, files and single values.
 
     Args:

@@ -12,11 +12,7 @@ from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Range
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.plan_config import ExpertConfig, PlanLearningConfig
-from plangym_ext.run.settings.sections import (
-    AgentSettings,
-    AlgorithmSettings,
-    PlannerSettings,
-)
+from plangym_ext.run.settings.sections import AgentSettings, AlgorithmSettings, PlannerSettings
 
 COLLECTORS = ("games", "solutions")
 #: Whether an agent plays and an algorithm learns in turn, or at once.

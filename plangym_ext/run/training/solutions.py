@@ -295,10 +295,7 @@ class AgentValue:
     """
 
     def __init__(
-        self,
-        agent: Agent,
-        action_space: Any,
-        in_rewards: Callable[[Any], Any] | None = None,
+        self, agent: Agent, action_space: Any, in_rewards: Callable[[Any], Any] | None = None
     ) -> None:
         self._agent, self._space, self._in_rewards = agent, action_space, in_rewards
 

@@ -348,12 +348,7 @@ def _standard_types() -> dict[Any, DataType]:
         random.Random: (random_parts, made_random, True),
         collections.defaultdict: (_default_parts, _made_default, True, collections.defaultdict),
         collections.Counter: (_counter_parts, _made_counter, True, collections.Counter),
-        types.SimpleNamespace: (
-            _namespace_parts,
-            _made_namespace,
-            True,
-            types.SimpleNamespace,
-        ),
+        types.SimpleNamespace: (_namespace_parts, _made_namespace, True, types.SimpleNamespace),
     }
     for logger in (logging.Logger, logging.RootLogger):
         found[logger] = (_logger_parts, _logger)

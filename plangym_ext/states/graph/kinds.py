@@ -173,9 +173,7 @@ def reading_of(kinds: bytes) -> Reading:
         for place, i in enumerate([*itertools.chain(*columns), *others], 1):
             places[i] = place
         found = Reading(
-            tuple(map(len, columns)),
-            tuple((i, kinds[i]) for i in others),
-            taker(places) or list,
+            tuple(map(len, columns)), tuple((i, kinds[i]) for i in others), taker(places) or list
         )
         _remember(_readings, kinds, found)
     return found

@@ -10,13 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from plangym_ext.arrays.tree import parts
-from plangym_ext.core.out_fields import (
-    check_name,
-    check_writable,
-    ndarray_of,
-    part_at,
-    view_of,
-)
+from plangym_ext.core.out_fields import check_name, check_writable, ndarray_of, part_at, view_of
 from plangym_ext.core.results import REWARDS
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.vector.infos import GroupedInfos, only_named

@@ -18,12 +18,7 @@ from plangym_ext.states import plain
 from plangym_ext.vector.memory.shared_outs import OutShare
 from plangym_ext.vector.results import Reply
 from plangym_ext.workers.batch_layout import NO_ROW
-from plangym_ext.workers.limits import (
-    MAX_KILLS,
-    MAX_SIGNALS,
-    MAX_SIGNALS_AT_ROW,
-    SIGNALS_SECONDS,
-)
+from plangym_ext.workers.limits import MAX_KILLS, MAX_SIGNALS, MAX_SIGNALS_AT_ROW, SIGNALS_SECONDS
 
 
 class RowCall(NamedTuple):

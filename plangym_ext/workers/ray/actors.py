@@ -13,11 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plangym_ext.errors import WorkerDied, WorkerTimeout
-from plangym_ext.workers.limits import (
-    ACTOR_CLOSE_GRACE,
-    ACTOR_START_TIMEOUT,
-    MAX_ACTOR_DEATHS,
-)
+from plangym_ext.workers.limits import ACTOR_CLOSE_GRACE, ACTOR_START_TIMEOUT, MAX_ACTOR_DEATHS
 from plangym_ext.workers.protocol import Service
 from plangym_ext.workers.ray.cluster import ray_module
 from plangym_ext.workers.ray.ray_worker import RayWorker

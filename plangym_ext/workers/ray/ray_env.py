@@ -267,10 +267,7 @@ class RayEnv(WorkerStepper, LiveStepper):
         return with_reset_infos(self._run(request), resets, self.reset_columns or ())
 
     def seeded_rows(
-        self,
-        states: np.ndarray,
-        fresh: np.ndarray,
-        seeds: Sequence[int | None],
+        self, states: np.ndarray, fresh: np.ndarray, seeds: Sequence[int | None]
     ) -> None:
         """Return None: the env itself resets rows with seeds; see `LiveStepper`."""
 

@@ -29,14 +29,7 @@ from plangym_ext.workers.batch_run import BatchOwner
 from plangym_ext.workers.limits import ACTOR_LOOK
 from plangym_ext.workers.ray.actors import Actor, ActorPool, Sent
 from plangym_ext.workers.ray.cluster import ray_module
-from plangym_ext.workers.ray.row_actor import (
-    Answer,
-    Place,
-    Share,
-    cut_rows,
-    part_of,
-    result_names,
-)
+from plangym_ext.workers.ray.row_actor import Answer, Place, Share, cut_rows, part_of, result_names
 from plangym_ext.workers.remote_errors import ErrorReport
 from plangym_ext.workers.shared_batch import Page, Pages
 

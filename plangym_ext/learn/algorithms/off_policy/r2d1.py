@@ -11,12 +11,7 @@ from plangym_ext.learn.algorithms.off_policy.config import R2D1Config
 from plangym_ext.learn.algorithms.off_policy.q_learning import QLearning
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.q_values import Learned
-from plangym_ext.learn.losses.q_values import (
-    error_loss,
-    rescaled,
-    sequence_errors,
-    unscaled,
-)
+from plangym_ext.learn.losses.q_values import error_loss, rescaled, sequence_errors, unscaled
 from plangym_ext.learn.replay.base import Batch
 from plangym_ext.learn.replay.sequences import SequenceReplay
 from plangym_ext.learn.torch_extra import torch

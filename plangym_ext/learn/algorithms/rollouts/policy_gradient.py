@@ -18,11 +18,7 @@ from plangym_ext.learn.algorithms.rollouts.config import (
 )
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
 from plangym_ext.learn.distributions.base import masked
-from plangym_ext.learn.engines.policy_value import (
-    ActorCriticLosses,
-    Gradients,
-    LossTerms,
-)
+from plangym_ext.learn.engines.policy_value import ActorCriticLosses, Gradients, LossTerms
 from plangym_ext.learn.engines.rows import Rows, standardized
 from plangym_ext.learn.losses.policies import vtrace_estimates
 from plangym_ext.learn.returns import branch_returns, forked_advantages, returns

@@ -11,12 +11,7 @@ from plangym_ext.learn.algorithms.rollouts.policy_gradient import PolicyAlgorith
 from plangym_ext.learn.algorithms.rollouts.rollout import Rollout
 from plangym_ext.learn.distributions.base import masked
 from plangym_ext.learn.engines.policy_value import LossTerms
-from plangym_ext.learn.engines.rows import (
-    Rows,
-    check_minibatch,
-    minibatches,
-    standardized,
-)
+from plangym_ext.learn.engines.rows import Rows, check_minibatch, minibatches, standardized
 from plangym_ext.learn.losses.policies import approximate_kl, clip_share, mean_of
 from plangym_ext.learn.sampling.collected import Progress
 from plangym_ext.learn.schedule import at

@@ -23,12 +23,7 @@ from plangym_ext.errors import (
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.agents.inputs import Inputs
 from plangym_ext.learn.sampling.actors.beginning import STREAM, Restarts, Waiting, begin_episodes
-from plangym_ext.learn.sampling.actors.columns import (
-    Columns,
-    Following,
-    Nest,
-    legal_actions,
-)
+from plangym_ext.learn.sampling.actors.columns import Columns, Following, Nest, legal_actions
 from plangym_ext.learn.sampling.actors.endings import Endings, EnvSteps, ItemSteps, Limit, Stepped
 from plangym_ext.learn.sampling.actors.venv_rows import ItemRows, VenvRows
 from plangym_ext.learn.sampling.episode_statistics import EpisodeSums
@@ -54,12 +49,7 @@ class Actor:
     """
 
     def __init__(
-        self,
-        venv: VenvRows,
-        agent: Agent,
-        tree: ArrayDict,
-        rows: range,
-        options: SamplerOptions,
+        self, venv: VenvRows, agent: Agent, tree: ArrayDict, rows: range, options: SamplerOptions
     ) -> None:
         self._venv, self._agent, self._rows, self._options = venv, agent, rows, options
         spaces = RowSpaces(venv)

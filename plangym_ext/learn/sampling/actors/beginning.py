@@ -85,11 +85,7 @@ def begin_episodes(
 
 
 def _random_step(
-    venv: VenvRows,
-    columns: Columns,
-    sums: EpisodeSums,
-    live: Any,
-    action: Any,
+    venv: VenvRows, columns: Columns, sums: EpisodeSums, live: Any, action: Any
 ) -> dict[str, Any]:
     """Step some rows; their last row of the columns shows what came of it. Return their infos."""
     taken = mapped(lambda leaf: leaf[live], action)
