@@ -11,12 +11,11 @@ MOST = 25
 MOST_LINES = 400
 LONGER = {
     "plangym_ext/core/row_stepper.py": 409,
-    "plangym_ext/registry.py": 403,
     "plangym_ext/states/graph/reader.py": 532,
     "plangym_ext/states/graph/writer.py": 568,
     "plangym_ext/vector/state_backend.py": 476,
     "plangym_ext/vector/sub_envs/env_backend.py": 413,
-    "plangym_ext/vector/vector_env.py": 667,
+    "plangym_ext/vector/vector_env.py": 658,
     "planners/trees/soft.py": 416,
     "planners/trees/sts_kernels.py": 411,
 }
