@@ -77,9 +77,10 @@ def with_more_edges(graph: Graph) -> Graph:
 def best_action(graph: Graph, node: int, walk: int) -> int:
     """Return the legal action with the highest r + gamma * V, NO_ACTION if none.
 
-    Children that walk number `walk` has come by are left out; -1 leaves none out.
+    Children that walk number `walk` has come by are left out; -1 leaves none out. Among equals
+    those that end the episode come last: nothing more can be found behind them.
     """
-    best, best_q, row = NO_ACTION, -np.inf, graph.edges[node]
+    best, best_q, best_over, row = NO_ACTION, -np.inf, True, graph.edges[node]
     if row == NO_NODE:
         return NO_ACTION
     for i in range(len(graph.order)):
@@ -89,8 +90,9 @@ def best_action(graph: Graph, node: int, walk: int) -> int:
             continue
         q = graph.reward[row, a]
         q += graph.discount[row, a] * np.float64(graph.value[child])
-        if q > best_q:
-            best, best_q = a, q
+        over = graph.discount[row, a] == 0.0 or graph.ended[child]
+        if q > best_q or (q == best_q and best_over and not over):
+            best, best_q, best_over = a, q, over
     return best
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from plangym_ext.core.options import Count, Weight
 from plangym_ext.planners.base import DiscretePlanner
 from plangym_ext.planners.masks import action_masks
-from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.plans import Budget, Plan, one_hot
 from plangym_ext.planners.rating import check_finite, spread_of
 from plangym_ext.planners.request import PlanRequest
 from plangym_ext.planners.rollouts.final_action import most_visited
@@ -29,8 +29,10 @@ class FractalMC(DiscretePlanner):
     observation to that of a third walker, both brought to the same scale. If the other
     one has more, it takes that one's place with probability (VR_j - VR_i) / VR_i. Walkers
     that have ended, or whose state allows nothing, always do. The action with which most
-    walkers began is played; the plan's `q` is the mean return of the walkers that are there
-    in the end, by the action they began with, NaN where none is left. The distance is one of
+    walkers began is played, unless a walker that ended its episode had earned more than any
+    that is there in the end: then that with which it began, such as the way to a goal. The plan's
+    `q` is the mean return of the walkers that are there in the end, by the action they
+    began with, NaN where none is left. The distance is one of
     numbers, those in all parts of a Dict or Tuple: texts, graphs and sequences are not
     looked at.
 
@@ -43,7 +45,7 @@ class FractalMC(DiscretePlanner):
 
     Source: Cerezo & Ballester 2018, "Fractal AI: a fragile theory of intelligence". The
     action is the most frequent one, since actions are discrete here; rewards are
-    discounted.
+    discounted. There an episode that ends is a lost one; here it may have reached a goal.
     """
 
     depth: Count = 30
@@ -118,6 +120,8 @@ class _Swarm:
         self.seen = np.zeros((walkers, 1))
         self.order = rng.permutation(legal.shape[0])
         self.steps = 0
+        #: Of the walker that had earned most when its episode ended: its return, its first action.
+        self.best_end = (-np.inf, -1)
 
     def move(
         self,
@@ -141,6 +145,9 @@ class _Swarm:
         # Where nothing is allowed a walk is over, too.
         self.ended[alive], self.legal[alive] = over | ~masks.any(axis=1), masks
         self.returns[alive] += earned
+        if over.any():
+            best = alive[over][self.returns[alive[over]].argmax()]
+            self.best_end = max(self.best_end, (self.returns[best], self.first[best]))
         self.steps += len(alive)
 
     def clone(self, rng: Rng, reward_weight: float, distance_weight: float) -> None:
@@ -170,14 +177,17 @@ class _Swarm:
         visits = np.bincount(self.first, minlength=num_actions)
         sums = np.bincount(self.first, self.returns, minlength=num_actions)
         q = np.where(visits > 0, sums / np.maximum(visits, 1), np.nan)
-        action = most_visited(visits, q, self.order)
+        action, weights = most_visited(visits, q, self.order), visits / visits.sum()
+        end, first = self.best_end
+        if end > self.returns.max():
+            action, weights = int(first), one_hot(int(first), num_actions)
         return Plan(
             action=origin + action,
             value=float(self.returns.mean()),
             budget=Budget(model_steps=self.steps, restores=self.steps, seconds=seconds),
             visits=visits,
             q=q,
-            weights=visits / visits.sum(),
+            weights=weights,
         )
 
 

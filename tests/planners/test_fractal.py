@@ -65,6 +65,19 @@ def test_the_best_arm_and_the_path_are_found(models):
     assert plan.q[1] > 0
 
 
+def test_a_goal_that_ends_the_episode_is_gone_to(models):
+    # Whoever reaches the goal has ended and is moved; the rest earn nothing.
+    model = models.TableModel([[0, 1], [0, 2], [2, 2]], [[0, 0], [0, 1.0], [0, 0]], terminated=[2])
+    for seed in range(4):
+        plan = FractalMC(50, depth=12).plan(model, model.state(0), rng=seed)
+        assert plan.action == 1
+        np.testing.assert_array_equal(plan.weights, [0, 1])
+    # Nobody goes to an ending that is worth less than going on.
+    model = models.TableModel([[0, 1], [1, 1]], [[1.0, 5.0], [0, 0]], terminated=[1])
+    plan = FractalMC(50, depth=12, discount=1.0).plan(model, model.state(0), rng=0)
+    assert plan.action == 0
+
+
 def test_rows_planned_together_equal_rows_planned_alone(models):
     model, planner = models.random_mdp(3), FractalMC(20, depth=6)
     states = np.stack([model.state(i) for i in (0, 5, 9)])

@@ -142,6 +142,17 @@ def test_an_ending_is_worth_nothing_more(models):
     assert graph.value[2] == 8
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_among_equals_a_walk_goes_on_rather_than_to_an_ending(models, seed):
+    # All is worth 0 before the goal is found, falls off the path too: walks went there for ever.
+    model = models.narrow_path(6)
+    planner = GraphSearch(6, rollout_depth=0, discount=0.5)
+    plan = planner.plan(model, model.state(0), rng=seed, obs=np.zeros(1, np.float32))
+    # Each walk expands the next state of the path: 3 actions each, and none of them again.
+    assert plan.budget.model_steps == 6 * 3
+    assert plan.action == 1
+
+
 def test_the_graph_is_kept_for_the_episode(models):
     model = models.chain(40)
     planner = GraphSearch(3, evaluator=depth_value, rollout_depth=0)
