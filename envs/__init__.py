@@ -156,7 +156,7 @@ for _family in (
         module=_HERE,
         codec=None,
         names=("plangym_ext/*",),
-        resolve=f"{_HERE}.ids:spec",
+        resolve="plangym_ext.ids:spec",
         native=_KERNELS,
     ),
 ):

@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_elsewhere(name)}")
     value = getattr(importlib.import_module(_PUBLIC[name]), name)
     globals()[name] = value
-    _register_vector_env()
+    _register_ids()
     return value
 
 
@@ -93,22 +93,18 @@ def _elsewhere(name: str) -> str:
     return str(errors.suggestion(name, _PUBLIC))
 
 
-def _register_vector_env() -> None:
-    """Make `gymnasium.make_vec("plangym_ext/Vec-v0", ...)` work, once gymnasium is there.
+def _register_ids() -> None:
+    """Make `gymnasium.make("plangym_ext/Sokoban-v0")` and the like work, once gymnasium is there.
 
     It is not imported for that: so either it was imported before this package, as sorted
     imports have it, or one of the public names has been used.
     """
-    gymnasium: Any = sys.modules.get("gymnasium")
     # While it is still being imported itself it has no `register` yet.
-    if hasattr(gymnasium, "register") and "plangym_ext/Vec-v0" not in gymnasium.registry:
-        gymnasium.register(
-            "plangym_ext/Vec-v0",
-            vector_entry_point="plangym_ext.vector_registry:make_registered_vec",
-        )
+    if hasattr(sys.modules.get("gymnasium"), "register"):
+        importlib.import_module("plangym_ext.ids")
 
 
-_register_vector_env()
+_register_ids()
 
 
 def __dir__() -> list[str]:

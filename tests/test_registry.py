@@ -1,6 +1,7 @@
 """From a name to an env: names that are not there, and what the arguments do."""
 
 import functools
+import subprocess
 import sys
 
 import gymnasium as gym
@@ -214,3 +215,40 @@ def test_without_a_seed_two_envs_differ():
     # The probe at construction seeds the env; it must not show.
     with plangym_ext.make("CartPole-v1") as one, plangym_ext.make("CartPole-v1") as other:
         assert one.reset()[0].tobytes() != other.reset()[0].tobytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("imports", "prefix"),
+    [("gymnasium, plangym_ext", ""), ("plangym_ext, gymnasium", "plangym_ext.ids:")],
+)
+def test_gymnasium_makes_our_envs_in_a_fresh_process(imports, prefix, tmp_path):
+    # All but the task that needs files of another package; gymnasium's checker does not warn.
+    code = f"""import {imports}
+import sys
+assert not [name for name in sys.modules if name.startswith("plangym_ext.envs")]
+gymnasium.make("{prefix}plangym_ext/Sokoban-v0").reset(seed=0)
+ours = [name for name in gymnasium.registry if name.startswith("plangym_ext/")]
+assert len(ours) > 30
+for name in {{*ours}} - {{"plangym_ext/Vec-v0", "plangym_ext/Trials-v0", "plangym_ext/dog-run-v0"}}:
+    env = gymnasium.make(name)
+    env.reset(seed=0)
+    env.step(env.action_space.sample())
+    env.close()
+print(gymnasium.make_vec("plangym_ext/Vec-v0", num_envs=2, env_id="Acrobot-v1").backend)
+"""
+    command = [sys.executable, "-P", "-W", "error", "-c", code]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, "kernel\n"), result.stderr
+    assert "Warning: \033" not in result.stderr
+
+
+def test_an_id_that_a_user_registered_before_is_left_alone(tmp_path):
+    code = """import gymnasium
+gymnasium.register("plangym_ext/Sokoban-v0", "their.module:Sokoban")
+import plangym_ext
+print(gymnasium.spec("plangym_ext/Sokoban-v0").entry_point)
+"""
+    command = [sys.executable, "-P", "-W", "error", "-c", code]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (result.stdout, result.stderr) == ("their.module:Sokoban\n", "")

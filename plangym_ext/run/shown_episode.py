@@ -35,7 +35,7 @@ def show_episode(
         player: a planner.
         seed: of the episode.
         max_steps: moves after which it is cut.
-        video: the .mp4 to write.
+        video: the .mp4 or .gif to write.
         tree: the page to write, and who collects the trees of the player.
         viewer: shows all frames, no faster than the env's own rate.
         callback: called after each move.

@@ -1,4 +1,4 @@
-"""MP4 video writer (ffmpeg) and filming of episodes."""
+"""Video writer (ffmpeg) and filming of episodes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,21 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.core.drawing import picture, rgb_frame
-from plangym_ext.errors import CannotDraw, MissingExtra, PlangymExtError, installing
+from plangym_ext.errors import CannotDraw, InvalidOption, MissingExtra, PlangymExtError, installing
 from plangym_ext.run.viewer import frame_grid
 
 #: Most frames a second: what ordinary players and screens show.
 _MOST_FPS = 60.0
+#: Ending of a file -> how its frames are coded.
+_CODED = {
+    # Half-resolution colour is what every player decodes; it needs even sizes.
+    ".mp4": ("-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"),
+    # 256 colours for each frame: those of the whole film would have all of it wait in memory.
+    ".gif": (
+        "-filter_complex",
+        "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1",
+    ),
+}
 #: Pictures smaller than this are enlarged by a whole factor until they reach it.
 _MIN_HEIGHT = 360
 
@@ -26,10 +36,15 @@ class VideoWriter:
     """Pipes RGB frames into ffmpeg; the file appears under its name once it is whole.
 
     Raises:
+        InvalidOption: its name ends otherwise.
         MissingExtra: the `cli` extra is not installed.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
+        if path.suffix not in _CODED:
+            raise InvalidOption(
+                f"video: a film's name must end in {' or '.join(_CODED)}; got {str(path)!r}."
+            )
         self._program = ffmpeg("Leave out --video.")
         self._path, self._fps = path.absolute(), fps
         # The same ending, by which ffmpeg chooses the format.
@@ -40,8 +55,6 @@ class VideoWriter:
 
     def _start(self, height: int, width: int) -> subprocess.Popen[bytes]:
         source = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}"]
-        # Half-resolution colour is what every player decodes; it needs even sizes.
-        coded = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"]
         # Of a run that was killed: ffmpeg would ask about it.
         self._partial.unlink(missing_ok=True)
         quiet = ["-loglevel", "error"]
@@ -54,7 +67,7 @@ class VideoWriter:
                 str(self._fps),
                 "-i",
                 "-",
-                *coded,
+                *_CODED[self._path.suffix],
                 self._partial,
             ],
             stdin=subprocess.PIPE,
@@ -226,7 +239,7 @@ def recorded(
     """Film an episode: its first frame, and all steps of `env.step` in a block.
 
     Args:
-        path: the .mp4 to write; None: nothing is, and there is no writer.
+        path: the .mp4 or .gif to write; None: nothing is, and there is no writer.
         env: its first frame is the one after a reset.
         seed: of the episode.
         show: also called with each frame, and how many there are a second.
@@ -253,7 +266,7 @@ def film_grid(path: Path, env: Any, seeds: Sequence[int], play: Callable[[int], 
     """Film episodes side by side; the last frame of each is shown until all have ended.
 
     Args:
-        path: the .mp4 to write.
+        path: the .mp4 or .gif to write.
         env: as of `EnvFilm`.
         seeds: of the episodes.
         play: plays that of a seed.

@@ -78,7 +78,7 @@ def best_action(graph: Graph, node: int, walk: int) -> int:
     """Return the legal action with the highest r + gamma * V, NO_ACTION if none.
 
     Children that walk number `walk` has come by are left out; -1 leaves none out. Among equals
-    those that end the episode come last: nothing more can be found behind them.
+    those that end the episode come last: nothing more is found there.
     """
     best, best_q, best_over, row = NO_ACTION, -np.inf, True, graph.edges[node]
     if row == NO_NODE:

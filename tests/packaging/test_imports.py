@@ -35,14 +35,20 @@ ALLOWED = {
     "registry": _LOW | _BACKENDS | {"envs", "vector"},
     "vector_registry": _LOW | _BACKENDS | {"vector", "registry"},
     "learn": _LOW | _BACKENDS | {"envs", "vector", "planners", *_MAKERS},
-    "run": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", ""},
+    "run": _LOW
+    | _BACKENDS
+    | {"ids", "envs", "vector", "planners", "explore", *_MAKERS, "learn", ""},
     # Faces with other libraries' names: nothing imports them.
     "compat": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn"},
     # Tests for its users' parts: likewise.
     "testing": _LOW | _BACKENDS | {"vector", "planners", *_MAKERS, "learn", "run", ""},
     "__main__": {"run"},
+    # Of envs it knows the names.
+    "ids": {"states"},
     # The package itself only names modules; it imports them when they are used.
-    "": _LOW | _BACKENDS | {"envs", "vector", "planners", "explore", *_MAKERS, "learn", "run"},
+    "": _LOW
+    | _BACKENDS
+    | {"ids", "envs", "vector", "planners", "explore", *_MAKERS, "learn", "run"},
 }
 #: Folder of `planners` -> folders that it may import. "" are the files on top, which all
 #: share; they show plans and episodes as pages. `trees <- lockstep <- compiled <- mcts`;

@@ -66,13 +66,13 @@ def test_the_best_arm_and_the_path_are_found(models):
 
 
 def test_a_goal_that_ends_the_episode_is_gone_to(models):
-    # Whoever reaches the goal has ended and is moved; the rest earn nothing.
+    # A walker at the goal has ended and is moved; the rest earn nothing.
     model = models.TableModel([[0, 1], [0, 2], [2, 2]], [[0, 0], [0, 1.0], [0, 0]], terminated=[2])
     for seed in range(4):
         plan = FractalMC(50, depth=12).plan(model, model.state(0), rng=seed)
         assert plan.action == 1
         np.testing.assert_array_equal(plan.weights, [0, 1])
-    # Nobody goes to an ending that is worth less than going on.
+    # An ending that is worth less than going on is left alone.
     model = models.TableModel([[0, 1], [1, 1]], [[1.0, 5.0], [0, 0]], terminated=[1])
     plan = FractalMC(50, depth=12, discount=1.0).plan(model, model.state(0), rng=0)
     assert plan.action == 0

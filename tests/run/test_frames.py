@@ -10,7 +10,7 @@ import pytest
 
 import plangym_ext
 from plangym_ext.core.drawing import rgb_frame
-from plangym_ext.errors import CannotDraw
+from plangym_ext.errors import CannotDraw, InvalidOption
 from plangym_ext.planners import play
 from plangym_ext.planners.pages.tree import reduced
 from plangym_ext.planners.rollouts.discrete_shooting import DiscreteShooting
@@ -111,12 +111,13 @@ def numbers(t):
 def frames_of(reader, path, *shape):
     """Return the frames of a film, `[N, *shape]`."""
     command = [reader.get_ffmpeg_exe(), "-v", "error", "-i", str(path)]
-    command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    command += ["-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
     pixels = subprocess.run(command, check=True, capture_output=True, timeout=300).stdout
     return np.frombuffer(pixels, np.uint8).reshape(-1, *shape)
 
 
-def test_a_film_of_several_episodes_shows_each_in_its_tile_to_the_end(tmp_path):
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
+def test_a_film_of_several_episodes_shows_each_in_its_tile_to_the_end(tmp_path, ending):
     reader = pytest.importorskip("imageio_ffmpeg")
     with plangym_ext.make(lambda: Drawn(grey, 30), n_workers=0) as env:
 
@@ -124,13 +125,23 @@ def test_a_film_of_several_episodes_shows_each_in_its_tile_to_the_end(tmp_path):
             for _ in range(seed):
                 env.step(0)
 
-        film_grid(tmp_path / "grid.mp4", env, [2, 4, 1], play_some)
+        film_grid(tmp_path / f"grid.{ending}", env, [2, 4, 1], play_some)
     # Two rows of two tiles, of which one is empty; each picture is enlarged twice.
-    shown = frames_of(reader, tmp_path / "grid.mp4", 2, 200, 2, 152, 3)
+    shown = frames_of(reader, tmp_path / f"grid.{ending}", 2, 200, 2, 152, 3)
     assert len(shown) == 1 + 4
     for t, frame in enumerate(shown):
         tiles = frame.mean(axis=(1, 3, 4)).ravel()
         np.testing.assert_allclose(tiles, [40 * min(t, last) for last in (2, 4, 1, 0)], atol=5)
+
+
+def test_a_film_of_another_kind_is_refused_before_anything_is_played(tmp_path):
+    with (
+        plangym_ext.make(lambda: Drawn(grey), n_workers=0) as env,
+        pytest.raises(InvalidOption, match=r"must end in \.mp4 or \.gif; got '.*film\.avi'"),
+        recorded(tmp_path / "film.avi", env, 0),
+    ):
+        raise AssertionError("the episode began")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

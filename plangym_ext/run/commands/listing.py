@@ -7,6 +7,7 @@ A WORD filters the names: `plangym-ext list envs pacman`. Each line begins with 
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
@@ -44,12 +45,11 @@ def envs() -> dict[str, str]:
     """Return gymnasium's registered ids, and patterns of ids registered on demand."""
     import gymnasium as gym
 
-    from plangym_ext.envs.ids import register_own_ids
     from plangym_ext.states.families import all_families, family_of_entry_point, register_all_ids
 
     # Ids appear in the registry only when their packages have registered them.
     register_all_ids()
-    register_own_ids()
+    importlib.import_module("plangym_ext.ids")
     found: dict[str, str] = {}
     for name, spec in gym.registry.items():
         if not _is_refused(spec.entry_point):

@@ -37,7 +37,7 @@ class Options:
         seed: of the episode (default: the run's)
         max_steps: moves after which it is cut (default: the run's)
         show: show the episode while it is played (default: if there is a display or a terminal)
-        video: also write a film
+        video: also write a film, .mp4 or .gif
         tree: also write one page that shows the tree of every move; no network needed
         tree_nodes: nodes that the page draws of each tree, the most visited
         overwrite: overwrite these files
@@ -50,7 +50,7 @@ class Options:
     seed: Whole | None = None
     max_steps: Annotated[Count | None, Option("M")] = None
     show: bool | None = None
-    video: Annotated[Path | None, Option("FILE.mp4")] = None
+    video: Annotated[Path | None, Option("FILE")] = None
     tree: Annotated[Path | None, Option("FILE.html")] = None
     tree_nodes: Annotated[Count, Option("N")] = 400
     overwrite: bool = False

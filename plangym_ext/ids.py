@@ -1,6 +1,8 @@
 """Gymnasium ids of the library's own envs, such as `plangym_ext/Sokoban-v0`.
 
-They are registered when one is first asked for, in each process that needs it.
+They are registered when this module is imported, which the package does once gymnasium is there:
+the envs themselves are imported when one of them is made. `gymnasium.make` can also be told to:
+`gymnasium.make("plangym_ext.ids:plangym_ext/Sokoban-v0")`.
 """
 
 from __future__ import annotations
@@ -8,8 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
-
-from plangym_ext.states.families import registered_spec
 
 _SUITE = "plangym_ext.envs.mujoco_tasks.suite"
 _GOALS = "plangym_ext.envs.mujoco_tasks.goals"
@@ -94,12 +94,19 @@ _ENTRY_POINTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def register_own_ids() -> None:
-    """Register the ids with gymnasium."""
-    for env_id, (entry_point, settings) in _ENTRY_POINTS.items():
-        # A second registration would warn, and replace what a user registered by that id.
-        if env_id not in gym.registry:
-            gym.register(env_id, entry_point, **settings)
+def _register(env_id: str, entry_point: str | None, **settings: Any) -> None:
+    # A second registration would warn, and replace what a user registered by that id.
+    if env_id not in gym.registry:
+        gym.register(env_id, entry_point, **settings)
+
+
+for _id, (_entry_point, _settings) in _ENTRY_POINTS.items():
+    _register(_id, _entry_point, **_settings)
+_register(
+    "plangym_ext/Vec-v0",
+    None,
+    vector_entry_point="plangym_ext.vector_registry:make_registered_vec",
+)
 
 
 def spec(name: str) -> Any:
@@ -108,5 +115,7 @@ def spec(name: str) -> Any:
     Raises:
         UnknownName: it is none of them; the message has the closest one.
     """
-    register_own_ids()
+    # Here, not above: it is for `plangym_ext.make`, and gymnasium's does without.
+    from plangym_ext.states.families import registered_spec
+
     return registered_spec(name)
