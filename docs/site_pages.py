@@ -184,14 +184,15 @@ def algorithm_pages() -> dict[str, str]:
 
 
 def _algorithm_index() -> str:
+    from plangym_ext.run.commands.listing import algorithms
     from plangym_ext.run.settings.sections import ALGORITHMS
 
-    presets = _presets()
+    presets, does = _presets(), algorithms()
     rows = [
         # A line for each preset: nine in one would leave no room for what it does.
         (
             f"[{_title(name, cls)}](algorithms/{name}.md)<br>`{name}`",
-            _first(cls),
+            does[name],
             _listed(presets.get(name, {}), "<br>"),
         )
         for name, (cls, _) in ALGORITHMS.items()
@@ -206,12 +207,6 @@ def _algorithm_index() -> str:
 
 def _title(name: str, cls: str) -> str:
     return cls if cls != "SupervisedLearning" else f"{cls}: {name}"
-
-
-def _first(cls: str) -> str:
-    import plangym_ext.learn
-
-    return inspect.cleandoc(getattr(plangym_ext.learn, cls).__doc__).partition("\n\n")[0]
 
 
 def _listed(names: Iterable[str], between: str = ", ") -> str:

@@ -187,6 +187,6 @@ class HopperParameters(_Parameters):
 
 
 class WalkerParameters(_Parameters):
-    """Walker2d, likewise."""
+    """Walker2d whose masses, inertias, dampings and frictions are multiplied by the task."""
 
     model, paid_by, first_task = "walker2d_v5.xml", Walker2d, (1.0,) * 65

@@ -38,7 +38,9 @@ def test_all_agents_are_small_and_have_cards():
 def test_names_stand_for_checkpoints(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["list", "pretrained", "td3_"]) == 0
-    assert capsys.readouterr().out == "td3_pendulum  Pendulum-v1: return -109.089\n"
+    assert capsys.readouterr().out == (
+        "td3_pendulum  TD3 swings up a pendulum; Pendulum-v1: return -109.089\n"
+    )
     assert main(["eval", "ppo_cartpole", "--episodes=1", "--max-steps=5"]) == 0
     assert (tmp_path / "runs" / "eval" / "eval.json").exists()
     assert "ppo_cartpole: step 1, episode 1, return 1\n" in capsys.readouterr().err

@@ -20,7 +20,7 @@ ITEMS = ("sets", "attention")
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig(CheckedOptions):
-    """Configuration of a network's layers and heads; None selects the default of the kind.
+    """Configuration of a network that advises a planner; None selects the default of the kind.
 
     Args:
         kind: "mlp", "conv", "residual", or "auto": an mlp for vectors, conv for images.
@@ -321,7 +321,7 @@ class ContextConfig(SoftPolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EnsembleConfig(CheckedOptions):
-    """Configuration of an `EnsembleNetwork`, and of the `EnsembleModel` over it.
+    """Configuration of an `EnsembleNetwork`, in whose `EnsembleModel` a planner searches.
 
     Args:
         members: networks side by side, which differ in their initial weights.
@@ -345,7 +345,7 @@ class EnsembleConfig(CheckedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class LatentConfig(CheckedOptions):
-    """Configuration of a `LatentNetwork`.
+    """Configuration of a `LatentNetwork`, a learned model in which a planner searches.
 
     Args:
         kind: layers that observations go through first; see `NetworkConfig`.

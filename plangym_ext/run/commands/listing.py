@@ -7,11 +7,15 @@ A WORD filters the names: `plangym-ext list envs pacman`. Each line begins with 
 from __future__ import annotations
 
 import argparse
-import importlib
+import ast
+import fnmatch
+import importlib.util
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from plangym_ext.core.options import OneOf
+from plangym_ext.lazy_names import names_of
 from plangym_ext.run.arguments import Argument, add_import_option, import_modules
 
 #: The library's own ids, which are all registered.
@@ -55,6 +59,8 @@ def envs() -> dict[str, str]:
         if not _is_refused(spec.entry_point):
             family = family_of_entry_point(spec.entry_point)
             found[name] = family.name if family else str(spec.entry_point).partition(":")[0]
+            if fnmatch.fnmatchcase(name, _OWN_IDS) and spec.entry_point:
+                found[name] = first_line(spec.kwargs.get("task", spec.entry_point))
     for family in all_families():
         for pattern in family.names:
             if pattern != _OWN_IDS:
@@ -92,7 +98,39 @@ def agents() -> dict[str, str]:
 
 
 def _classes(known: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
-    return {name: f"plangym_ext.learn.{entry[0]}" for name, entry in known.items()}
+    """Return what each class of `plangym_ext.learn` does; its settings tell shared ones apart."""
+    import plangym_ext.learn
+
+    homes, classes = names_of(plangym_ext.learn.__file__), [entry[0] for entry in known.values()]
+    return {
+        name: first_line(f"{homes[cls]}:{cls}" if classes.count(cls) == 1 else config)
+        for name, (cls, config, *_) in known.items()
+    }
+
+
+def first_line(what: Any) -> str:
+    """Return the first line of a docstring.
+
+    Args:
+        what: a class or function; or "module:name" of one, whose module is read but not imported
+            if it defines the name: torch takes seconds.
+    """
+    from plangym_ext.states.families import load_named
+
+    text: str | None = None
+    if isinstance(what, str):
+        module, _, name = what.partition(":")
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        tree = ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8"))
+        for one in tree.body:
+            if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name:
+                text = ast.get_docstring(one)
+    if text is None:
+        text = load_named(what).__doc__ or ""
+    line = text.partition("\n")[0].rstrip(".")
+    rest = line.removeprefix("Configuration of ").removeprefix("Return ")
+    return line if rest == line else rest[:1].upper() + rest[1:]
 
 
 def presets() -> dict[str, str]:
@@ -106,7 +144,11 @@ def pretrained() -> dict[str, str]:
     """Return the pretrained agents with their envs and mean returns."""
     from plangym_ext.run.pretrained import cards
 
-    return {name: f"{card['env']}: return {card['return']:g}" for name, card in cards().items()}
+    return {
+        name: f"{about}; {cards()[name]['env']}: return {cards()[name]['return']:g}"
+        for name, about in presets().items()
+        if name in cards()
+    }
 
 
 #: What can be listed -> a function that returns names, with a note on each.
