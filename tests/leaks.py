@@ -115,7 +115,7 @@ def _gained(before: Held) -> list[str]:
     lines += [
         f"shared memory segment /dev/shm/{name}"
         for name in sorted(now.segments - before.segments)
-        if not _used_elsewhere(name)
+        if _is_ours(name)
     ]
     return lines
 
@@ -266,27 +266,28 @@ def _segments() -> frozenset[str]:
         return frozenset()
 
 
-def _used_elsewhere(name: str) -> bool:
-    """Return whether a segment is not ours: others use the machine too."""
-    path = f"/dev/shm/{name}"
+def _is_ours(name: str) -> bool:
+    """Return whether a segment is of this process or its children: others use the machine too."""
+    pids = {os.getpid(), *(pid for pid, _, _ in children())}
+    # This library and torch write the number of the process that makes a segment into its name.
+    numbers = set(map(int, re.findall(r"(?<=_)\d+(?=_|$)", name)))
+    if numbers & pids:
+        return True
+    # A child that was killed is no child any more.
+    if name.startswith("plangym_") and not any(map(is_running, numbers)):
+        return True
+    return any(_holds(pid, f"/dev/shm/{name}") for pid in pids)
+
+
+def _holds(pid: int, path: str) -> bool:
+    """Return whether a process has mapped a file or has it open."""
     try:
-        segment = os.stat(path)
-    except OSError:
-        return True  # gone already
-    if segment.st_uid != os.getuid():
-        return True
-    ours = {str(os.getpid()), *(str(pid) for pid, _, _ in children())}
-    # Tests that run beside this one put their process's number at the end.
-    owner = re.search(r"\d+$", name)
-    if owner and owner[0] not in ours and is_running(int(owner[0])):
-        return True
-    # By inode: who makes a semaphore maps it before it has its name.
-    mapped = re.compile(rf" {segment.st_ino} +/dev/shm/")
-    for entry in set(filter(str.isdigit, os.listdir("/proc"))) - ours:
-        try:
-            with open(f"/proc/{entry}/maps") as file:
-                if mapped.search(file.read()):
-                    return True
-        except OSError:
-            continue
-    return False
+        inode = os.stat(path).st_ino
+        # By inode: who makes a semaphore maps it before it has its name.
+        with open(f"/proc/{pid}/maps") as file:
+            if re.search(rf" {inode} +/dev/shm/", file.read()):
+                return True
+        entries = os.listdir(f"/proc/{pid}/fd")
+        return any(os.readlink(f"/proc/{pid}/fd/{entry}") == path for entry in entries)
+    except OSError:  # ended, or closed, meanwhile
+        return False

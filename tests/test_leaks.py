@@ -90,6 +90,49 @@ def test_a_named_segment_is_reported():
         os.unlink(path)
 
 
+def test_segments_of_other_programs_are_not_reported():
+    # Of a program that runs, and of one that writes no number.
+    stranger = os.getppid()
+    before = leaks.snapshot()
+    paths = [f"/dev/shm/plangym_{stranger}_0a1b", f"/dev/shm/a_program_of_its_own_{os.getpid()}x"]
+    try:
+        for path in paths:
+            Path(path).touch()
+        assert leaks.leaked(before, grace=0) == []
+    finally:
+        for path in paths:
+            os.unlink(path)
+
+
+def test_a_segment_of_a_child_that_was_killed_is_reported():
+    before = leaks.snapshot()
+    with subprocess.Popen(["true"]) as child:
+        pass
+    path = f"/dev/shm/plangym_{child.pid}_0a1b"
+    Path(path).touch()
+    try:
+        assert leaks.leaked(before, grace=0) == [f"shared memory segment {path}"]
+    finally:
+        os.unlink(path)
+
+
+def test_a_segment_with_any_name_is_reported_while_it_is_open_or_mapped():
+    before = leaks.snapshot()
+    path = Path("/dev/shm/no_number")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.ftruncate(descriptor, 4096)
+    line = f"shared memory segment {path}"
+    try:
+        assert line in leaks.leaked(before, grace=0)
+        mapping = mmap.mmap(descriptor, 4096)
+        os.close(descriptor)
+        assert line in leaks.leaked(before, grace=0)
+        mapping.close()
+        assert leaks.leaked(before, grace=0) == []
+    finally:
+        path.unlink()
+
+
 MAKES_A_SEMAPHORE = """
 import multiprocessing, sys
 lock = multiprocessing.get_context("spawn").Lock()

@@ -216,7 +216,8 @@ def spawning() -> bool:
 
 def _new_segment(nbytes: int) -> tuple[int, str | None]:
     """Return (descriptor, name or None) of a fresh segment of `nbytes` zeros."""
-    name = None if ANONYMOUS else f"/plangym_{secrets.token_hex(8)}"
+    # With the number of its process, which tells whose it is if it is ever found alone.
+    name = None if ANONYMOUS else f"/plangym_{os.getpid()}_{secrets.token_hex(6)}"
     fd = -1
     try:
         if name is None:
