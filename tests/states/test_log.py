@@ -337,9 +337,9 @@ def differences(names):
     return found
 
 
-def _told(names, tmp_path, seconds="0.1"):
-    """Return the differences that a new process finds, and how many constructors it tried."""
-    env = {**os.environ, "LOGGED_FOLDER": str(tmp_path), "PLANGYM_EXT_PROOF_SECONDS": seconds}
+def _told(names, tmp_path):
+    """Return the differences that a new process finds."""
+    env = {**os.environ, "LOGGED_FOLDER": str(tmp_path)}
     command = [sys.executable, "-P", "-W", "ignore", __file__, *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=env)
     assert done.returncode == 0, done.stderr[-3000:]
