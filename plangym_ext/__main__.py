@@ -1,5 +1,6 @@
 """Entry point of `python -m plangym_ext`: the command line `plangym-ext`."""
 
+import signal
 import sys
 
 
@@ -13,6 +14,11 @@ def main() -> int:
     except KeyboardInterrupt:
         print(f"\n{' '.join(['plangym-ext', *sys.argv[1:2]])}: interrupted", file=sys.stderr)
         return 130  # by number, as the module with its name may not be loaded yet
+    finally:
+        # The work is done. What libraries do at the end of the process would else show Ctrl-C as
+        # an error of theirs, or crash.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ def as_typed(path: Path) -> Path:
     return path.relative_to(_typed_in) if below else path  # type: ignore[arg-type]
 
 
-def error_as_typed(error: Exception | str) -> str:
+def error_as_typed(error: BaseException | str) -> str:
     """Return the text of an error, with paths in the user's form."""
     text = str(error)
     # Not of the root, which would take every slash.

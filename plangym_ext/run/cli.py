@@ -22,7 +22,7 @@ from plangym_ext.run.arguments import INTERRUPTED, add_options, error_as_typed, 
 from plangym_ext.run.commands import COMMANDS, load_command
 from plangym_ext.run.commands.completion import ASKED, answer
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.training.interrupts import interrupts_raised
+from plangym_ext.run.training.interrupts import closing_when_terminated, interrupts_raised
 
 
 def closest_option(typed: str, options: Iterable[str]) -> str | None:
@@ -216,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            with interrupts_raised():
+            with closing_when_terminated(), interrupts_raised():
                 return _run(arguments)
         finally:
             # Here, where errors are caught: the rest would else be written after the end of it all.
@@ -238,8 +238,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         room = ". Make room, and give the command again." if error.errno in _FULL else ""
         print(f"{called}: {error_as_typed(file)}{error.strerror}{room}", file=sys.stderr)
         return USAGE_ERROR
-    except KeyboardInterrupt:
-        print(f"\n{called}: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        kept = f": {error_as_typed(interrupt)}" if interrupt.args else ""
+        print(f"\n{called}: interrupted{kept}", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -23,7 +23,7 @@ class TeamsConfig(CheckedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TeamsLearningConfig(CheckedOptions):
-    """Settings of what teams learn by.
+    """Several teams, each with an algorithm of its own.
 
     Args:
         teams: by name, the settings of a team's algorithm, as in a section `algorithm`; one that is

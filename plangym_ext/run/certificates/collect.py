@@ -11,10 +11,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import plangym_ext
 from plangym_ext.core.files.whole_file import PathLock, contents, opened
@@ -139,29 +140,14 @@ class Collection:
         file, log = self._out / "certificate.json", self._out / "log.txt"
         file.unlink(missing_ok=True)
         module = "plangym_ext.run.certificates.certificate"
+        call = [python, "-P", "-m", module, json.dumps(task), file]
         with opened(log, "wb") as said:
-            child = None
             try:
-                # An interrupt in the middle would leave a process behind.
-                with interrupts_held():
-                    child = subprocess.Popen(
-                        [python, "-P", "-m", module, json.dumps(task), file],
-                        cwd=self._out / "own",
-                        env=environment(self._own),
-                        stdin=subprocess.DEVNULL,
-                        stdout=said,
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
-                    )
-                status = child.wait(self._deadline)
+                status = _ended(
+                    call, said, self._deadline, cwd=self._out / "own", env=environment(self._own)
+                )
             except subprocess.TimeoutExpired:
                 return {"outcome": "hung", "reason": f"no answer in {self._deadline:.0f} s"}
-            finally:
-                if child is not None:
-                    # What it has forked too.
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(child.pid, signal.SIGKILL)
-                    child.wait()
         if file.exists():
             return read_json(file, "a certificate")
         ended = f"signal {-status}" if status < 0 else f"exit status {status}"
@@ -227,11 +213,14 @@ def make_venv(folder: Path, group: dict[str, Any], seconds: float) -> None:
     calls += [[*pip, "--prefer-binary", *_own_requirements(group.get("with", ())), *others]]
     calls += [[*pip, "--no-deps", *loose]] if loose else []
     try:
-        for call in calls:
-            subprocess.run(call, check=True, timeout=seconds, text=True, capture_output=True)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        with tempfile.TemporaryFile() as said:
+            for call in calls:
+                if status := _ended(call, said, seconds):
+                    said.seek(0)
+                    raise NotInstalled(_reason(status, said.read().decode(errors="replace")))
+    except subprocess.TimeoutExpired as error:
         shutil.rmtree(folder, ignore_errors=True)
-        raise NotInstalled(_reason(error)) from error
+        raise NotInstalled(f"no end in {error.timeout:.0f} s") from error
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -261,11 +250,38 @@ def _key(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _reason(error: subprocess.CalledProcessError | subprocess.TimeoutExpired) -> str:
-    if isinstance(error, subprocess.TimeoutExpired):
-        return f"no end in {error.timeout:.0f} s"
-    lines = [line for line in (error.stderr or "").splitlines() if "error" in line.lower()]
-    return " ".join(lines[0].split())[:300] if lines else f"exit status {error.returncode}"
+def _ended(call: Sequence[Any], said: IO[bytes], seconds: float, **how: Any) -> int:
+    """Run a program, whose output goes to a file; return its status.
+
+    What it has begun is ended with it, also by a signal to this process.
+
+    Raises:
+        TimeoutExpired: it takes longer.
+    """
+    child = None
+    try:
+        # An interrupt in the middle would leave a process behind.
+        with interrupts_held():
+            child = subprocess.Popen(
+                call,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                **how,
+            )
+        return child.wait(seconds)
+    finally:
+        if child is not None:
+            # What it has forked too.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+
+def _reason(status: int, said: str) -> str:
+    lines = [line for line in said.splitlines() if "error" in line.lower()]
+    return " ".join(lines[0].split())[:300] if lines else f"exit status {status}"
 
 
 assert plangym_ext  # its subpackages are imported by name

@@ -23,7 +23,6 @@ from plangym_ext.errors import (
 from plangym_ext.run.arguments import Argument, Option, as_typed, import_modules
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.files import OutputFiles, write_json
-from plangym_ext.run.training.interrupts import closing_when_terminated
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
     from plangym_ext.core.files.state_set import StateSet
@@ -76,7 +75,6 @@ def run(options: argparse.Namespace) -> int:
     changed = changes(options)
     places = [out / "audit.html", out / "audit.json"]
     with (
-        closing_when_terminated(),
         # Of its own run an audit is renewed. The run may go on meanwhile.
         OutputFiles(places, replace=options.overwrite or options.out is None),
         Trained(path, **changed) as trained,

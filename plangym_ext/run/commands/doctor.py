@@ -25,7 +25,6 @@ from plangym_ext.run.arguments import (
     import_modules,
 )
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.training.interrupts import closing_when_terminated
 
 # Few, as each plays the episode again from its reset.
 _REPLAYS = 5
@@ -91,8 +90,7 @@ def _run_all(options: argparse.Namespace) -> int:
     groups = read_list(options.list or PUBLIC, options.env)
     collection = Collection(options.out, steps=options.steps, deadline=options.deadline)
     try:
-        with closing_when_terminated():
-            collection.collect(groups)
+        collection.collect(groups)
     finally:
         collection.close()
         if options.page:

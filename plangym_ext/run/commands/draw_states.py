@@ -14,7 +14,6 @@ from plangym_ext.core.options import Count, Whole
 from plangym_ext.run.arguments import Argument, Option, as_typed, import_modules
 from plangym_ext.run.commands.evaluate import add_changes, changes
 from plangym_ext.run.files import OutputFiles
-from plangym_ext.run.training.interrupts import closing_when_terminated
 
 
 class Options:
@@ -53,7 +52,6 @@ def run(options: argparse.Namespace) -> int:
     folder = options.out.suffix or options.out.is_dir()
     out = options.out if folder else options.out.with_suffix(".npz")
     with (
-        closing_when_terminated(),
         # First of all: what cannot be written need not be played.
         OutputFiles([out], replace=options.overwrite),
         # A contest of one: it opens a checkpoint or makes a planner, and brings the env of either.

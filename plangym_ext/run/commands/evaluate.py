@@ -8,14 +8,19 @@ Two or more players, some of them planners (`NAME:option=value,...`) or your own
 (`module:Class:option=value,...`, `module:function`), play the same episodes: of equal seeds, or
 from the states of a file (`--starts`). The result is each player's difference to the first one,
 with the interval of the pairs. In an env of two players each two meet instead, once with either
-side for each episode, and the result is their Elo ratings.
+side for each episode, and the result is their Elo ratings. What had ended before Ctrl-C, SIGTERM or
+an error is kept in `eval.part.json` or `paired.part.json`; short episodes end first, so their mean
+is not that of all.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import itertools
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,14 +35,13 @@ from plangym_ext.run.arguments import (
     let_pass,
     typed_settings,
 )
-from plangym_ext.run.files import OutputFiles, write_json
+from plangym_ext.run.files import OutputFiles, remove_stale, write_json
 from plangym_ext.run.pretrained import FOLDER, cards, checkpoint_path
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.training.interrupts import closing_when_terminated
 
 if TYPE_CHECKING:  # they bring a compiler and simulators, which the help can do without
     from plangym_ext.core.files.state_set import StateSet
-    from plangym_ext.planners.episode import Episode
+    from plangym_ext.planners.episode import Episode, Move
 
 _CHANGED = ("env", "planner")
 #: Played where nothing else is said, and random moves of a game's beginning.
@@ -112,7 +116,6 @@ def run(options: argparse.Namespace) -> int:
     replace = options.overwrite or (alone and options.out is None)
     path = out / ("eval.json" if alone else "paired.json")
     with (
-        closing_when_terminated(),
         OutputFiles([path], replace=replace),
         Contest(
             options.players, env_id=options.env_id, changed=changed, max_steps=options.max_steps
@@ -120,13 +123,44 @@ def run(options: argparse.Namespace) -> int:
     ):
         if not alone and num_players(contest.env) == 2:
             _rate(path, contest, options)
-            return 0
-        if options.opening is not None:
-            raise InvalidOption("--opening is for two or more players of a game of two players.")
-        starts = None if options.starts is None else contest.starts(options.starts)
-        episodes = _played(contest, options, starts)
-        (_write_one if alone else _write_paired)(path, contest, options, episodes)
+        else:
+            if options.opening is not None:
+                raise InvalidOption(
+                    "--opening is for two or more players of a game of two players."
+                )
+            starts = None if options.starts is None else contest.starts(options.starts)
+            episodes = _played(path, contest, options, starts)
+            (_write_one if alone else _write_paired)(path, contest, options, episodes)
+        remove_stale(out, [_part(path).name])
     return 0
+
+
+def _part(path: Path) -> Path:
+    """Return the file of what was played until something ended the command early."""
+    return path.with_suffix(".part.json")
+
+
+@contextlib.contextmanager
+def _kept(path: Path, about: Mapping[str, Any], ended: Sequence[Any], what: str) -> Iterator[None]:
+    """Write what has ended in a block that is left early: by Ctrl-C, SIGTERM or an error.
+
+    Args:
+        path: of the whole result, which stays as it is.
+        about: how it was played.
+        ended: rows for the file, added to while the block runs.
+        what: they are, for the message.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not ended:
+            raise
+        write_json(_part(path), {**about, what: list(ended)})
+        told = f"what had ended is kept in {as_typed(_part(path))} ({what}: {len(ended)})"
+        if isinstance(error, KeyboardInterrupt):
+            raise KeyboardInterrupt(told) from None
+        print(f"\n{told}", file=sys.stderr)
+        raise
 
 
 def existing(name: str) -> Path:
@@ -152,7 +186,7 @@ def _check_several(options: argparse.Namespace) -> None:
 
 
 def _played(
-    contest: Any, options: argparse.Namespace, starts: StateSet | None
+    path: Path, contest: Any, options: argparse.Namespace, starts: StateSet | None
 ) -> dict[str, list[Episode]]:
     """Play the episodes with every player."""
     from plangym_ext.run.evaluating.contest import told
@@ -163,19 +197,26 @@ def _played(
             f"{options.starts}: it holds one state; an interval of differences needs 2 or more."
         )
     found, line = {}, ProgressLine()
+    ended: list[dict[str, Any]] = []
+
+    def note(name: str, move: Move) -> None:
+        line.update(told(name, move))
+        if move.terminated or move.truncated or move.step + 1 == contest.max_steps:
+            row = {"player": name, "episode": move.episode, "return": move.total}
+            ended.append({**row, "length": move.step + 1, "terminated": move.terminated})
+
     if len(contest.players) > 1:
         # Before the episodes of any: they may take hours.
         for name in contest.players:
             line.update(f"{name}: a first move")
             contest.try_out(name)
-    for name in contest.players:
-        found[name] = contest.play(
-            name,
-            count,
-            seed=options.seed,
-            starts=starts,
-            callback=lambda move, name=name: line.update(told(name, move)),
-        )
+    asked = {**_about(contest, options), "asked": count}
+    with _kept(path, asked, ended, "episodes"):
+        for name in contest.players:
+            callback = functools.partial(note, name)
+            found[name] = contest.play(
+                name, count, seed=options.seed, starts=starts, callback=callback
+            )
     line.leave()
     return found
 
@@ -273,10 +314,13 @@ def _rate(path: Path, contest: Any, options: argparse.Namespace) -> None:
             callback=lambda move: line.update(f"{first} and {second}: move {move + 1}"),
         )
 
-    scores = {pair: play(*pair) for pair in itertools.combinations(contest.players, 2)}
+    scores, games = {}, []
+    with _kept(path, {**about, "opening": opening}, games, "matches"):
+        for pair in itertools.combinations(contest.players, 2):
+            scores[pair] = play(*pair)
+            games.append({"players": pair, "scores": scores[pair].tolist()})
     line.leave()
     rated = ratings(list(contest.players), scores)
-    games = [{"players": pair, "scores": found.tolist()} for pair, found in scores.items()]
     trained = {name: _how(one) for name, one in contest.trained.items()}
     write_json(
         path, {**about, "trained": trained, "opening": opening, "ratings": rated, "games": games}

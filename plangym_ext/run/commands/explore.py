@@ -31,7 +31,7 @@ from plangym_ext.run.arguments import (
 )
 from plangym_ext.run.files import FolderLock, check_vacant, read_json, remove_stale, write_json
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.training.interrupts import Interrupts, closing_when_terminated
+from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import first_frame, recorded
 
 # First what is there from the first save on, which tells whose folder it is.
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.explore import demonstration, verify
 
     import_modules(options, [options.env])
-    with closing_when_terminated(), FolderLock(options.out, _FILES):
+    with FolderLock(options.out, _FILES):
         # Under the lock: else two that begin at once would both find the folder vacant.
         if options.resume:
             _take_frameskip(options)

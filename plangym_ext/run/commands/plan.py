@@ -39,7 +39,7 @@ from plangym_ext.run.planned_episode import (
 )
 from plangym_ext.run.pretrained import checkpoint_path
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.training.interrupts import Interrupts, closing_when_terminated
+from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import recorded
 
 if TYPE_CHECKING:
@@ -157,7 +157,6 @@ def run(options: argparse.Namespace) -> int:
     line = ProgressLine()
     draws = bool(options.video or (options.tree and "rgb_array" in render_modes(options.env)))
     with (
-        closing_when_terminated(),
         _places(options),
         made_env(options, line, draws=draws) as env,
         # Once the env is made: until then there is nothing to save, and Ctrl-C ends at once.

@@ -18,7 +18,6 @@ from plangym_ext.run.arguments import Argument, Option, as_typed, import_modules
 from plangym_ext.run.commands.evaluate import add_changes, changes, existing
 from plangym_ext.run.files import OutputFiles
 from plangym_ext.run.progress import ProgressLine
-from plangym_ext.run.training.interrupts import closing_when_terminated
 
 if TYPE_CHECKING:
     from plangym_ext.planners.episode import Move
@@ -81,7 +80,6 @@ def run(options: argparse.Namespace) -> int:
     places = [one for one in (options.video, options.tree) if one]
     line = ProgressLine()
     with (
-        closing_when_terminated(),
         OutputFiles(places, "--video, --tree", replace=options.overwrite),
         Contest([path], changed=changed, max_steps=options.max_steps) as contest,
         Viewer(title=options.who) as viewer,

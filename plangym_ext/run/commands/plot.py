@@ -22,7 +22,6 @@ from plangym_ext.run.arguments import Argument, Option, as_typed
 from plangym_ext.run.bootstrap import STATISTICS, mean_interval
 from plangym_ext.run.figures import MARK, SUFFIXES, WIDTHS, load_pyplot, save, styled
 from plangym_ext.run.files import OutputFiles
-from plangym_ext.run.training.interrupts import closing_when_terminated
 
 if TYPE_CHECKING:
     from plangym_ext.run.logs.runs import Group
@@ -80,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     # Before the logs are read, which may take long.
     load_pyplot("plot")
     replace = options.overwrite or options.out is None
-    with closing_when_terminated(), OutputFiles([out], replace=replace, own=MARK):
+    with OutputFiles([out], replace=replace, own=MARK):
         groups = find_groups(options.folders)
         panels = _panels(groups, options)
         with styled(options.width):

@@ -15,7 +15,6 @@ from typing import Annotated
 from plangym_ext.core.files.whole_file import contents, replacing
 from plangym_ext.run.arguments import Argument, Option, as_typed
 from plangym_ext.run.files import OutputFiles
-from plangym_ext.run.training.interrupts import closing_when_terminated
 
 _KINDS = {".mp4": "video/mp4", ".html": "text/html"}
 
@@ -41,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     out = options.out or options.folders[0] / "report.html"
     # Before the runs are read, which may take long.
     replace = options.overwrite or options.out is None
-    with closing_when_terminated(), OutputFiles([out], replace=replace, own=MARK):
+    with OutputFiles([out], replace=replace, own=MARK):
         found = content(options.folders, _inlined)
         with replacing(out) as file:
             file.write(page(found))

@@ -55,40 +55,44 @@ class Interrupts:
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Delay Ctrl-C until the end of a block, such as one that starts a process.
+    """Delay Ctrl-C and SIGTERM until the end of a block, such as one that starts a process.
 
     Not by a mask of this thread: another one would take the signal, and this one raise it.
     """
     main = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT) if main else None
-    if not callable(before):  # ignored, or not ours to handle
-        yield
-        return
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    # Those that are ignored, or not ours to handle, stay as they are.
+    before = {number: handler for number, handler in found.items() if main and callable(handler)}
     came: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    for number in before:
+        signal.signal(number, lambda *told: came.append(told))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if came:
-            before(*came[0])
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number, frame in came[:1]:
+            before[number](number, frame)
 
 
 @contextlib.contextmanager
 def interrupts_raised() -> Iterator[None]:
-    """Raise Ctrl-C again in a block where a finaliser, or a callback of an import, swallows it.
+    """Raise a signal again in a block where a finaliser, or a callback of an import, swallows it.
 
     Python prints what is raised there, and goes on as if nothing had been typed.
     """
     before, thread = sys.unraisablehook, threading.get_ident()
+    numbers = {KeyboardInterrupt: signal.SIGINT, Terminated: signal.SIGTERM}
 
     def hook(told: sys.UnraisableHookArgs) -> None:
-        if told.exc_type is KeyboardInterrupt:
-            threading.Thread(target=again, daemon=True).start()
+        if number := numbers.get(told.exc_type):
+            if number == signal.SIGTERM:  # whose handler is gone since the first one
+                signal.signal(number, told.exc_value.args[0])
+            threading.Thread(target=again, args=(number,), daemon=True).start()
         else:
             before(told)
 
-    def again() -> None:
+    def again(number: int) -> None:
         # What is raised before the hook ends is swallowed as well.
         while any(
             frame.f_code is hook.__code__
@@ -96,7 +100,7 @@ def interrupts_raised() -> Iterator[None]:
         ):
             time.sleep(0.001)
         # To the thread, so that a call in which it waits is interrupted too.
-        signal.pthread_kill(thread, signal.SIGINT)
+        signal.pthread_kill(thread, number)
 
     sys.unraisablehook = hook
     try:
@@ -124,8 +128,8 @@ def _tell(text: str) -> None:
 
 
 # Not an Exception: what catches those on the way out must not swallow it.
-class _Terminated(BaseException):
-    """SIGTERM came."""
+class Terminated(BaseException):
+    """SIGTERM came; its argument is the handler that has raised it."""
 
 
 @contextmanager
@@ -139,18 +143,23 @@ def closing_when_terminated() -> Iterator[None]:
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGTERM, _raise)
+    came: list[int] = []
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
+        came.append(number)
+        # A second one ends the process at once.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated(terminate)
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         yield
-    except _Terminated:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        # Not `sys.exit`: who waits for this process is to see that a signal ended it.
-        os.kill(os.getpid(), signal.SIGTERM)
+    except Terminated:
+        pass
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _raise(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    # A second one ends the process at once.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    raise _Terminated
+        if came:  # also where something has put an error of its own in its place
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+            # Not `sys.exit`: who waits for this process is to see that a signal ended it.
+            os.kill(os.getpid(), signal.SIGTERM)
