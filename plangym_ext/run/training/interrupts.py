@@ -71,8 +71,8 @@ def interrupts_held() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number, frame in came[:1]:
-            before[number](number, frame)
+        for told in came[:1]:
+            before[signal.Signals(told[0])](*told)
 
 
 @contextlib.contextmanager
@@ -86,7 +86,7 @@ def interrupts_raised() -> Iterator[None]:
 
     def hook(told: sys.UnraisableHookArgs) -> None:
         if number := numbers.get(told.exc_type):
-            if number == signal.SIGTERM:  # whose handler is gone since the first one
+            if isinstance(told.exc_value, Terminated):  # whose handler is gone since the first one
                 signal.signal(number, told.exc_value.args[0])
             threading.Thread(target=again, args=(number,), daemon=True).start()
         else:

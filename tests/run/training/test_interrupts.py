@@ -1,5 +1,6 @@
 """Ctrl-C that lets a round end, at an unlucky moment."""
 
+import contextlib
 import io
 import os
 import signal
@@ -8,7 +9,13 @@ import time
 
 import pytest
 
-from plangym_ext.run.training.interrupts import Interrupts, interrupts_raised
+from plangym_ext.run.training import interrupts
+from plangym_ext.run.training.interrupts import (
+    Interrupts,
+    closing_when_terminated,
+    interrupts_held,
+    interrupts_raised,
+)
 
 
 class _InterruptedWrite(io.RawIOBase):
@@ -67,3 +74,50 @@ def test_ctrl_c_within_a_finaliser_is_raised_all_the_same():
 
     with pytest.raises(KeyboardInterrupt), interrupts_raised():
         swallowed()
+
+
+def test_sigterm_within_a_finaliser_ends_the_process_in_order(monkeypatch):
+    ended_by, closed = [], []
+    monkeypatch.setattr(interrupts.os, "kill", lambda _, number: ended_by.append(number))
+
+    class Terminating:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    def swallowed():
+        Terminating()
+        time.sleep(60)
+
+    with closing_when_terminated(), interrupts_raised():
+        try:
+            swallowed()
+        finally:
+            closed.append(True)
+    assert (closed, ended_by) == ([True], [signal.SIGTERM])
+
+
+def test_sigterm_ends_the_process_whatever_an_env_makes_of_it(monkeypatch):
+    ended_by = []
+    monkeypatch.setattr(interrupts.os, "kill", lambda _, number: ended_by.append(number))
+
+    def step():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except BaseException:
+            raise ValueError("its own") from None
+
+    with pytest.raises(ValueError, match="its own"), closing_when_terminated():
+        step()
+    assert ended_by == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_are_held_until_a_block_ends(number, monkeypatch):
+    monkeypatch.setattr(interrupts.os, "kill", lambda *_: None)
+    held = []
+    with contextlib.suppress(KeyboardInterrupt), closing_when_terminated():
+        with interrupts_held():
+            signal.raise_signal(number)
+            held.append(True)
+        pytest.fail("it was forgotten")
+    assert held
