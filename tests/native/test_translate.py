@@ -276,5 +276,6 @@ def test_what_differs_is_refused():
 def test_what_is_no_env_is_refused():
     with pytest.raises(WrongKind, match="expected a class of gymnasium envs"):
         plangym_ext.compile_env(dict)
-    with pytest.raises(UnknownName, match="compile_env"):
-        plangym_ext.compile_env("no_such_module_at_all:Env")
+    for name in ("no_such_module_at_all:Env", ":", "math:"):
+        with pytest.raises(UnknownName, match="compile_env"):
+            plangym_ext.compile_env(name)

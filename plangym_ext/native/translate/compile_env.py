@@ -242,7 +242,8 @@ def _class_of(env: Any) -> tuple[type, dict[str, Any]]:
             spec = gym.spec(env)
             defaults, entry = dict(spec.kwargs), spec.entry_point
             env = gym.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
-    except (ImportError, AttributeError, gym.error.Error) as error:
+    # A name that is empty is a ValueError to Python.
+    except (ImportError, AttributeError, ValueError, gym.error.Error) as error:
         raise UnknownName(f"compile_env: {error}") from None
     if not isinstance(env, type) or not issubclass(env, gym.Env):
         raise WrongKind(f"compile_env: expected a class of gymnasium envs; got {env!r}")
