@@ -106,7 +106,7 @@ class PlanLearningConfig(TaughtConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SupervisedConfig(PlanLearningConfig):
-    """Supervised learning, with a target for each head; None: the head is not trained.
+    """Targets of the heads; None: the head is not trained.
 
     Args:
         value_target: "return", "discounted_return", "value", "n_return" or "solved".

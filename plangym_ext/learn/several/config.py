@@ -23,7 +23,7 @@ class TeamsConfig(CheckedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TeamsLearningConfig(CheckedOptions):
-    """Several teams, each with an algorithm of its own.
+    """Settings of what teams learn by.
 
     Args:
         teams: by name, the settings of a team's algorithm, as in a section `algorithm`; one that is

@@ -110,7 +110,7 @@ class DQNConfig(OffPolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class VDNConfig(DQNConfig):
-    """VDN: the team's Q value is the sum of its agents'; `compiled` says nothing."""
+    """Configuration of VDN, with the options of DQN; `compiled` says nothing."""
 
     double: bool = True
 
@@ -121,7 +121,7 @@ class VDNConfig(DQNConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class QMIXConfig(VDNConfig):
-    """QMIX: a network mixes the agents' Q values, and grows with each of them.
+    """Configuration of QMIX.
 
     Args:
         mixing_size: width of the layer between in the mixing network.
@@ -132,7 +132,7 @@ class QMIXConfig(VDNConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class C51Config(DQNConfig):
-    """C51: DQN that learns a distribution over the network's atoms; `loss` says nothing.
+    """Configuration of C51: `DQNConfig` without a use of `loss`; the network has the atoms.
 
     Its learning rate is that of the paper. So is not epsilon, there 0.01 / 32: it is for gradients
     of Atari's frames, and where they are smaller little is learned with it.
@@ -144,7 +144,7 @@ class C51Config(DQNConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class QRDQNConfig(DQNConfig):
-    """QR-DQN: DQN that learns quantiles of returns; `loss` says nothing.
+    """Configuration of QR-DQN: `DQNConfig` without a use of `loss`.
 
     Its learning rate is that of the paper; of epsilon see `C51Config`.
 
@@ -235,7 +235,7 @@ class ReplayActorCriticConfig(OffPolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class SACConfig(ReplayActorCriticConfig):
-    """SAC: soft actor-critic, with a learned or fixed temperature.
+    """Configuration of SAC, with a learned or fixed temperature.
 
     Args:
         temperature: what the entropy is worth, at first.
@@ -252,7 +252,7 @@ class SACConfig(ReplayActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PEARLConfig(SACConfig):
-    """PEARL: SAC over tasks, in one step; `compiled` and `frames` say nothing.
+    """Configuration of PEARL: SAC over tasks, in one step; `compiled` and `frames` say nothing.
 
     `capacity` counts steps of each task, `batch_size` those of each task in an update.
 
@@ -375,7 +375,7 @@ class DeterministicConfig(ReplayActorCriticConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TD3Config(DeterministicConfig):
-    """TD3: minimum of two critics, policy updates half as often."""
+    """Configuration of TD3: minimum of two critics, policy updates half as often."""
 
     learning_rate: Number = 1e-3
     # These and the noise of the targets as in Fujimoto et al. 2018, section 6.1.
@@ -386,7 +386,7 @@ class TD3Config(DeterministicConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DDPGConfig(DeterministicConfig):
-    """DDPG: one critic, with a policy update per critic update."""
+    """Configuration of DDPG: one critic, with a policy update per critic update."""
 
     learning_rate: Number = 1e-3
     critics: int = 1

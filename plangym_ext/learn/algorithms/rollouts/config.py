@@ -81,7 +81,7 @@ class PolicyConfig(RolloutConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(PolicyConfig):
-    """REINFORCE: the Monte Carlo policy gradient.
+    """Configuration of REINFORCE.
 
     A network without a value head is taught by episodes that ended in the fragment alone;
     with one, values are the baseline, and what follows the fragment.
@@ -93,7 +93,7 @@ class ReinforceConfig(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class A2CConfig(PolicyConfig):
-    """A2C: advantage actor-critic, without the asynchrony of A3C.
+    """Configuration of A2C.
 
     Args:
         gae_lambda: of the advantages; 1: returns minus values.
@@ -109,7 +109,7 @@ class A2CConfig(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class VTraceConfig(PolicyConfig):
-    """V-trace, the learner of IMPALA: for fragments of an older policy.
+    """Configuration of V-trace, for fragments of an older policy.
 
     Args:
         ratio_clip: most that a likelihood ratio counts for, in errors and in the gradient of the
@@ -125,7 +125,7 @@ class VTraceConfig(PolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PQNConfig(RolloutConfig):
-    """PQN: Q-learning from many envs, without a replay or a target network.
+    """Configuration of PQN.
 
     Args:
         trace: λ of the returns: 0 looks one step ahead, 1 to the end of the episode.
@@ -150,7 +150,7 @@ class PQNConfig(RolloutConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PPOConfig(PolicyConfig):
-    """PPO: proximal policy optimisation with a clipped ratio.
+    """Configuration of PPO.
 
     Args:
         normalize_advantage: over the "batch", each "minibatch", or "none".
