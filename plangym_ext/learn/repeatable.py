@@ -181,7 +181,8 @@ class TorchRandom:
         Args:
             together: whether other learners are waited for in the block, which may be threads.
         """
-        with _chance.mine(alone=not together), self._put_back(), fixed_kernels():
+        put_back = torch.random.fork_rng(devices=self._gpus)
+        with _chance.mine(alone=not together), put_back, fixed_kernels():
             torch.random.set_rng_state(self._states[0])
             for gpu, state in zip(self._gpus, self._states[1:], strict=True):
                 torch.cuda.set_rng_state(state, gpu)
@@ -190,9 +191,6 @@ class TorchRandom:
             finally:
                 # Also after an error: what was drawn until then was drawn.
                 self._states = self._present()
-
-    def _put_back(self) -> Any:
-        return torch.random.fork_rng(devices=self._gpus)
 
     def _present(self) -> list[torch.Tensor]:
         return [torch.random.get_rng_state(), *map(torch.cuda.get_rng_state, self._gpus)]

@@ -60,7 +60,8 @@ class FractalMC(DiscretePlanner):
         """Walk B swarms in lockstep."""
         num_actions, origin = request.discrete_actions()
         rows = zip(request.states, request.masks(), request.rngs, strict=True)
-        swarms = [_Swarm(state, legal, self._walkers(), rng) for state, legal, rng in rows]
+        walkers = self._affordable(self.depth) or self.default_simulations
+        swarms = [_Swarm(state, legal, walkers, rng) for state, legal, rng in rows]
         for depth in range(self.depth):
             if not self._step(request, swarms, self.discount**depth):
                 break
@@ -70,10 +71,6 @@ class FractalMC(DiscretePlanner):
                 break
         seconds = request.clock.seconds / len(swarms)
         return [swarm.plan(origin, num_actions, seconds) for swarm in swarms]
-
-    def _walkers(self) -> int:
-        """Return how many walkers each swarm has."""
-        return self._affordable(self.depth) or self.default_simulations
 
     def _step(self, request: PlanRequest, swarms: list[_Swarm], discount: float) -> bool:
         """Step all walkers that are alive; False if none is."""

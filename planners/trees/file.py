@@ -97,7 +97,8 @@ def read_tree(path: str | os.PathLike[str]) -> SearchTree:
 def _check_numbers(path: Any, columns: dict[str, Any]) -> None:
     """Refuse numbers that no search writes."""
     action = columns["action"]
-    wrong = [name for name in ("q", "reward", "value", "prior") if not _finite(columns[name])]
+    floats = ("q", "reward", "value", "prior")
+    wrong = [name for name in floats if not np.isfinite(columns[name]).all()]
     if action[0] != -1 or (action[1:] < 0).any():
         wrong.append("action")
     if (columns["visits"] < 0).any():
@@ -106,7 +107,3 @@ def _check_numbers(path: Any, columns: dict[str, Any]) -> None:
         raise UnreadableFile(
             f"read_tree: {path} is damaged: impossible numbers of {', '.join(wrong)}."
         )
-
-
-def _finite(column: Any) -> bool:
-    return bool(np.isfinite(column).all())

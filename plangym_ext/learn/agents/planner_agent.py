@@ -206,7 +206,8 @@ class PlannerAgent(Agent):
         info["depth"] = np.array(ahead, np.float64)
         value = np.array([np.nan if plan is None else plan.value for plan in plans])
         if self.student is not None:
-            return info | self._lesson(plans, value)
+            known = value.astype(np.float32)
+            return info | {"expert_policy": self._policy(plans), "expert_value": known}
         info["value"] = value
         if self._num_actions is not None:
             shape = len(plans), self._num_actions
@@ -219,9 +220,6 @@ class PlannerAgent(Agent):
                     if found is not None and (name != "visits" or plan.chosen_by_visits):  # type: ignore[union-attr]
                         info[name][row] = found
         return info
-
-    def _lesson(self, plans: Sequence[Plan | None], value: Any) -> Infos:
-        return {"expert_policy": self._policy(plans), "expert_value": value.astype(np.float32)}
 
     def _policy(self, plans: Sequence[Plan | None]) -> npt.NDArray[np.float32]:
         """Return the targets of the student's policy, `[N, P]`, as `Distribution.encode` does."""

@@ -123,7 +123,8 @@ class UpdateGraphs:
         if self._steps is None or there != [part is not None for part in self._steps]:
             # A replay may begin to tell which actions may be played.
             self.forget()
-            self._steps = type(steps)(*(_copied(part) for part in steps))
+            copies = (None if part is None else mapped(torch.clone, part) for part in steps)
+            self._steps = type(steps)(*copies)
         torch._foreach_copy_(_tensors(self._steps), _tensors(steps))
 
     # Recording ------------------------------------------------------------------
@@ -206,10 +207,6 @@ def _put_back(tensors: list[Any]) -> Iterator[None]:
     finally:
         with torch.no_grad():
             torch._foreach_copy_(tensors, before)
-
-
-def _copied(part: Any) -> Any:
-    return None if part is None else mapped(torch.clone, part)
 
 
 def _tensors(steps: Any) -> list[Any]:

@@ -77,7 +77,8 @@ def checked_rows(
     reward = floating(convert("reward", reward))
     zeros = namespace_of(reward).zeros_like
     value = zeros(reward) if value is None else floating(convert("value", value))
-    form = _Form(where, convert, _shape(where, reward, value), _common_dtype(reward, value))
+    dtype = namespace_of(reward).result_type(reward, value)
+    form = _Form(where, convert, _shape(where, reward, value), dtype)
     reward = form.numbers("reward", reward, form.shape)
     value = form.numbers("value", value, form.shape)
     bootstrap = form.numbers("bootstrap", bootstrap, form.shape[1:])
@@ -183,10 +184,6 @@ def _shape(where: str, reward: Any, value: Any) -> tuple[int, ...]:
         f"{where}: reward and value must be [T, B] or [T, B, ...] with T >= 1; got "
         f"{tuple(reward.shape)} and {tuple(value.shape)}. Add an axis for a single env."
     )
-
-
-def _common_dtype(reward: Any, value: Any) -> Any:
-    return namespace_of(reward).result_type(reward, value)
 
 
 def _widened(array: Any, ndim: int) -> Any:

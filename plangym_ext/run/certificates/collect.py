@@ -81,7 +81,9 @@ class Collection:
 
     def collect(self, groups: Groups) -> None:
         """Make the certificates that are missing."""
-        total = sum(len(one["envs"]) for group in groups.values() for one in _packages(group))
+        total = sum(
+            len(one["envs"]) for group in groups.values() for one in group["packages"].values()
+        )
         for name, group in groups.items():
             wanted = [
                 (package, env)
@@ -159,10 +161,6 @@ class Collection:
         if kind == "envs":
             reason = f": {found['reason']}" if found.get("reason") else f", {found.get('way')}"
             self._line.above(f"{name}: {found['outcome']}{reason}")
-
-
-def _packages(group: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(group["packages"].values())
 
 
 def _last_line(log: Path) -> str:

@@ -43,7 +43,7 @@ from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import recorded
 
 if TYPE_CHECKING:
-    from plangym_ext.planners import Option as PlannerOption
+    pass
 
 
 _NAMED = (
@@ -79,7 +79,8 @@ def add_planner_options(parser: argparse.ArgumentParser, given: Sequence[str]) -
     tuned = tuned_options(env, name)
     group = parser.add_argument_group(f"options of {name}")
     planner = load_planner(name)
-    for option in _limits_first(options_of(planner)):
+    # What bounds a plan, which is set most often, before what shapes it.
+    for option in sorted(options_of(planner), key=lambda one: one.name not in _LIMITS):
         if option.kind is None:
             continue
         flag = "--" + option.name.replace("_", "-")
@@ -257,11 +258,6 @@ def _check_asks(options: argparse.Namespace, planner: Any) -> None:
 _PREFIX = "planner_"
 #: Options that bound a plan.
 _LIMITS = ("num_simulations", "max_model_steps", "max_seconds")
-
-
-def _limits_first(options: Sequence[PlannerOption]) -> list[PlannerOption]:
-    """Put what bounds a plan, which is set most often, before what shapes it."""
-    return sorted(options, key=lambda option: option.name not in _LIMITS)
 
 
 def chosen_options(options: argparse.Namespace) -> dict[str, Any]:

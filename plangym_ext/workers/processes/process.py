@@ -195,7 +195,10 @@ class WorkerProcess:
         hint = ""
         if code == UNKNOWN_STATUS:
             code, how = None, "ended, how is not known, for the fork server has ended too,"
-        elif isinstance(self._process, subprocess.Popen) and _ignores_children():
+        elif (
+            isinstance(self._process, subprocess.Popen)
+            and signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+        ):
             # The system keeps nothing of children then, and `wait` makes up a 0.
             code, how = None, "ended, how is not known, for this process ignores SIGCHLD,"
         elif code is not None and code < 0:
@@ -260,10 +263,6 @@ def _started(
         process_group=0,
     )
     return process, fds[2]
-
-
-def _ignores_children() -> bool:
-    return signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
 
 
 def _module_path() -> list[str]:

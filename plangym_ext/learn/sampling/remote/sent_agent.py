@@ -228,7 +228,8 @@ class SentAgent:
         assert self._copy is not None
         mine, theirs = attributes_of(self.agent), attributes_of(self._copy.agent)
         found = mine.keys() - theirs.keys()
-        own = _has_state(self.agent) and not _is_default(self.agent)
+        loads = type(self.agent).load_state_dict is not Agent.load_state_dict
+        own = loads and _has_state(self.agent)
         for name in sorted(found):
             parts = [one for _, one in objects_of(mine[name])]
             if not own and any(is_module(one) or is_tensor(one) for one in parts):
@@ -326,10 +327,6 @@ def _has_state(agent: Any) -> bool:
     # That of a module takes nothing else than what it has returned, and knows no version.
     module = sys.modules["torch"].nn.Module if is_module(agent) else None
     return own is not None and own is not getattr(module, "load_state_dict", None)
-
-
-def _is_default(agent: Any) -> bool:
-    return type(agent).load_state_dict is Agent.load_state_dict
 
 
 def _is_complete(agent: Any) -> bool:
