@@ -13,11 +13,7 @@ from typing import Any
 
 
 def names_of(file: str) -> dict[str, str]:
-    """Return name -> module that defines it, of the imports in the stub of a package.
-
-    Args:
-        file: `__file__` of the package.
-    """
+    """Return name -> module that defines it, of the imports in the stub of a package."""
     with open(f"{file.rpartition('.')[0]}.pyi", encoding="utf-8") as stub:
         _, *imports = f"\n{stub.read()}".split("\nfrom ")
     found = {}
@@ -33,12 +29,7 @@ def names_of(file: str) -> dict[str, str]:
 def lazy_names(
     package: str, file: str
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` of a package (PEP 562).
-
-    Args:
-        package: its `__name__`.
-        file: its `__file__`.
-    """
+    """Return `__all__`, `__getattr__` and `__dir__` of a package (PEP 562)."""
     homes = names_of(file)
 
     def load(name: str) -> Any:

@@ -188,14 +188,7 @@ def check_cluster(where: str, backend: str, address: str | None, *, ray: bool = 
 def ray_env(
     build: Callable[[], Any], family: Family | None, settings: dict[str, Any], **options: Any
 ) -> Any:
-    """Return the env on the ray backend.
-
-    Args:
-        build: makes the gymnasium env, here and in every worker.
-        family: of the env.
-        settings: further arguments of `GymEnv`.
-        options: of `RayEnv`.
-    """
+    """Return the env on the ray backend."""
     from plangym_ext.workers.ray.ray_env import RayEnv
 
     return RayEnv(build, rows=functools.partial(_rows_of_actor, family), **options, **settings)
@@ -222,15 +215,7 @@ def _rows_of_actor(
 def constructor_of(
     called: Callable[..., Any], name: Any, capture: str, frameskip: Any, kwargs: dict[str, Any]
 ) -> tuple[Callable[[], Any], Family | None, Any]:
-    """Return the constructor of the gymnasium env, its family if known by name, and the frameskip.
-
-    Args:
-        called: `make` or `make_vec`, which was given the rest.
-        name: see `make`.
-        capture: see `make`.
-        frameskip: see `make`.
-        kwargs: for the env's constructor.
-    """
+    """Return the env's constructor, its family if known by name, and the frameskip."""
     from plangym_ext.core.make_words import with_wrappers, wrappers_of
     from plangym_ext.states.families import family_of_entry_point
 

@@ -339,11 +339,7 @@ class Planner(CheckedOptions, ABC):
 
 
 def as_planner(player: Any) -> Any:
-    """Return a planner unchanged, or the planner that plays an agent.
-
-    Args:
-        player: a planner, or what has a method `as_planner`.
-    """
+    """Return a planner unchanged, or the planner that plays an agent."""
     make = getattr(player, "as_planner", None)
     return player if make is None or isinstance(player, type) else make()
 

@@ -79,13 +79,7 @@ class Lead:
             self._strengths.append(strength)
 
     def renew(self, core: bytes, draws: int, *, full: bool) -> None:
-        """Start a new lead, or remember the present state for a later start.
-
-        Args:
-            core: of the present state, which is not within a frame.
-            draws: of the console's generator.
-            full: whether the last frame was drawn to its end.
-        """
+        """Start a new lead, or remember the present state for a later start."""
         if not self._middle:
             self._middle, self._middle_at = core, len(self.codes)
         elif full or len(self.codes) >= _PATIENCE:

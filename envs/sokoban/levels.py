@@ -123,10 +123,6 @@ def parse_levels(text: str, source: str = "text") -> Levels:
     symbols `#` wall, space floor, `.` target, `$` box, `*` box on target, `@` player,
     `+` player on target; blank lines between levels. The `;` lines may be missing.
 
-    Args:
-        text: one level or more, all of the same size.
-        source: file name for messages.
-
     Raises:
         InvalidOption: a level is not legal; the message names source, level and line.
     """

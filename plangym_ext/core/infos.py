@@ -41,11 +41,6 @@ def info_values(infos: Any, name: str, count: int) -> tuple[npt.NDArray[Any], np
 
     Values of several types come as the one that holds all: 0 beside 12.5 is 0.0. What goes into
     no array of numbers is one of objects. Where nothing was told there are zeros.
-
-    Args:
-        infos: of a batch: `InfoBatch`, or a mapping of names to columns.
-        name: of the info.
-        count: B.
     """
     own: Mapping[int, Mapping[str, Any]] = getattr(infos, "own", {})
     column = np.asarray(infos[name]) if name in infos.keys() else None  # noqa: SIM118

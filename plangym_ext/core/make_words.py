@@ -98,11 +98,6 @@ def name_of(called: str, name: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[s
     The callable of an `EnvSpec` makes the env as `gymnasium.make` does, with the spec's wrappers
     and arguments.
 
-    Args:
-        called: `make` or `make_vec`, for messages.
-        name: see `make`.
-        kwargs: for the env's constructor.
-
     Raises:
         UnknownName: `state` is a way of capture.
         InvalidOption: two envs are named, or half of one.

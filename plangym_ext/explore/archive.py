@@ -116,9 +116,6 @@ class Archive:
     def trajectory(self, cell: int) -> npt.NDArray[Any]:
         """Return the actions from the reset to a cell, `[T, *act]`, fresh.
 
-        Args:
-            cell: number of the cell, from 0 to N - 1.
-
         Raises:
             IndexError: there is no such cell.
         """

@@ -56,15 +56,7 @@ def save(path: str | os.PathLike[str], explorer: Any) -> None:
 def load(
     made: Callable[..., Any], path: str | os.PathLike[str], env: PlanEnv, cell: Any, weights: Any
 ) -> Any:
-    """Return the exploration that was saved; see `GoExplore.load`.
-
-    Args:
-        made: `GoExplore`.
-        path: of the file.
-        env: that was explored.
-        cell: the function, or None.
-        weights: as they were.
-    """
+    """Return the exploration that was saved; see `GoExplore.load`."""
     where = "GoExplore.load"
     found = read_arrays(path, (*_ARCHIVE, *_PATHS, "settings"), _PARTICLES, where)
     states = checked_file(path, found, env, where)

@@ -46,10 +46,6 @@ def steps_again(env: PlanEnv, seed: int, actions: npt.NDArray[Any]) -> Iterator[
 def verify(explorer: GoExplore, cell: int) -> None:
     """Play a trajectory from a reset and compare its end with the archive, bit for bit.
 
-    Args:
-        explorer: whose env is reset and stepped, one step at a time.
-        cell: number of the cell in the archive.
-
     Raises:
         InvalidAnswer: the state at the end, what was earned or the cell is another.
     """

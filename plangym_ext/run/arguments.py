@@ -202,13 +202,7 @@ def env_arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def made_env(options: argparse.Namespace, line: ProgressLine, *, draws: bool) -> Any:
-    """Return the env of a command, and print the remark on its backend.
-
-    Args:
-        options: of the command: `env`, `frameskip`, `n_workers` and the env's own.
-        line: shows that the env is being made.
-        draws: whether its pictures are wanted.
-    """
+    """Return the env of a command, and print the remark on its backend."""
     import plangym_ext
     from plangym_ext.registry import find_spec
 

@@ -261,12 +261,7 @@ class Constants:
         return bool(self._by_place)
 
     def take(self, made: Made, own: set[int]) -> None:
-        """Leave out data made by the constructor, if the first reset has not changed it.
-
-        Args:
-            made: of such an env.
-            own: numbers of the layers whose attributes are captured.
-        """
+        """Leave out data made by the constructor, if the first reset has not changed it."""
         inside: set[int] = set()
         for (layer, path), data in made.items():
             one = Constant(layer, path, data)

@@ -44,13 +44,7 @@ def left_out(codec: Any) -> dict[str, int]:
 
 
 def cost_note(codec: Any, row_seconds: float = 0.0, step_seconds: float = 0.0) -> str:
-    """Return a line about pickled, wide or slow states; "" for others.
-
-    Args:
-        codec: a `StateCodec`, of an env that was reset.
-        row_seconds: of a capture and a restore, if they were measured.
-        step_seconds: of a step of the env.
-    """
+    """Return a line about pickled, wide or slow states; "" for others."""
     reasons = [getattr(part, "pickled_for", "") for part in codec.parts]
     notes = [
         f"its states are pickled, for {reason}: that is slower, equal states differ in their "

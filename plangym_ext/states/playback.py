@@ -32,11 +32,7 @@ class Playback:
         return None
 
     def prepare(self, carried: Any) -> None:
-        """Prepare a reset, live or replayed, so that both begin equally.
-
-        Args:
-            carried: what `carried` returned before the live reset.
-        """
+        """Prepare a reset, live or replayed, so that both begin equally."""
 
     def unseen(self) -> AbstractContextManager[Any]:
         """Return the context of a replay, whose observations, rewards and pictures are not used."""

@@ -62,13 +62,7 @@ def vector_env(
 
 
 def native_vector_env(env: PlanEnv, num_envs: int | None, options: dict[str, Any]) -> PlanVectorEnv:
-    """Return a vector env whose rows are states that `env` steps; it belongs to the result.
-
-    Args:
-        env: on a native backend.
-        num_envs: how many; 1 if None.
-        options: for `PlanVectorEnv`.
-    """
+    """Return a vector env whose rows are states that `env` steps; it belongs to the result."""
     assert isinstance(env, LiveStepper)
     try:
         num = _checked_number(num_envs) or 1

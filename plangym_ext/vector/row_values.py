@@ -34,10 +34,6 @@ class RowValues:
     def checked(self, results: StepResults, rows: Sequence[int]) -> StepResults:
         """Return the results of a step or a reset, with marks if requested.
 
-        Args:
-            results: of k rows, whose observations are in the buffer.
-            rows: their numbers.
-
         Raises:
             InvalidObservation: a value is invalid, and those are refused.
         """

@@ -240,10 +240,6 @@ def _no_code(_code: CompiledSearch, _rows: npt.NDArray[np.intp]) -> None:
 def tree_plans(search: Search, seconds: float) -> list[Plan]:
     """Read the B plans of a search from the roots of its trees.
 
-    Args:
-        search: no wave of it is in flight.
-        seconds: what it took; each plan has an equal share of them.
-
     Raises:
         NoLegalAction: a root has none.
     """

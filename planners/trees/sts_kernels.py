@@ -208,12 +208,7 @@ def add_children(
 
 @kernel
 def complete_roots(tree: Tree, descent: Descent) -> int:
-    """Add the children that roots with some lack; return how many there are in all.
-
-    Args:
-        tree: the trees.
-        descent: written: `new_rows` and `new_nodes`.
-    """
+    """Add the children that roots with some lack; return how many there are in all."""
     count = 0
     for b in range(len(tree.size)):
         # As a variable: code for a constant would be made besides that for any node.

@@ -146,9 +146,6 @@ def prune(folder: Path) -> None:
     A new version of a function has another name, so those of former ones are never read again.
     Called when a file is added: a process that compiles has seconds for it. A process that is
     reading a file has it open, or compiles the function again.
-
-    Args:
-        folder: of the cache; files that are not its own stay.
     """
     oldest = time.time() - _MAX_AGE
     for entry in os.scandir(folder):

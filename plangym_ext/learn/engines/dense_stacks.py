@@ -123,13 +123,7 @@ class DenseStacks:
         return product(joined, weight.t()).float()
 
     def _inwards(self, tape: Tape, d_out: Any, *, learn: bool) -> Any:
-        """Return `[N, E * out]`, the gradient of what the first layers put out.
-
-        Args:
-            tape: of `forward`.
-            d_out: gradient of what it returned.
-            learn: whether to write those of the other layers on the way.
-        """
+        """Return `[N, E * out]`, the gradient of what the first layers put out."""
         depth, parts = self._depth, []
         for e, (rows, norms) in enumerate(tape):
             dy = d_out[e].to(self._dtype)

@@ -24,13 +24,7 @@ _SMALL = 200_000
 def flat_optimizer(
     network: nn.Module, config: OptimizerConfig, *, decays: bool = False
 ) -> FlatOptimizer:
-    """Return the configured optimiser of all parameters of a network.
-
-    Args:
-        network: whose parameters.
-        config: of an algorithm.
-        decays: see `FlatOptimizer`.
-    """
+    """Return the configured optimiser of all parameters of a network."""
     options: dict[str, Any] = {}
     # SGD divides by nothing.
     if config.optimizer != "sgd":

@@ -107,12 +107,7 @@ def optimizer_of(
 
 
 def load_moments(optimizer: torch.optim.Optimizer, moments: Mapping[Any, Any]) -> None:
-    """Copy the moments of another optimiser; settings stay.
-
-    Args:
-        optimizer: of parameters of the same shapes.
-        moments: the "state" of its `state_dict`.
-    """
+    """Copy the moments of another optimiser; settings stay."""
     # Rates are functions of the count and come of the config, which may have been changed for the
     # rest of the run.
     settings = optimizer.state_dict()["param_groups"]

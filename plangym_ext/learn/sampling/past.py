@@ -112,15 +112,7 @@ def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
 def collected(
     tree: ArrayDict, episodes: Mapping[str, Any], version: int, began: float, restores: int
 ) -> Collected:
-    """Return the sampler's result: the tree, the episodes and the cost.
-
-    Args:
-        tree: of the sampler.
-        episodes: that ended.
-        version: of the weights.
-        began: what `time.perf_counter` said when the fragment began.
-        restores: episodes that began from a stored state.
-    """
+    """Return the sampler's result: the tree, the episodes and the cost."""
     valid = tree["valid"].to_ndarray(copy=False)
     steps = int(np.count_nonzero(valid))
     # The agent answers for rows that wait, too: they are rows of its batch.

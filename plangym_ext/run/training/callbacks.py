@@ -322,12 +322,7 @@ class RecentEpisodes:
 
 
 def played_row(collected: Collected, algorithm: Any) -> dict[str, float]:
-    """Return the log numbers of a round's play, by column.
-
-    Args:
-        collected: in this round.
-        algorithm: that has taken it in, and knows all steps.
-    """
+    """Return the log numbers of a round's play, by column."""
     episodes, cost = collected.episodes, collected.cost
     count = len(episodes["return"])
     columns = [name for name in episodes if name not in PLACE] if count else []

@@ -47,11 +47,7 @@ class Evaluation:
         return summary(episodes, self._settings.name)
 
     def episodes(self, callback: Callable[..., None] | None = None) -> list[Episode]:
-        """Play the episodes.
-
-        Args:
-            callback: called after each move; see `play`.
-        """
+        """Play the episodes."""
         self._player.updates = self._algorithm.updates
         return played(
             self._env,

@@ -152,11 +152,6 @@ class Learners(Closing):
     def collect(self, n: int, version: int = 0, progress: Progress | None = None) -> Collected:
         """Play n steps in every env of this learner, and return the totals of all.
 
-        Args:
-            n: how many.
-            version: of the weights.
-            progress: called now and then.
-
         Returns:
             `data` of this learner; `episodes` and `cost` of all.
         """

@@ -38,9 +38,6 @@ class OwnParts:
     def state_dict(self, saved: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parts' unsaved attributes: names and plain data only.
 
-        Args:
-            saved: what the algorithm's `state_dict` has returned.
-
         Raises:
             WrongKind: one holds what no checkpoint can hold.
         """
@@ -153,11 +150,6 @@ def _nothing_drawn() -> Iterator[None]:
 
 def check_own_parts(where: str, saved: Mapping[str, Any], given: Container[str]) -> None:
     """Refuse to replace parts from the caller's functions by parts from the settings.
-
-    Args:
-        where: the checkpoint, for the message.
-        saved: what is in it.
-        given: those arguments of `Parts.own` that are given now.
 
     Raises:
         ForeignCheckpoint: one is not given; the settings name another env, or another network.

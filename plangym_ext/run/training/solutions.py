@@ -143,13 +143,6 @@ def make_sampler(
 ) -> Sampler:
     """Make the sampler of a run, which owns its envs.
 
-    Args:
-        parts: how things are made.
-        env: that a planner searches, and branches are stepped in.
-        network: that is learned.
-        agent: that plays it.
-        actors: that play, if not this process or its own workers.
-
     Raises:
         InvalidOption: actors cannot play this run.
     """
@@ -240,12 +233,6 @@ def make_starts(
     settings: StartsSettings, env: Any, agent: Agent, algorithm: Any = None
 ) -> Starts | None:
     """Make the start distribution; None if the settings name no file.
-
-    Args:
-        settings: of the run.
-        env: that the states belong to.
-        agent: whose values are compared with what episodes return.
-        algorithm: settings of the one that the values learn by.
 
     Raises:
         IncompleteState: states of the env are not exact.

@@ -110,12 +110,6 @@ def prove_unbuilt(
 ) -> Binding:
     """Return the proved capture method of an env that is constructed only in a fork.
 
-    Args:
-        make: constructor of the env.
-        capture: as for `prove`.
-        check: as for `prove`.
-        trusted: as for `prove`.
-
     Raises:
         Exception: what the constructor raises there, and as `prove`.
         ForkFailed: the fork hung or died.

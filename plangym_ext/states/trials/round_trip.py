@@ -108,11 +108,6 @@ def check_round_trip(
     The envs are reset and moved. Actions are random, held for some steps, or held for a whole
     episode; an episode that ends goes on with the next one, and the last step of all is
     followed by a reset, so what resets draw is compared too.
-
-    Args:
-        subject: the instance that plays first and is restored into.
-        others: further instances to restore into, named for the message.
-        plan: how far.
     """
     return Trip(subject, plan).outcome(others)
 

@@ -287,10 +287,6 @@ def _modules(names: set[str], held: Iterable[types.ModuleType]) -> dict[str, Any
     Of packages of the env's own. A module refers to another by an object that it holds, by names
     in its code, or as it lies in that package. Modules that no import has made are among them:
     code has, which may look for them under any name.
-
-    Args:
-        names: of modules.
-        held: modules that need not be in `sys.modules`.
     """
     found: dict[str, Any] = {}
     made = (one for one in list(sys.modules.values()) if _is_made(one))

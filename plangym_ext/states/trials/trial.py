@@ -186,12 +186,7 @@ class Trial:
     make: Callable[[], Any] | None = None
 
     def outcome(self, env: gym.Env[Any, Any], line: Line | None = None) -> Binding | Failed:
-        """Try the method on a copy of an env.
-
-        Args:
-            env: as its constructor made it; it is the trial's own.
-            line: to whom it is told that the trial goes on.
-        """
+        """Try the method on a copy of an env."""
         try:
             return self._tried(env, line)
         # An env that was restored wrongly may not be able to step on.

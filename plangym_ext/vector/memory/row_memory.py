@@ -189,12 +189,7 @@ class StepMessages:
         self._actions, self.forms, self._first = actions, forms, first
 
     def request(self, args: Sequence[Any], out: tuple[int, Places] | None) -> bytes | None:
-        """Return the message for a step; None if the actions have no array form.
-
-        Args:
-            args: of `EnvRows.step`.
-            out: as of `StepRequest`.
-        """
+        """Return the message for a step; None if the actions have no array form."""
         rows, actions, resets, same_step = args
         # Actions go into shared memory first: the message that tells of them comes after.
         code = b"" if self._actions is None else self._actions.put(self._places(rows), actions)

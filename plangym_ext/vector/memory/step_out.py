@@ -111,13 +111,7 @@ class OutArrays:
         rows: Sequence[int],
         infos: Iterable[tuple[int, dict[str, Any]]],
     ) -> None:
-        """Write the results of a reset of some rows.
-
-        Args:
-            shown: what all rows show.
-            rows: numbers of those that were reset.
-            infos: of these, as of `StepResults`.
-        """
+        """Write the results of a reset of some rows."""
         # Not strict: `_obs` is empty where observations are not among the arrays.
         for target, leaf in zip(self._obs, shown, strict=False):
             target[...] = leaf

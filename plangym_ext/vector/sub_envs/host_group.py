@@ -154,12 +154,7 @@ class HostGroup:
         return tuple(worker.process.pid for worker in workers)
 
     def use(self, space: spaces.Space[Any], *, strict: bool) -> RowMemory:
-        """Return the memory that all rows write to from now on, shared with workers; once.
-
-        Args:
-            space: of one row's observations.
-            strict: as of `ObsBuffer`.
-        """
+        """Return the memory that all rows write to from now on, shared with workers; once."""
         actions = self.description.action_spaces[0]
         form = MemoryForm(space, self.ranges[-1].stop, len(self.ranges), strict, actions)
         self.nbytes = form.nbytes

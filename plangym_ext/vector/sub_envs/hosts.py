@@ -76,14 +76,7 @@ class RowHost(ABC):
     def use(
         self, form: MemoryForm, memory: RowMemory, block: SharedBlock | None, index: int
     ) -> None:
-        """Set the memory to which the rows write.
-
-        Args:
-            form: of it.
-            memory: that of all hosts.
-            block: under it, if it is shared.
-            index: number of this host.
-        """
+        """Set the memory to which the rows write."""
 
     @abstractmethod
     def start(self, call: RowCall) -> int:

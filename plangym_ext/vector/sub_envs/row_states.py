@@ -105,9 +105,6 @@ def agreed(told: Iterable[ProvedRow]) -> list[ProvedRow]:
 
     Each process has chosen by times that it measured, and states of one way fit no env that takes
     another.
-
-    Args:
-        told: of the rows, in their order.
     """
     first: dict[Any, Binding] = {}
     found: list[ProvedRow] = []

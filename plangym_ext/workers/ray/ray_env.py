@@ -40,9 +40,6 @@ from plangym_ext.workers.shared_batch import Pages
 def reset_columns(env: GymEnv) -> tuple[InfoColumn, ...] | None:
     """Return the infos of a reset, if they are numbers of the same types every time.
 
-    Args:
-        env: it was reset, and is left where it was.
-
     Returns:
         The fields, in the env's order; None if some have no column, or that of a step's info of
         the same name is of another type.

@@ -122,12 +122,7 @@ class Actor:
     # A fragment -------------------------------------------------------------------------
 
     def begin_fragment(self, version: int, table: Ndarray | None = None) -> None:
-        """Copy the last row of the columns to the first.
-
-        Args:
-            version: of the weights that play.
-            table: of the stored states that episodes begin from; see `Starts.table`.
-        """
+        """Copy the last row of the columns to the first."""
         self.begin_episodes()
         self.restarts.begin_fragment(table)
         columns = self._columns
