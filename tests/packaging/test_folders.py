@@ -17,7 +17,7 @@ LONGER = {
     "plangym_ext/vector/sub_envs/env_backend.py": 413,
     "plangym_ext/vector/vector_env.py": 658,
     "planners/trees/soft.py": 416,
-    "planners/trees/sts_kernels.py": 411,
+    "planners/trees/sts_kernels.py": 406,
 }
 
 
