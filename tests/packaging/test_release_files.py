@@ -16,7 +16,10 @@ ROOT = Path(__file__).parents[2]
 GITHUB = ROOT / ".github"
 TESTS = GITHUB / "workflows" / "tests.yml"
 WEEKLY = GITHUB / "workflows" / "weekly.yml"
-YAML = sorted([ROOT / "CITATION.cff", ROOT / ".pre-commit-config.yaml", *GITHUB.rglob("*.yml")])
+RECIPE = ROOT / "recipe.yaml"
+YAML = sorted(
+    [ROOT / "CITATION.cff", ROOT / ".pre-commit-config.yaml", RECIPE, *GITHUB.rglob("*.yml")]
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +43,25 @@ def test_the_citation_has_the_name_version_and_licence_of_the_project(project):
     assert f"title: {project['name']}" in lines
     assert f"version: {project['version']}" in lines
     assert f"license: {project['license']}" in lines
+
+
+def test_the_conda_recipe_says_what_the_project_says(project):
+    yaml = pytest.importorskip("yaml")
+    recipe = yaml.safe_load(RECIPE.read_text())
+    assert recipe["package"] == {key: project[key] for key in ("name", "version")}
+    about = {"summary": "description", "license": "license", "license_file": "license-files"}
+    assert recipe["about"] == {key: project[ours] for key, ours in about.items()}
+    # conda-forge has MuJoCo's library under the name of its Python package.
+    run = [
+        one.replace(" ", "").replace("mujoco-python", "mujoco")
+        for one in recipe["requirements"]["run"]
+    ]
+    assert run == [f"python{project['requires-python']}", *project["dependencies"]]
+    system = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
+    host = [one.replace(" ", "") for one in recipe["requirements"]["host"]]
+    assert host == [f"python{project['requires-python']}", "pip", *system["requires"]]
+    scripts = [f"{name} = {target}" for name, target in project["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
 
 
 def test_the_tests_run_by_the_second_command_of_the_readme_on_each_python(project):
