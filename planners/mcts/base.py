@@ -36,7 +36,7 @@ from plangym_ext.planners.trees.rules import (
 )
 from plangym_ext.planners.trees.selection import Selection
 from plangym_ext.planners.trees.soft import soft_summary
-from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, deepest, summarize
+from plangym_ext.planners.trees.tree import NO_ACTION, ROOT, summarize
 
 SCALES = {"none": SCALE_NONE, "siblings": SCALE_SIBLINGS, "tree": SCALE_TREE}
 # What the action that is played has most of.
@@ -244,12 +244,12 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
         NoLegalAction: a root has none.
     """
     tree, settings = search.tree, search.settings
-    batch, _, num_actions = tree.children.shape
+    batch, capacity, num_actions = tree.children.shape
     # Filled by one kernel over all roots.
     visits = np.empty((batch, num_actions), np.int64)
     q, weights = np.empty((2, batch, num_actions))
-    best = np.empty(batch, np.int64)
-    summarize(tree, visits, q, weights, best)
+    best, depths = np.empty((2, batch), np.int64)
+    summarize(tree, visits, q, weights, best, depths, np.empty(capacity, np.int64))
     if NO_ACTION in best.tolist():
         raise no_legal_action("search", np.flatnonzero(best == NO_ACTION))
     best, weights = _chosen(search, visits, q, weights, best)
@@ -261,7 +261,7 @@ def tree_plans(search: Search, seconds: float) -> list[Plan]:
     full = search.cut_short().tolist()
     columns = actions, values, budgets, visits, q, weights, repeat(None), full, trees
     # In the order of the fields: by their names it takes a third longer, for every tree.
-    ends = repeat(by_visits), repeat(None), deepest(tree).tolist(), repeat(search.first_action)
+    ends = repeat(by_visits), repeat(None), depths.tolist(), repeat(search.first_action)
     return [*map(Plan, *columns, *ends)]
 
 

@@ -144,7 +144,7 @@ class OpenLoopMCTS(WidenedSearch):
         tree, settings = search.tree, search.settings
         least = 1 + search.rater.most_steps
         # No walk of this wave goes further than one step beyond its tree's deepest node.
-        cost = least + deepest(tree)
+        cost = least + _depths(tree)
         limits = np.minimum(settings.wave_size, search.allowance(cost, least))
         rows, leaves = np.empty((2, max(0, int(limits.sum()))), np.int32)
         count = select_wave(tree, limits, settings.selection, search.halving, rows, leaves)
@@ -177,7 +177,7 @@ class OpenLoopMCTS(WidenedSearch):
         num_actions, most = tree.order.shape[1], self.num_expansions or 1
         least = most if self.q_function else most * num_actions * (1 + rater.most_steps)
         least += rater.most_steps
-        allowed = search.allowance(least + deepest(tree), least)
+        allowed = search.allowance(least + _depths(tree), least)
         limits = np.where(search.full, 0, np.minimum(settings.wave_size, allowed))
         descent = new_descent(max(0, int(limits.sum())), num_actions)
         how = settings.selection, None, None
@@ -318,6 +318,13 @@ def _fill_in_by_chance(
     found = np.flatnonzero(seen)[::-1]
     at = rows[found], leaves[found]
     tree.kind[at], tree.value[at], tree.prior[at] = OPEN, value[found], prior[found]
+
+
+def _depths(tree: Tree) -> npt.NDArray[np.int64]:
+    """Return the depth of the deepest node of each tree, `[B]`."""
+    depths = np.empty(len(tree.size), np.int64)
+    deepest(tree, depths, np.empty(tree.parent.shape[1], np.int64))
+    return depths
 
 
 def _path(tree: Tree, b: int, node: int) -> list[int]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.compiling.jit import allocating_kernel, kernel, kernel_inline, kernel_part
+from plangym_ext.core.compiling.jit import kernel, kernel_inline, kernel_part
 
 ROOT = 0
 NO_PARENT = NO_ACTION = UNVISITED = -1
@@ -252,7 +252,15 @@ def backup(tree: Tree, rows: Array, leaves: Array) -> None:
 
 
 @kernel
-def summarize(tree: Tree, visits: Array, q: Array, weights: Array, best: Array) -> None:
+def summarize(
+    tree: Tree,
+    visits: Array,
+    q: Array,
+    weights: Array,
+    best: Array,
+    depths: Array,
+    depth: Array,
+) -> None:
     """Read off every root: how often each action was tried, and what it gave.
 
     The best action has most visits, then the highest q, then comes first in
@@ -264,9 +272,13 @@ def summarize(tree: Tree, visits: Array, q: Array, weights: Array, best: Array) 
         q: `[B, A]` float64, written; NaN where never tried.
         weights: `[B, A]` float64, written: shares of the visits; of none the zeros that they are.
         best: `[B]` int64, written; -1 if nothing was tried.
+        depths: `[B]` int64, written: depth of the deepest node. Here, as another kernel would take
+            half a second to compile.
+        depth: `[N]` int64, overwritten.
     """
     for b in range(len(best)):
         best[b] = NO_ACTION
+        depths[b] = _depth_of(tree, b, depth)
         total = 0
         for i in range(tree.order.shape[1]):
             a = tree.order[b, i]
@@ -289,17 +301,28 @@ def summarize(tree: Tree, visits: Array, q: Array, weights: Array, best: Array) 
             weights[b, a] = visits[b, a] / max(total, 1)
 
 
-@allocating_kernel
-def deepest(tree: Tree) -> Array:
-    """Return the depth of the deepest node of each tree, `[B]` int64."""
-    most = np.zeros(len(tree.size), np.int64)
-    for b in range(len(tree.size)):
-        depth = np.zeros(tree.size[b], np.int64)
-        for n in range(1, tree.size[b]):
-            # Parents come before their children.
-            depth[n] = depth[tree.parent[b, n]] + 1
-            most[b] = max(most[b], depth[n])
+@kernel_part
+def _depth_of(tree: Tree, b: int, depth: Array) -> int:
+    """Return the depth of the deepest node of tree b; `depth` `[N]` gets those of its nodes."""
+    most = depth[ROOT] = 0
+    for n in range(1, tree.size[b]):
+        # Parents come before their children.
+        depth[n] = depth[tree.parent[b, n]] + 1
+        most = max(most, depth[n])
     return most
+
+
+@kernel
+def deepest(tree: Tree, depths: Array, depth: Array) -> None:
+    """Write the depth of the deepest node of each tree, `[B]` int64.
+
+    Args:
+        tree: the trees.
+        depths: `[B]` int64, written.
+        depth: `[N]` int64, overwritten.
+    """
+    for b in range(len(depths)):
+        depths[b] = _depth_of(tree, b, depth)
 
 
 @kernel

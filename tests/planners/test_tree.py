@@ -15,6 +15,7 @@ from plangym_ext.planners.trees.tree import (
     NewNodes,
     allocate,
     backup,
+    deepest,
     expand,
     new_tree,
     reroot,
@@ -221,15 +222,27 @@ def test_best_action_has_most_visits_then_q_then_comes_first_in_order(run):
     tree.q[:, 1:] = [[9, 1, 2, 9], [9, 2, 2, 9], [0, 0, 0, 0], [1, 1, 1, 1]]
     tree.order[1] = [0, 2, 1, 3]
     tree.order[2] = [3, 2, 1, 0]
-    visits, q, best = np.empty((4, 4), np.int64), np.empty((4, 4)), np.empty(4, np.int64)
-    weights = np.empty((4, 4))
-    run(tree, visits, q, weights, best)
+    visits, (q, weights) = np.empty((4, 4), np.int64), np.empty((2, 4, 4))
+    best, depths = np.empty((2, 4), np.int64)
+    run(tree, visits, q, weights, best, depths, np.empty(5, np.int64))
+    np.testing.assert_array_equal(depths, 1)
     np.testing.assert_array_equal(best, [2, 2, 3, NO_ACTION])
     np.testing.assert_array_equal(visits, tree.visits[:, 1:])
     np.testing.assert_array_equal(q[:3], tree.q[:3, 1:])
     assert np.isnan(q[3]).all()
     np.testing.assert_array_equal(weights[:3], visits[:3] / visits[:3].sum(axis=1, keepdims=True))
     np.testing.assert_array_equal(weights[3], 0.0)
+
+
+@both(deepest)
+def test_the_depth_is_that_of_the_deepest_node(run):
+    # Of the first the last node is not the deepest; the second is a root alone.
+    tree = new_tree(2, 8, 2)
+    edges = [(0, 0), (0, 1), (2, 0), (3, 1), (1, 0)]
+    grow(tree, 0, [(p, a, p + 1, 0.5, 0) for p, a in edges])
+    depths = np.empty(2, np.int64)
+    run(tree, depths, np.empty(8, np.int64))
+    np.testing.assert_array_equal(depths, [3, 0])
 
 
 @both(reroot)
