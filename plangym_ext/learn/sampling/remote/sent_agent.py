@@ -228,8 +228,8 @@ class SentAgent:
         assert self._copy is not None
         mine, theirs = attributes_of(self.agent), attributes_of(self._copy.agent)
         found = mine.keys() - theirs.keys()
-        loads = type(self.agent).load_state_dict is not Agent.load_state_dict
-        own = loads and _has_state(self.agent)
+        kind = type(self.agent)
+        own = _has_state(self.agent) and kind.load_state_dict is not Agent.load_state_dict
         for name in sorted(found):
             parts = [one for _, one in objects_of(mine[name])]
             if not own and any(is_module(one) or is_tensor(one) for one in parts):
