@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import enum
+import functools
 import gc
 import io
-import operator
 import pickle
-import sys
+import random
 import types
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,10 +19,10 @@ import numpy as np
 
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.graph.array_views import Ties, place_of, view_at
-from plangym_ext.states.graph.classes import Name, finaliser_of, hidden_slot, name_of
+from plangym_ext.states.graph.classes import Name, finaliser_of, hidden_slot
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES
-from plangym_ext.states.trials.digests import is_own_module
+from plangym_ext.states.trials.digests import is_own
 
 
 def dumps(attributes: Any, names: dict[int, Name], tied: Iterable[int] = ()) -> bytes:
@@ -105,6 +106,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         super().__init__(file, protocol=5)
         self._names = names
         self.ties = Ties(tied)
+        self._memories: dict[int, Any] = {}
 
     def persistent_id(self, obj: Any) -> Name | None:
         # A generator is state: by its name it would come back as it is by then.
@@ -129,44 +131,60 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 f"a {kind.__module__}.{kind.__qualname__}, of which a slot {slot!r} hides another; "
                 "give them two names"
             )
-        if kind is object and (place := _place_of(obj)):
-            return known_object, place
         left_out = _LOSSY.get(module_of(kind).partition(".")[0])
         if left_out is not None:
             raise IncompleteState(
                 f"a {kind.__module__}.{kind.__qualname__}, whose pickle leaves out {left_out}"
             )
+        if module_of(kind).partition(".")[0] == "torch" and hasattr(obj, "untyped_storage"):
+            # Each is pickled with memory of its own.
+            at = obj.untyped_storage().data_ptr()
+            if at and self._memories.setdefault(at, obj) is not obj:
+                raise IncompleteState("two tensors of one memory, which a pickle parts")
         owner = self.ties.owner(obj) if type(obj) is np.ndarray else None
         if owner is not None:
             return view_at, (owner, obj.dtype, place_of(obj, owner))
+        if _reduced_by_base(kind):
+            return _with_attributes(obj, obj.__reduce_ex__(5))
         return super().reducer_override(obj)
 
 
-def _place_of(sentinel: object) -> tuple[str, str] | None:
-    """Return the module and the name by which code knows a bare `object()`; None for none.
+def _with_attributes(obj: Any, reduced: Any) -> Any:
+    """Return a reduction that also holds attributes which the class of a base leaves out.
 
-    It is compared by its identity: a copy would be another one.
+    Those of the standard library and of numpy write what they know: a subclass of `random.Random`
+    or of `datetime` comes back without the attributes that its own code has set.
     """
-    for name, module in list(sys.modules.items()):
-        waiting: list[tuple[str, Any]] = [("", module)] if is_own_module(name) else []
-        for prefix, holder in waiting:  # grows by the classes that the module defines
-            for attribute, value in list(getattr(holder, "__dict__", {}).items()):
-                if value is sentinel:
-                    return name, f"{prefix}{attribute}"
-                place = f"{prefix}{attribute}"
-                if isinstance(value, type) and name_of(value) == (name, place):
-                    waiting.append((f"{place}.", value))
-    return None
+    held = getattr(obj, "__dict__", None)
+    if type(held) is not dict or not held or not isinstance(reduced, tuple):
+        return reduced
+    make, arguments, state, *items = (*reduced, None)[: max(3, len(reduced))]
+    if _holds(state, held):
+        return reduced
+    return make, arguments, (state, held), *(*items, None, None)[:2], _set_both
 
 
-def known_object(module: str, name: str) -> object:
-    """Return the bare `object()` of that name; a new one where there is none."""
-    with contextlib.suppress(AttributeError, KeyError):
-        found = operator.attrgetter(name)(sys.modules[module])
-        if type(found) is object:
-            return found
-    # Such as one of a script, which other processes do not have.
-    return object()
+def _holds(state: Any, held: dict[str, Any]) -> bool:
+    if isinstance(state, dict):
+        return held.keys() <= state.keys()
+    return isinstance(state, tuple) and any(_holds(part, held) for part in state)
+
+
+def _set_both(made: Any, states: tuple[Any, dict[str, Any]]) -> None:
+    state, held = states
+    if state is not None:
+        made.__setstate__(state)
+    vars(made).update(held)
+
+
+@functools.cache
+def _reduced_by_base(kind: Any) -> bool:
+    """Return whether a class leaves its pickle to a base from another package than its own."""
+    if issubclass(kind, type | enum.Enum | types.FunctionType | types.ModuleType):
+        return False
+    names = ("__reduce_ex__", "__reduce__")
+    above = next(cls for cls in kind.__mro__ if any(name in vars(cls) for name in names))
+    return above is not object and not is_own(above) and (is_own(kind) or kind is random.Random)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -17,13 +17,14 @@ import gymnasium as gym
 import numpy as np
 
 from plangym_ext.errors import ForeignState
-from plangym_ext.states.graph.classes import Name, is_simple
+from plangym_ext.states.graph.classes import Name, is_simple, layout_of
 from plangym_ext.states.graph.data_types import data_type
 from plangym_ext.states.graph.reader import GraphReader
 from plangym_ext.states.graph.writer import GraphWriter
 from plangym_ext.states.layer_attributes import LayerAttributes
 from plangym_ext.states.nameable import AnyThing
 from plangym_ext.states.plain import NotPlain
+from plangym_ext.states.trials.digests import attributes
 
 #: Bytes from which data are left out.
 _LONG = 1024
@@ -60,15 +61,23 @@ def _values(attributes: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]
             yield path, value
 
 
-def _mutable(value: Any) -> list[Any] | None:
-    """Return what may change in place in a value, in a fixed order; None if it is no data."""
+def mutable_in(
+    value: Any, atoms: tuple[type, ...] = (), is_object: Callable[[Any], bool] = lambda _: False
+) -> list[Any] | None:
+    """Return what may change in place in a value, in a fixed order; None if it is no data.
+
+    Args:
+        value: of which.
+        atoms: classes whose instances are taken not to change.
+        is_object: of which classes the instances are data, by their attributes.
+    """
     found: list[Any] = []
     seen: set[int] = set()
     waiting = [value]
     while waiting:
         one = waiting.pop()
         kind: Any = type(one)
-        if kind in _ATOMS or isinstance(one, np.generic) or id(one) in seen:
+        if kind in _ATOMS or isinstance(one, (np.generic, *atoms)) or id(one) in seen:
             continue
         seen.add(id(one))
         if kind is tuple:
@@ -82,6 +91,13 @@ def _mutable(value: Any) -> list[Any] | None:
             flags = one.flags
             if one.dtype.hasobject or one.base is not None or not (flags.forc and flags.writeable):
                 return None
+        elif is_object(kind):
+            held = attributes(one)
+            if held is getattr(one, "__dict__", None):
+                waiting.append(held)
+                continue
+            # With slots: what was made to read them is nobody's.
+            waiting += held.values()
         elif not _is_of_package(kind):
             return None
         found.append(one)
@@ -106,9 +122,11 @@ def _pieces(value: Any) -> list[Any]:
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        rules = data_type(type(one))
+        rules, layout = data_type(type(one)), layout_of(type(one))
         if rules is not None:
             waiting += rules.parts(one)
+        elif layout is not None and layout.slots:
+            found.append([_ById(part) for part in attributes(one).values()])
         elif type(one) is np.ndarray:
             found.append((one.dtype, one.shape, one.tobytes()))
         elif type(one) is tuple or (type(one) is list and one and type(one[0]) is tuple):
@@ -118,13 +136,25 @@ def _pieces(value: Any) -> list[Any]:
     return found
 
 
+class _ById:
+    """Equal to what holds the same object."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById) and other.held is self.held
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def _is_text(value: Any) -> bool:
     return type(value) is str or (type(value) is list and {*map(type, value)} <= {str})
 
 
 def _content(value: Any) -> bytes | None:
     """Return the graph of a value that is data; None of any other."""
-    if _mutable(value) is None:
+    if mutable_in(value) is None:
         return None
     writer = GraphWriter({}, {})
     writer.put(value)
@@ -132,6 +162,46 @@ def _content(value: Any) -> bytes | None:
         return writer.data()
     except NotPlain:
         return None
+
+
+class Unchanged:
+    """Whether data are as they were: true until something in them was changed in place.
+
+    Args:
+        mutable: everything in them that can be changed in place.
+    """
+
+    def __init__(self, mutable: Sequence[Any]) -> None:
+        self._arrays = [
+            (one, one.tobytes("A"), _form(one)) for one in mutable if type(one) is np.ndarray
+        ]
+        self._lists = [one for one in mutable if type(one) is list]
+        self._dicts = [one for one in mutable if type(one) is dict]
+        self._held = self._holds()
+        others = (one for one in mutable if type(one) not in (np.ndarray, list, dict))
+        self._others = [(one, _pieces(one)) for one in others]
+
+    def _holds(self) -> tuple[list[int], tuple[Any, ...]]:
+        """Return how many items the lists and dicts hold, and these."""
+        counts = [*map(len, self._lists), *map(len, self._dicts)]
+        held = chain(*self._lists, *self._dicts, *map(dict.values, self._dicts))
+        return counts, tuple(held)
+
+    def __bool__(self) -> bool:
+        for array, before, form in self._arrays:
+            if _form(array) != form:
+                return False
+            if _memcmp(array.__array_interface__["data"][0], before, len(before)):
+                return False
+        if self._lists or self._dicts:
+            (counts, held), (first_counts, first) = self._holds(), self._held
+            # By identity; what is equal and another object is looked at as a whole.
+            if counts != first_counts or _identities(held) != _identities(first):
+                return False
+        try:
+            return all(_pieces(one) == before for one, before in self._others)
+        except NotPlain:  # it is no data any more
+            return False
 
 
 class Constant:
@@ -169,7 +239,7 @@ class Constant:
 
     def is_now(self, value: Any) -> bool:
         """Return whether a value has this content, and if so, take it as the object."""
-        if self._live and value is self._live[0] and self._is_same():
+        if self._live and value is self._live[0] and self._unchanged:
             return True
         if value is not None and _content(value) == self.data:
             self._take(value)
@@ -178,42 +248,12 @@ class Constant:
         return False
 
     def _take(self, value: Any) -> None:
-        self._live, self._mutable = [value], _mutable(value) or []
+        self._live, self._mutable = [value], mutable_in(value) or []
         self.named = {id(value): (self.layer, self._text)}
         for k, one in enumerate(self._mutable):
             self.named.setdefault(id(one), (self.layer, f"{self._text}#{k}"))
-        self._arrays = [
-            (one, one.tobytes("A"), _form(one)) for one in self._mutable if type(one) is np.ndarray
-        ]
-        self.arrays = {id(one) for one, *_ in self._arrays}
-        self._lists = [one for one in self._mutable if type(one) is list]
-        self._dicts = [one for one in self._mutable if type(one) is dict]
-        self._held = self._holds()
-        others = (one for one in self._mutable if type(one) not in (np.ndarray, list, dict))
-        self._others = [(one, _pieces(one)) for one in others]
-
-    def _holds(self) -> tuple[list[int], tuple[Any, ...]]:
-        """Return how many items the lists and dicts hold, and these."""
-        counts = [*map(len, self._lists), *map(len, self._dicts)]
-        held = chain(*self._lists, *self._dicts, *map(dict.values, self._dicts))
-        return counts, tuple(held)
-
-    def _is_same(self) -> bool:
-        """Return whether nothing in the object was changed in place."""
-        for array, before, form in self._arrays:
-            if _form(array) != form:
-                return False
-            if _memcmp(array.__array_interface__["data"][0], before, len(before)):
-                return False
-        if self._lists or self._dicts:
-            (counts, held), (first_counts, first) = self._holds(), self._held
-            # By identity; what is equal and another object is looked at as a whole.
-            if counts != first_counts or _identities(held) != _identities(first):
-                return False
-        try:
-            return all(_pieces(one) == before for one, before in self._others)
-        except NotPlain:  # it is no data any more
-            return False
+        self.arrays = {id(one) for one in self._mutable if type(one) is np.ndarray}
+        self._unchanged = Unchanged(self._mutable)
 
     def found(self, text: str, stack: Sequence[Any]) -> Any:
         """Return the object of a name, with the constant's content; it is made if need be.
@@ -224,7 +264,7 @@ class Constant:
         whole, _, inside = text.partition("#")
         if whole != self._text or (inside and not inside.isdigit()):
             raise ForeignState(left_out(stack[self.layer], self.path))
-        if not self.is_now(self.held_by(stack)) and not (self._live and self._is_same()):
+        if not self.is_now(self.held_by(stack)) and not (self._live and self._unchanged):
             reader = GraphReader(self.data, lambda *_: None, AnyThing({}))
             (made,) = reader.get()
             self._take(made)

@@ -24,6 +24,7 @@ from plangym_ext.states.costs import AttributeCost, least
 from plangym_ext.states.graph.plans import Plans
 from plangym_ext.states.graph.reader import Finder, GraphReader
 from plangym_ext.states.graph.writer import GraphWriter, Name, is_simple, name_of
+from plangym_ext.states.identities import MARK, Identities
 from plangym_ext.states.layer_attributes import LayerAttributes
 from plangym_ext.states.nameable import AnyThing, Nameable
 from plangym_ext.states.part import StatePart, get_block, put_block
@@ -91,6 +92,7 @@ class SnapshotPart(StatePart):
         self._max_bytes = max_bytes
         self._layers = [LayerAttributes(layer, ignored) for layer in layers]
         self._stack, self._trusted = stack, trusted
+        self._kinds = [type(layer) for layer in layers]
         self._nameable = Nameable(stack)
         own = set(map(id, layers))
         self._others = [i for i, layer in enumerate(stack) if id(layer) not in own]
@@ -104,6 +106,7 @@ class SnapshotPart(StatePart):
         self._needs_word: dict[Any, bool] = {}
         self._plans = Plans()
         self._constants = Constants(stack)
+        self._identities = Identities(stack)
         self._set_width(self._data(learns=True))
         self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
 
@@ -147,6 +150,13 @@ class SnapshotPart(StatePart):
         return offset
 
     def _data(self, *, learns: bool = False) -> bytes:
+        for kind, layer in zip(self._kinds, self._layers, strict=True):
+            if type(layer.layer) is not kind:
+                raise IncompleteState(
+                    f"snapshot: the class of {kind.__qualname__} is {layer.layer.__class__} now, "
+                    "and no state holds the class of an env. Keep what a class decides in an "
+                    "attribute, or in an object that the env holds."
+                )
         reason = ""
         if not self._pickles:
             try:
@@ -310,10 +320,13 @@ class SnapshotPart(StatePart):
                 named[id(found[name])] = (i, name)
         if self._constants:
             self._constants.add_names(named)
+        self._identities.add_names(named)
         return named
 
     def _named(self, layer: int, name: str) -> Any:
         """Return what `_names` names so, or None if the attribute is gone."""
+        if name.startswith(MARK):
+            return self._identities.find(name)
         if not 0 <= layer < len(self._stack):
             raise DamagedState(f"state: it refers to layer {layer} of {len(self._stack)}")
         found = self._stack[layer]

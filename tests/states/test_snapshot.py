@@ -12,7 +12,6 @@ from gymnasium.envs.classic_control import CartPoleEnv
 import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import IncompleteState
-from plangym_ext.states.attribute_pickle import known_object
 
 
 class Base(gym.Env):
@@ -288,45 +287,6 @@ class HiddenSlot(Base):
 def test_a_slot_that_hides_another_is_refused_by_its_name():
     with pytest.raises(IncompleteState, match="Above, of which a slot 'v' hides another"):
         GymEnv(HiddenSlot, capture="snapshot", check=False).reset(seed=0)
-
-
-NOTHING = object()
-
-
-class Sentinels(Base):
-    """Holds bare objects that its module and a class know, and compares their identity."""
-
-    class Cell:
-        EMPTY = object()
-
-    def _begin(self):
-        self.held, self.cell, self.own = NOTHING, self.Cell.EMPTY, object()
-        self.first = self.own
-
-    def _move(self, action):
-        self.held = NOTHING if action else None
-
-    def _value(self):
-        same = (self.held is NOTHING, self.cell is self.Cell.EMPTY, self.own is self.first)
-        return sum(same) + self.count
-
-
-def test_bare_objects_that_code_knows_stay_the_same():
-    with GymEnv(Sentinels, capture="snapshot") as env:
-        assert [part.method for part, _ in env.codec.described()] == ["pickle"]
-        env.reset(seed=0)
-        env.set_state(env.step(1, return_state=True).state)
-        simulator = env.gym_env.unwrapped
-        assert simulator.held is NOTHING
-        assert simulator.cell is Sentinels.Cell.EMPTY
-        assert simulator.own is simulator.first
-        report = plangym_ext.check_env(env, num_steps=40)
-        assert report.exact, report
-
-
-def test_a_bare_object_of_a_script_that_another_process_lacks_is_a_new_one():
-    assert type(known_object("no_such_module", "NOTHING")) is object
-    assert known_object(__name__, "NOTHING") is NOTHING
 
 
 class Logged(gym.Wrapper):

@@ -45,7 +45,7 @@ from plangym_ext.states.graph.data_types import are_plain, data_type
 from plangym_ext.states.graph.kinds import Kind, writing_of
 from plangym_ext.states.graph.tables import GraphTables
 from plangym_ext.states.plain import NotPlain
-from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, bits_of, random_bytes
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, SPAWNED, bits_of, random_bytes
 
 __all__ = ["GraphWriter", "Name", "Shape", "imported", "is_drawing", "is_simple", "name_of"]
 
@@ -371,6 +371,8 @@ class GraphWriter(GraphTables):
             raise NotPlain("two generators that draw from the same bits")
         layer, name = self._named.get(key, (-1, ""))
         data = random_bytes(value)
+        if data[:1] == SPAWNED:
+            raise NotPlain("a generator that has spawned others")
         self._ints += (layer, self._text(name), len(data))
         self._blobs.append(data)
         return Kind.RANDOM

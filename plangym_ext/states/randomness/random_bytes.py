@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.random.bit_generator import ISeedSequence
+from numpy.random.bit_generator import ISpawnableSeedSequence
 
-from plangym_ext.errors import DamagedState
+from plangym_ext.errors import DamagedState, IncompleteState
 from plangym_ext.states import plain
 from plangym_ext.states.randomness import random_state, rng
 
 RANDOM_TYPES = (np.random.Generator, np.random.RandomState)
 _LEGACY_KEYS = 624
+#: First byte of the state of a generator that has spawned others.
+SPAWNED = b"S"
 #: Bytes of the short form of a PCG64.
 SHORT = 41
 
@@ -26,8 +28,25 @@ def bits_of(generator: Any) -> Any:
     return generator.bit_generator
 
 
+def num_spawned(generator: Any) -> int:
+    """Return how many others a numpy generator has spawned since it was made."""
+    seed = getattr(bits_of(generator), "seed_seq", None)
+    return int(getattr(seed, "n_children_spawned", 0))
+
+
 def random_bytes(generator: Any) -> bytes:
-    """Return a numpy generator's state; those of gymnasium and `RandomState` in short form."""
+    """Return a numpy generator's state; those of gymnasium and `RandomState` in short form.
+
+    Of one that has spawned others it begins with `SPAWNED`, and can be compared, but not restored:
+    what the next child draws depends on their number and on the seed.
+    """
+    spawned = num_spawned(generator)
+    if spawned:
+        return SPAWNED + b"%d " % spawned + _state_bytes(generator)
+    return _state_bytes(generator)
+
+
+def _state_bytes(generator: Any) -> bytes:
     if isinstance(generator, np.random.RandomState):
         state = generator.get_state(legacy=False)
         # A RandomState may be over any bit generator; only the usual one has a short form.
@@ -84,6 +103,8 @@ def state_of(data: bytes) -> dict[str, Any]:
             "has_gauss": has_gauss,
             "gauss": gauss,
         }
+    elif data[:1] == SPAWNED:
+        raise ValueError("a generator that has spawned others")
     else:
         state = plain.decode(data[1:])
     # In every case: the bytes may come from anywhere, and numpy trusts what it is given.
@@ -112,12 +133,23 @@ def set_short(live: Any, data: bytes) -> None:
         memory.write(data[1:])
 
 
-class _NoSeed(ISeedSequence):
+class _NoSeed(ISpawnableSeedSequence):
     """In the place of a seed where the state is set at once."""
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
         """Return ones: some generators accept no zeros."""
         return np.ones(n_words, dtype)
+
+    def spawn(self, n_children: int) -> Any:  # noqa: ARG002 - of numpy
+        """Refuse: what the children would draw was no part of the state.
+
+        Raises:
+            IncompleteState: always.
+        """
+        raise IncompleteState(
+            "random state: a restored generator cannot spawn others, since states do not hold "
+            "its seed. Draw seeds from it instead, or keep the children in attributes of the env."
+        )
 
 
 _SEED: Any = _NoSeed()  # numpy takes any `ISeedSequence`, its types name one class
@@ -162,9 +194,10 @@ def generator_of(
     """
     live = named(layer, name) if name else None
     if is_short(data):
-        return live if is_usual(live) else rng.unheld(_usual), data
+        usual = is_usual(live) and not num_spawned(live)
+        return live if usual else rng.unheld(_usual), data
     state = state_of(data)
-    return live if holds(live, state) else generator(state), state
+    return live if holds(live, state) and not num_spawned(live) else generator(state), state
 
 
 def set_all(generators: Iterable[tuple[Any, Any]]) -> None:

@@ -11,6 +11,7 @@ import functools
 import hashlib
 import itertools
 import logging
+import marshal
 import random
 import sys
 import threading
@@ -19,12 +20,14 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.states.graph.data_types import data_type
 from plangym_ext.states.outside import module_of
+from plangym_ext.states.plain import NotPlain
 from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
 
 #: Packages whose own changes of themselves are no state of an env.
@@ -38,9 +41,12 @@ _LIBRARIES = {
 }
 # fmt: on
 #: Objects that one digest covers, how deep they lie in each other, and bytes of one array.
-_MOST_NODES, _DEEPEST, _MOST_BYTES = 20_000, 200, 16 << 20
-#: Most entries of a variable that are marked.
+_MOST_NODES, _DEEPEST, _MOST_BYTES = 20_000, 200, 256 << 20
+#: Most entries of a variable that are marked one by one; the others are marked together.
 MOST_ITEMS = 256
+_MOST_MARKED = 4 * MOST_ITEMS
+#: A version of marshal whose bytes do not depend on how often an object is referred to.
+_PLAINLY = 2
 SCALARS = (bool, int, float, complex, str, bytes)
 CODE = (types.FunctionType, types.MethodType)
 #: What is no data: it is known by its name, or stands for something outside.
@@ -92,7 +98,7 @@ def digest(value: Any) -> bytes:
     """Return a 16-byte digest of a value's content, of all parts that are the env's data.
 
     Objects of the env's own packages count by their attributes, functions of these packages by code
-    and closure, other objects only by their class.
+    and closure, data such as dates and tensors by their parts, other objects only by their class.
     """
     return Digests().of(value)
 
@@ -133,6 +139,11 @@ class Digests:
             return
         self._left -= 1
         self._seen[id(value)] = value
+        if kind in (list, dict, tuple) and len(value) > _MOST_MARKED:
+            # In C, some hundred times as fast: of more nodes than are walked through, all count.
+            with contextlib.suppress(ValueError):
+                yield marshal.dumps(value, _PLAINLY)
+                return
         yield f"{kind.__qualname__}(".encode()
         if issubclass(kind, np.ndarray | np.generic):
             yield from _array_content(value)
@@ -169,12 +180,28 @@ class Digests:
             return (code, *held, getattr(value, "__self__", None))
         if issubclass(kind, functools.partial):
             return value.func, value.args, value.keywords, vars(value)
+        if (parts := _parts_of_data(value, kind)) is not None:
+            return parts
         is_data = is_own(kind) or issubclass(kind, _BY_ATTRIBUTES)
         if issubclass(kind, NO_DATA) or not (is_data or self._deep):
             return ()
         named = sorted(attributes(value).items(), key=lambda item: str(item[0]))
         parts = itertools.chain.from_iterable(named)
         return itertools.chain(parts, _inside(value)) if self._deep else parts
+
+
+def _parts_of_data(value: Any, kind: Any) -> Iterable[Any] | None:
+    """Return the parts of a date, a fraction, a tensor, ...; None of what is no such data."""
+    rules = data_type(kind)
+    if rules is None or hasattr(kind, "__next__") or issubclass(kind, weakref.ReferenceType):
+        return None  # how far an iterator is need not decide anything
+    try:
+        return rules.parts(value)
+    except NotPlain:
+        # Of a tensor that is a view, or has a gradient, the numbers count all the same.
+        with contextlib.suppress(Exception):
+            return (value.detach().cpu().contiguous().numpy().tobytes(),)
+    return None
 
 
 def _code_content(code: types.CodeType) -> Iterator[bytes]:
@@ -190,7 +217,11 @@ def _array_content(value: Any) -> Iterator[bytes]:
     # Whether it may be written to, states do not hold.
     yield f"{value.dtype.str}{value.shape}{value.flags.writeable}".encode()
     if not value.dtype.hasobject and value.nbytes <= _MOST_BYTES:
-        yield value.tobytes()
+        yield (
+            memoryview(value).cast("B")
+            if value.flags.c_contiguous and value.size
+            else value.tobytes()
+        )
 
 
 @functools.lru_cache(4096)
@@ -243,7 +274,11 @@ Marks = dict[str, Any]
 
 
 class Marking:
-    """Marks of many values, by name; objects that several of them reach are walked once."""
+    """Marks of many values, by name; objects that several of them reach are walked once.
+
+    Args:
+        deep: as of `Digests`.
+    """
 
     def __init__(self, *, deep: bool = False) -> None:
         self.found: Marks = {}
@@ -262,27 +297,40 @@ class Marking:
         if self.deep:
             return digest(value)  # whether it has only grown is not asked then
         if isinstance(value, dict):
-            items = list(value.items())[: 4 * MOST_ITEMS]
-            return {repr(key)[:200]: digest(part) for key, part in items}
+            items = list(value.items())
+            marks = {repr(key)[:200]: digest(part) for key, part in items[:_MOST_MARKED]}
+            return _Entries(marks, len(items), digest(items[_MOST_MARKED:]))
         if isinstance(value, list):
-            return [digest(part) for part in value[: 4 * MOST_ITEMS]]
+            rest = digest(value[_MOST_MARKED:])
+            return _Entries([digest(part) for part in value[:_MOST_MARKED]], len(value), rest)
         if isinstance(value, set | frozenset):
-            return {digest(part) for part in list(value)[: 4 * MOST_ITEMS]}
-        if isinstance(value, np.ndarray):
-            return _Buffer(digest(value))
+            return {digest(part) for part in list(value)[:_MOST_MARKED]}
+        if isinstance(value, SCALARS):
+            return Scalar(digest(value))
         return None if value is None else digest(value)
 
 
-class _Buffer(bytes):
-    """Digest of an array that each step may rewrite before reading."""
+class Scalar(bytes):
+    """Digest of a number or a text."""
+
+
+class _Entries(NamedTuple):
+    """Marks of the first entries of a list or dict, their number, and a digest of all others."""
+
+    marks: Any
+    count: int
+    rest: bytes
 
 
 def has_grown(before: Any, after: Any) -> bool:
     """Return whether a variable has only gained entries since a mark of it."""
-    if before is None or type(after) is _Buffer:
+    if before is None:
         return True
-    if isinstance(before, dict) and isinstance(after, dict):
-        return before.items() <= after.items()
-    if isinstance(before, list) and isinstance(after, list):
-        return before == after[: len(before)]
+    if isinstance(before, _Entries) and isinstance(after, _Entries):
+        first, last = before.marks, after.marks
+        if before.count == after.count and before.rest != after.rest:
+            return False
+        if isinstance(first, dict) and isinstance(last, dict):
+            return first.items() <= last.items()
+        return isinstance(first, list) and isinstance(last, list) and first == last[: len(first)]
     return isinstance(before, set) and isinstance(after, set) and before <= after

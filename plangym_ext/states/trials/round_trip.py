@@ -6,7 +6,6 @@ actions played again, and the results compared as bytes. The first difference is
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import os
 import random
@@ -15,13 +14,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
-
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.codec import layers
 from plangym_ext.states.trials.blame import blamed
-from plangym_ext.states.trials.digests import Marks
-from plangym_ext.states.trials.sampling import checked_reset, sampled
+from plangym_ext.states.trials.digests import Marks, Scalar
+from plangym_ext.states.trials.sampling import Actions, checked_reset
 from plangym_ext.states.trials.subject import (
     NEXT,
     OF_PROCESS,
@@ -43,12 +40,13 @@ _MOST_STATES, _MOST_STATE_BYTES = 400, 64 << 20
 _MOST_BEGINNINGS = 8
 #: States that are restored in each instance, at most.
 _MOST_POINTS = 64
+_ACCOUNTED = (2, 8, 32, 128)  # save points at which all attributes are marked
 #: Step up to which a state is saved whose row is timed; how often, and the share of the time.
 _TIMED_STEP, _TIMED, _TIMED_SHARE = 32, 5, 0.05
 _NO_STATE_HOLDS = ", which no state holds (draw from self.np_random),"
 _LEAVES_OUT_RANDOM = (
-    ". After the restore np_random was not where it had been: the state leaves out np_random. Keep "
-    "self.np_random.bit_generator.state in what get_state returns, and set it in set_state"
+    ". After the restore {0} was not where it had been: the state leaves out {0}. Keep "
+    "self.{0}.bit_generator.state in what get_state returns, and set it in set_state"
 )
 
 
@@ -64,6 +62,7 @@ class RoundTrip:
         episodes: that ended among them.
         instances: in how many states were restored.
         step_seconds: of an env step, the quartile of those that were played.
+        notes: what states leave out that no result has shown.
     """
 
     exact: bool
@@ -73,6 +72,7 @@ class RoundTrip:
     episodes: int = 0
     instances: int = 1
     step_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -128,8 +128,9 @@ class Trip:
         self._played: list[Fields] = []
         self._saved: dict[int, bytes] = {}
         self._states: dict[int, Fields] = {}
-        self._randoms: dict[int, bytes] = {}
-        #: What lay around the env when the first steps had been played.
+        self._randoms: dict[int, tuple[tuple[str, bytes], ...]] = {}
+        #: Marks of the attributes at a save point, and of what lay around the env at first.
+        self._attributes: tuple[int, Marks] = 0, {}
         self._before: Marks = {}
         # Beside others each second of work takes longer: the proof would end after fewer steps.
         self._patience = 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
@@ -150,7 +151,7 @@ class Trip:
 
     def _play(self, subject: Subject) -> None:
         plan = self._plan
-        chooser = _Actions(subject.env.action_space, plan.seed)
+        chooser = Actions(subject.env.action_space, plan.seed)
         if plan.start is None:
             subject.info = checked_reset(subject.env, subject.env.reset(seed=plan.seed))[1]
         else:
@@ -172,6 +173,8 @@ class Trip:
                 self._randoms[step] = subject.random_state()
                 self._saved[step] = subject.save()
                 self._states[step] = subject.left_state(self._saved[step])
+                if plan.seconds and len(self._saved) in _ACCOUNTED:
+                    self._attributes = step, subject.attributes()
                 saved_bytes += len(self._saved[step])
                 if step >= due:  # those at beginnings put none off: they may be as close
                     due = step + self._pause(subject, worked / max(step, 1), saved_bytes)
@@ -237,6 +240,15 @@ class Trip:
                 )
         return ""
 
+    def left_behind(self) -> tuple[list[str], list[str]]:
+        """Return attributes that a replay does not bring back: numbers and texts, and others."""
+        point, before = self._attributes
+        self._subject.restore(self._saved[point])
+        now = self._subject.attributes()
+        names = changed(before, now)
+        scalars = [name for name in names if type(now[name]) is Scalar]
+        return scalars, [name for name in names if name not in scalars]
+
     def difference(self, instances: Sequence[tuple[str, Subject | RemoteSubject]]) -> str:
         """Play again from the states in each instance; return the first difference, or ""."""
         for turn, point in enumerate(self._points()):
@@ -259,6 +271,15 @@ class Trip:
         difference = self.difference(instances) or self.left_around(instances)
         for _, instance in instances:
             difference = difference or instance.unordered()
+        notes: tuple[str, ...] = ()
+        if self._attributes[1] and subject.codec.method == "replay" and not difference:
+            scalars, others = self.left_behind()
+            notes = tuple(f"a replay does not bring back {name}" for name in scalars[:3])
+            if others:
+                difference = (
+                    f"a replay does not bring back {', '.join(others[:3])}, which resets do not "
+                    "make anew. Let them do it, or give the env get_state and set_state"
+                )
         return RoundTrip(
             not difference,
             self.compared,
@@ -269,6 +290,7 @@ class Trip:
             # The quicker ones: in a fork the first ones copy the memory that they touch. Without
             # numpy's percentile, which imports numpy.ma: in every fork anew.
             sorted(subject.step_seconds)[len(subject.step_seconds) // 4],
+            notes,
         )
 
     def row_seconds(self) -> float:
@@ -314,10 +336,10 @@ class Trip:
         return next((step for step in sorted(self._saved) if step >= stop), len(self.actions))
 
     def _again(self, instance: Subject | RemoteSubject, point: int, stop: int, which: str) -> str:
-        moved, step = False, point
+        moved, step = "", point
         try:
             fields = instance.replayed(self._saved[point], self.actions[point:stop])
-            moved = next(fields)[RANDOM] != self._randoms[point]
+            moved = _moved(self._randoms[point], next(fields)[RANDOM])
             for step, got in zip(range(point, stop), fields, strict=False):
                 self.compared += self.actions[step] is not None
                 self._plan.busy(step, self._plan.steps)
@@ -332,7 +354,7 @@ class Trip:
         except Exception as error:  # the env had not raised it
             name = f"{type(error).__name__}: {str(error).rstrip('.')}; the env's future"
         when = "reset" if self.actions[step] is None else "step"
-        why = _LEAVES_OUT_RANDOM
+        why = _LEAVES_OUT_RANDOM.format(moved)
         if not moved:
             why = instance.reason()
             if not why or instance is self._subject:
@@ -345,42 +367,19 @@ class Trip:
         )
 
 
+def _moved(before: Sequence[tuple[str, bytes]], after: Sequence[tuple[str, bytes]]) -> str:
+    """Return the first attribute whose generator is in another state; "" for none."""
+    names = (name for name, state in before if (name, state) not in after)
+    return next(names, "").rpartition(".")[2].replace("_np_random", "np_random")
+
+
 def _now() -> tuple[float, float]:
     return time.process_time(), time.monotonic()
 
 
-def _sets(env: gym.Env[Any, Any]) -> list[tuple[set[Any], list[Any]]]:
+def _sets(env: Any) -> list[tuple[set[Any], list[Any]]]:
     """Return the sets that an env can reach, and their elements in order."""
     return [(one, list(one)) for one in sets_in(layers(env))]
-
-
-class _Actions:
-    """Chooses actions: redrawn, held for some steps, or for an episode."""
-
-    def __init__(self, space: gym.Space[Any], seed: int) -> None:
-        # A copy, as seeding the env's own space would change what its user samples.
-        self._space = copy.deepcopy(space)
-        self._space.seed(seed)
-        self._episode, self._held, self._left = 0, None, 0
-
-    def next(self, info: Any, *, begins: bool) -> Any:
-        """Return the next action.
-
-        Args:
-            info: of the last step or reset; it may say what may be played.
-            begins: whether an episode begins.
-        """
-        if begins:
-            self._episode, self._left = self._episode + 1, 0
-        drawn = sampled(self._space, info)
-        masked = isinstance(info, dict) and "action_mask" in info
-        kind = 0 if masked else self._episode % 3
-        if kind == 0:
-            return drawn
-        if not self._left:
-            self._held, self._left = drawn, 6 if kind == 1 else 1 << 30
-        self._left -= 1
-        return self._held
 
 
 def _first_difference(expected: Fields, got: Fields, passed: set[str]) -> str:

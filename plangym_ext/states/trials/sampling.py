@@ -100,3 +100,32 @@ def step_info(env: gym.Env[Any, Any]) -> dict[str, Any]:
 
 def _holds_objects(value: Any) -> bool:
     return bool(np.asarray(value).dtype.hasobject)
+
+
+class Actions:
+    """Chooses actions: redrawn, held for some steps, or for an episode."""
+
+    def __init__(self, space: gym.Space[Any], seed: int) -> None:
+        # A copy, as seeding the env's own space would change what its user samples.
+        self._space = copy.deepcopy(space)
+        self._space.seed(seed)
+        self._episode, self._held, self._left = 0, None, 0
+
+    def next(self, info: Any, *, begins: bool) -> Any:
+        """Return the next action.
+
+        Args:
+            info: of the last step or reset; it may say what may be played.
+            begins: whether an episode begins.
+        """
+        if begins:
+            self._episode, self._left = self._episode + 1, 0
+        drawn = sampled(self._space, info)
+        masked = isinstance(info, dict) and "action_mask" in info
+        kind = 0 if masked else self._episode % 3
+        if kind == 0:
+            return drawn
+        if not self._left:
+            self._held, self._left = drawn, 6 if kind == 1 else 1 << 30
+        self._left -= 1
+        return self._held

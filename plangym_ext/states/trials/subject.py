@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _random
 import copy
 import hashlib
+import random
 import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -15,10 +17,11 @@ from plangym_ext.arrays.nested import content, reward_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import IncompleteState, WrongKind
 from plangym_ext.states.codec import StateCodec, layers
+from plangym_ext.states.layer_attributes import LayerAttributes
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.part import StateTooWide
-from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, bits_of, random_bytes
-from plangym_ext.states.trials.digests import Marks
+from plangym_ext.states.randomness.random_bytes import RANDOM_TYPES, random_bytes
+from plangym_ext.states.trials.digests import Marking, Marks
 from plangym_ext.states.trials.fork import Line
 from plangym_ext.states.trials.sampling import checked_reset
 from plangym_ext.states.trials.surroundings import (
@@ -30,12 +33,13 @@ from plangym_ext.states.trials.surroundings import (
     surroundings,
 )
 
+_GENERATORS = (*RANDOM_TYPES, random.Random)
 #: What Python says where four values of a step are unpacked as five.
 FOUR_VALUES = "not enough values to unpack (expected 5, got 4)"
 #: Values of more bytes are kept as digests.
 _KEPT_BYTES = 64
-#: Field that holds the state of `np_random`, and one that holds that of the whole env.
-RANDOM, NEXT = "np_random", "next state"
+#: Field that holds the states of generators, and one that holds that of the whole env.
+RANDOM, NEXT = "a generator", "next state"
 #: What begins the names of what a process has once.
 OF_PROCESS = ("the generator of", "what ")
 
@@ -191,15 +195,26 @@ class Subject:
         """Return containers that were iterated in an undefined order; "" for none."""
         return ""
 
-    def random_state(self) -> bytes:
-        """Return the state of the simulator's `np_random`; empty if there is none yet."""
-        # The property itself would make one.
-        generator = vars(layers(self.env)[-1]).get("_np_random")
-        if not isinstance(generator, RANDOM_TYPES):
-            return b""
-        # How many others it has spawned decides what the next one draws.
-        seeds = getattr(bits_of(generator), "seed_seq", None)
-        return random_bytes(generator) + b"%d" % getattr(seeds, "n_children_spawned", 0)
+    def random_state(self) -> tuple[tuple[str, bytes], ...]:
+        """Return the states of the generators that attributes of the layers hold, by name."""
+        # By `vars`: the property `np_random` itself would make one.
+        return tuple(
+            (f"{type(layer).__qualname__}.{name}", _random_content(value))
+            for layer in layers(self.env)
+            for name, value in vars(layer).items()
+            if isinstance(value, _GENERATORS)
+        )
+
+    def attributes(self) -> Marks:
+        """Return marks of the attributes of the layers that are state, and their classes."""
+        found = Marking()
+        for i, layer in enumerate(layers(self.env)):
+            kind = type(layer)
+            if not module_of(kind).startswith("plangym_ext."):  # such as a recorder
+                found.add(f"the class of layer {i}", (kind.__qualname__,))
+                for name, value in LayerAttributes(layer, ()).state().items():
+                    found.add(f"{kind.__qualname__}.{name}", value)
+        return found.found
 
     def _step(self, action: Any) -> tuple[Any, ...]:
         """Step the env, which must return five values.
@@ -274,6 +289,14 @@ def _numeric(name: str, info: dict[str, Any]) -> dict[str, bytes]:
             if kept.dtype.kind in "biuf" and (name, key) != ("info['episode']", "t"):
                 fields[f"{name}[{key!r}]"] = _short(kept.tobytes())
     return fields
+
+
+def _random_content(generator: Any) -> bytes:
+    if isinstance(generator, RANDOM_TYPES):
+        return random_bytes(generator)
+    # Not by its own methods, which a subclass may have others for; `SystemRandom` has no state.
+    words, gauss = _random.Random.getstate(generator), getattr(generator, "gauss_next", None)
+    return hashlib.blake2b(repr((words, gauss)).encode(), digest_size=16).digest()
 
 
 def _short(value: Any) -> Any:

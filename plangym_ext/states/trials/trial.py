@@ -303,7 +303,7 @@ def _proof(
         if trip.difference:
             reason = f"{trip.difference}; {reason}"
         trip = dataclasses.replace(trip, exact=False, difference=reason)
-    notes = [f"writes {path}" for path in sorted(LIMITS.files)[:3]]
+    notes = [*trip.notes, *(f"writes {path}" for path in sorted(LIMITS.files)[:3])]
     of_texts = trip.exact and plan.seconds > 0 and depends_on_texts(env, codec, played)
     if of_texts:
         notes.insert(0, _OF_TEXTS)

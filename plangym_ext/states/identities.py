@@ -1,0 +1,169 @@
+"""Identities: objects that an env's code knows by name, such as `EMPTY = Tile()` in a module.
+
+Code may compare what an attribute holds with such an object by `is`, or by the `==` that objects
+have of themselves: a copy would be another one. A state holds its name and a digest of its content
+instead.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import gymnasium as gym
+
+from plangym_ext.errors import ForeignState
+from plangym_ext.states.constants import Unchanged, mutable_in
+from plangym_ext.states.graph.classes import Name, is_drawing, layout_of, name_of
+from plangym_ext.states.graph.data_types import data_type
+from plangym_ext.states.trials.digests import attributes, cells, digest, is_own, is_own_module
+
+#: What a name of such an object begins with: no attribute does.
+MARK = "@"
+#: Values that are looked at; entries of one container; objects that are kept.
+_MOST_VALUES, _MOST_ENTRIES, _MOST_KEPT = 5_000, 256, 1_024
+_KEYS = (str, int, bool, enum.Enum)
+#: What the attributes of an object may hold beside data, as it never changes.
+_BY_NAME = (enum.Enum, type, types.FunctionType)
+
+
+class Identities:
+    """The objects that the code of an env's layers knows by name, with content that stays.
+
+    Args:
+        stack: all layers of the env. Their classes are what is searched, with the functions,
+            classes and modules that their code refers to: the same in every process.
+    """
+
+    def __init__(self, stack: Sequence[Any]) -> None:
+        #: The objects, which are held so that no other one gets their `id`.
+        self._found: dict[str, Any] = {}
+        self._watched: list[tuple[str, Unchanged]] = []
+        named: set[int] = set()
+        for place, value in _known(stack):
+            if len(self._found) < _MOST_KEPT and id(value) not in named:
+                named.add(id(value))
+                self._add(place, value)
+        self._name_all()
+
+    def _add(self, place: str, value: Any) -> None:
+        mutable = [] if type(value) is object else mutable_in(value, _BY_NAME, _is_object)
+        if mutable is None:
+            return
+        # By names: a class that another process gets by value has attributes in place of slots.
+        name = f"{MARK}{place}={digest(value).hex()[:16]}"
+        self._found[name] = value
+        if mutable:
+            self._watched.append((name, Unchanged(mutable)))
+
+    def _name_all(self) -> None:
+        self._named: dict[int, Name] = {id(one): (0, name) for name, one in self._found.items()}
+
+    def add_names(self, named: dict[int, Name]) -> None:
+        """Add the names of the objects whose content has not changed.
+
+        One that has changed is copied from then on, as any other object.
+        """
+        changed = [name for name, unchanged in self._watched if not unchanged]
+        if changed:
+            for name in changed:
+                del self._found[name]
+            self._watched = [one for one in self._watched if one[0] not in changed]
+            self._name_all()
+        named |= self._named
+
+    def find(self, name: str) -> Any:
+        """Return the object of a name.
+
+        Raises:
+            ForeignState: the code here knows none of that name and content.
+        """
+        if name in self._found:
+            return self._found[name]
+        place = name.removeprefix(MARK).partition("=")[0]
+        raise ForeignState(
+            f"state: it refers to {place}, an object of the env's code, which is missing here or "
+            "has changed. Make the env with the same code, and keep what steps change in "
+            "attributes of the env."
+        )
+
+
+def _known(stack: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that code refers to, each with its place."""
+    kinds = {cls: None for layer in stack for cls in type(layer).__mro__ if is_own(cls)}
+    waiting: list[tuple[str, Any]] = [("", kind) for kind in kinds]
+    # What is put in the place of a method, or is called by it.
+    waiting += (
+        (f"{i}.{name}", value)
+        for i, layer in enumerate(stack)
+        for name, value in vars(layer).items()
+        if isinstance(value, types.FunctionType)
+    )
+    seen: set[int] = set()
+    for place, value in waiting:  # grows
+        if id(value) in seen or len(seen) >= _MOST_VALUES:
+            continue
+        seen.add(id(value))
+        kind: Any = type(value)
+        if isinstance(value, type | types.ModuleType):
+            waiting += _members(value)
+        elif isinstance(value, types.FunctionType | classmethod | staticmethod | property):
+            waiting += _referred(place, value)
+        elif kind in (list, tuple):
+            waiting += ((f"{place}[{i}]", one) for i, one in enumerate(value[:_MOST_ENTRIES]))
+        elif kind is dict:
+            entries = islice(value.items(), _MOST_ENTRIES)
+            waiting += ((f"{place}[{key!r}]", one) for key, one in entries if type(key) in _KEYS)
+        elif kind is object:
+            yield place, value
+        elif _is_object(kind):
+            waiting += ((f"{place}.{name}", one) for name, one in attributes(value).items())
+            yield place, value
+
+
+def _is_object(kind: Any) -> bool:
+    """Return whether instances are plain objects of the env's own code."""
+    layout = layout_of(kind)
+    return (
+        layout is not None
+        and layout.base is object
+        and is_own(kind)
+        and not issubclass(kind, enum.Enum | gym.Env)
+        and not is_drawing(kind)
+        and data_type(kind) is None
+    )
+
+
+def _members(holder: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what a class or module of the env's own holds, by place."""
+    if isinstance(holder, type):
+        own, prefix = is_own(holder), ":".join(name_of(holder))
+    else:
+        own, prefix = is_own_module(holder.__name__), holder.__name__
+    for name, value in list(vars(holder).items()) if own else ():
+        if not name.startswith("__") or isinstance(value, types.FunctionType):
+            yield f"{prefix}{'.' if ':' in prefix else ':'}{name}", value
+
+
+def _referred(place: str, function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the variables that a function of the env's own was made with or names, by place."""
+    if isinstance(function, property):
+        for one in (function.fget, function.fset, function.fdel):
+            yield place, one
+        return
+    function = getattr(function, "__func__", function)
+    if not (isinstance(function, types.FunctionType) and is_own(function)):
+        return
+    for name, one in zip(function.__code__.co_freevars, cells(function), strict=True):
+        yield f"{place}<{name}>", one
+    space = function.__globals__
+    for name in sorted(_names_in(function.__code__) & space.keys()):
+        yield f"{space.get('__name__', '')}:{name}", space[name]
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    inside = (part for part in code.co_consts if isinstance(part, types.CodeType))
+    return set(code.co_names).union(*map(_names_in, inside))
