@@ -2,29 +2,29 @@
 
 Code may compare what an attribute holds with such an object by `is`, or by the `==` that objects
 have of themselves: a copy would be another one. A state holds its name and a digest of its content
-instead.
+instead. Of an object that code puts into a dict, or into a variable, another process may have none
+yet: a state holds its content as well, for a copy.
 """
 
 from __future__ import annotations
 
+import dis
 import enum
 import types
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 import gymnasium as gym
 
 from plangym_ext.errors import ForeignState
 from plangym_ext.states.constants import Unchanged, mutable_in
-from plangym_ext.states.graph.classes import Name, is_drawing, layout_of, name_of
+from plangym_ext.states.graph.classes import MARK, Name, is_drawing, layout_of, name_of
 from plangym_ext.states.graph.data_types import data_type
 from plangym_ext.states.trials.digests import attributes, cells, digest, is_own, is_own_module
 
-#: What a name of such an object begins with: no attribute does.
-MARK = "@"
 #: Values that are looked at; entries of one container; objects that are kept.
 _MOST_VALUES, _MOST_ENTRIES, _MOST_KEPT = 5_000, 256, 1_024
+_STORE = dis.opmap["STORE_GLOBAL"]
 _KEYS = (str, int, bool, enum.Enum)
 #: What the attributes of an object may hold beside data, as it never changes.
 _BY_NAME = (enum.Enum, type, types.FunctionType)
@@ -42,28 +42,30 @@ class Identities:
         #: The objects, which are held so that no other one gets their `id`.
         self._found: dict[str, Any] = {}
         self._watched: list[tuple[str, Unchanged]] = []
-        named: set[int] = set()
-        for place, value in _known(stack):
-            if len(self._found) < _MOST_KEPT and id(value) not in named:
-                named.add(id(value))
-                self._add(place, value)
+        self._always: set[str] = set()
+        known, assigned = _known(stack)
+        for place, value in known[:_MOST_KEPT]:
+            mutable = [] if type(value) is object else mutable_in(value, _BY_NAME, _is_object)
+            if mutable is None:
+                continue
+            # By names: a class that another process gets by value has attributes for slots.
+            name = f"{MARK}{place}={digest(value).hex()[:16]}"
+            self._found[name] = value
+            if type(value) is object or not ("[" in place or place in assigned):
+                self._always.add(name)
+            if mutable:
+                self._watched.append((name, Unchanged(mutable)))
         self._name_all()
 
-    def _add(self, place: str, value: Any) -> None:
-        mutable = [] if type(value) is object else mutable_in(value, _BY_NAME, _is_object)
-        if mutable is None:
-            return
-        # By names: a class that another process gets by value has attributes in place of slots.
-        name = f"{MARK}{place}={digest(value).hex()[:16]}"
-        self._found[name] = value
-        if mutable:
-            self._watched.append((name, Unchanged(mutable)))
-
     def _name_all(self) -> None:
-        self._named: dict[int, Name] = {id(one): (0, name) for name, one in self._found.items()}
+        #: By `id`: those that every process has, and the others.
+        self._named: dict[int, Name] = {}
+        self.shared: dict[int, Name] = {}
+        for name, one in self._found.items():
+            (self._named if name in self._always else self.shared)[id(one)] = 0, name
 
     def add_names(self, named: dict[int, Name]) -> None:
-        """Add the names of the objects whose content has not changed.
+        """Add the names of the objects that every process has and whose content has not changed.
 
         One that has changed is copied from then on, as any other object.
         """
@@ -74,6 +76,10 @@ class Identities:
             self._watched = [one for one in self._watched if one[0] not in changed]
             self._name_all()
         named |= self._named
+
+    def held(self, name: str) -> Any:
+        """Return the object of a name; None if there is none here."""
+        return self._found.get(name)
 
     def find(self, name: str) -> Any:
         """Return the object of a name.
@@ -91,8 +97,8 @@ class Identities:
         )
 
 
-def _known(stack: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the objects that code refers to, each with its place."""
+def _known(stack: Sequence[Any]) -> tuple[list[tuple[str, Any]], set[str]]:
+    """Return the objects that code refers to with their places, and variables that it assigns."""
     kinds = {cls: None for layer in stack for cls in type(layer).__mro__ if is_own(cls)}
     waiting: list[tuple[str, Any]] = [("", kind) for kind in kinds]
     # What is put in the place of a method, or is called by it.
@@ -102,6 +108,8 @@ def _known(stack: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         for name, value in vars(layer).items()
         if isinstance(value, types.FunctionType)
     )
+    known: list[tuple[str, Any]] = []
+    assigned: set[str] = set()
     seen: set[int] = set()
     for place, value in waiting:  # grows
         if id(value) in seen or len(seen) >= _MOST_VALUES:
@@ -111,17 +119,18 @@ def _known(stack: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         if isinstance(value, type | types.ModuleType):
             waiting += _members(value)
         elif isinstance(value, types.FunctionType | classmethod | staticmethod | property):
-            waiting += _referred(place, value)
+            waiting += _referred(place, value, assigned)
         elif kind in (list, tuple):
             waiting += ((f"{place}[{i}]", one) for i, one in enumerate(value[:_MOST_ENTRIES]))
         elif kind is dict:
-            entries = islice(value.items(), _MOST_ENTRIES)
-            waiting += ((f"{place}[{key!r}]", one) for key, one in entries if type(key) in _KEYS)
+            entries = [one for one in value.items() if isinstance(one[0], _KEYS)]
+            waiting += ((f"{place}[{key!r}]", one) for key, one in entries[:_MOST_ENTRIES])
         elif kind is object:
-            yield place, value
+            known.append((place, value))
         elif _is_object(kind):
-            waiting += ((f"{place}.{name}", one) for name, one in attributes(value).items())
-            yield place, value
+            known.append((place, value))
+            waiting += ((f"{place}[.{name}]", one) for name, one in attributes(value).items())
+    return known, assigned
 
 
 def _is_object(kind: Any) -> bool:
@@ -148,8 +157,14 @@ def _members(holder: Any) -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{'.' if ':' in prefix else ':'}{name}", value
 
 
-def _referred(place: str, function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the variables that a function of the env's own was made with or names, by place."""
+def _referred(place: str, function: Any, assigned: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the variables that a function of the env's own was made with or names, by place.
+
+    Args:
+        place: of the function.
+        function: or what wraps one in a class.
+        assigned: places of variables of modules that functions assign; they are added.
+    """
     if isinstance(function, property):
         for one in (function.fget, function.fset, function.fdel):
             yield place, one
@@ -160,10 +175,17 @@ def _referred(place: str, function: Any) -> Iterator[tuple[str, Any]]:
     for name, one in zip(function.__code__.co_freevars, cells(function), strict=True):
         yield f"{place}<{name}>", one
     space = function.__globals__
-    for name in sorted(_names_in(function.__code__) & space.keys()):
-        yield f"{space.get('__name__', '')}:{name}", space[name]
+    module = space.get("__name__", "")
+    for code in _codes(function.__code__):
+        for name in sorted(space.keys() & {*code.co_names}):
+            yield f"{module}:{name}", space[name]
+        if _STORE in code.co_code[::2]:
+            found = (one.argval for one in dis.get_instructions(code) if one.opcode == _STORE)
+            assigned.update(f"{module}:{name}" for name in found)
 
 
-def _names_in(code: types.CodeType) -> set[str]:
-    inside = (part for part in code.co_consts if isinstance(part, types.CodeType))
-    return set(code.co_names).union(*map(_names_in, inside))
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from _codes(part)

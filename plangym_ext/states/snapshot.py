@@ -21,10 +21,11 @@ from plangym_ext.errors import DamagedState, IncompleteState, UntrustedState
 from plangym_ext.states import part, trust
 from plangym_ext.states.constants import Constants, Made
 from plangym_ext.states.costs import AttributeCost, least
+from plangym_ext.states.graph.classes import MARK
 from plangym_ext.states.graph.plans import Plans
 from plangym_ext.states.graph.reader import Finder, GraphReader
 from plangym_ext.states.graph.writer import GraphWriter, Name, is_simple, name_of
-from plangym_ext.states.identities import MARK, Identities
+from plangym_ext.states.identities import Identities
 from plangym_ext.states.layer_attributes import LayerAttributes
 from plangym_ext.states.nameable import AnyThing, Nameable
 from plangym_ext.states.part import StatePart, get_block, put_block
@@ -339,10 +340,10 @@ class SnapshotPart(StatePart):
         return found if _is_named(kind) else None
 
     def _shared(self) -> dict[int, Name]:
-        """Return where layers that other parts capture hold what may change in place."""
+        """Return where layers that other parts capture, or code, hold what may change in place."""
         if not self._others:
-            return {}
-        return {
+            return self._identities.shared
+        return self._identities.shared | {
             id(value): (i, name)
             for i in self._others
             for name, value in vars(self._stack[i]).items()
@@ -350,6 +351,8 @@ class SnapshotPart(StatePart):
         }
 
     def _held(self, layer: int, name: str) -> Any:
+        if name.startswith(MARK):
+            return self._identities.held(name)
         found = vars(self._stack[layer]).get(name) if layer in self._others else None
         return found if _may_be_shared(found) else None
 

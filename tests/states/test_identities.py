@@ -93,7 +93,7 @@ def test_what_code_knows_by_name_is_the_same_object_after_a_restore():
     with plangym_ext.make(Board, backend="serial") as env:
         assert env.exactness.method == "snapshot"
         # As a graph: equal states have equal bytes, and every session reads them.
-        assert [part.method for part, _ in env.codec.described()] == ["plain"]
+        assert [part.method for part, _ in env.codec.described()] == ["objects"]
         assert env.codec.canonical
         state = env.reset(seed=0)[0]
         middle = env.step(2, return_state=True).state
@@ -120,6 +120,55 @@ def test_workers_know_them_by_the_same_names():
         here = env.step_batch(actions, states)
         np.testing.assert_array_equal(there.obs, here.obs)
         np.testing.assert_array_equal(there.states, here.states)
+
+
+TILES: dict[str, Piece] = {}
+LAST = None
+
+
+def last_tile():
+    global LAST
+    if LAST is None:
+        LAST = Piece("last")
+    return LAST
+
+
+class Lazy(gym.Env):
+    """Makes objects when they are first needed, and keeps them for all envs."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.held = 0, []
+        return np.zeros(3), {}
+
+    def step(self, action):
+        self.t += 1
+        name = f"tile {action}"
+        if name not in TILES:
+            TILES[name] = Piece(name)
+        self.held = [TILES[name], last_tile()] if action else []
+        sizes = [len(self.held), len(self.held and self.held[0].name)]
+        return np.array([self.t, *sizes], np.float64), 0.0, self.t >= 40, False, {}
+
+
+def test_states_hold_objects_that_another_process_has_not_made_yet():
+    with plangym_ext.make(Lazy, backend="serial") as env:
+        env.reset(seed=0)
+        for action in (1, 2, 0):
+            env.step(action)
+    # All objects are there by now, and none in the workers.
+    with (
+        plangym_ext.make(Lazy, backend="serial") as env,
+        plangym_ext.make(Lazy, n_workers=2) as workers,
+    ):
+        env.reset(seed=0)
+        states = np.stack([env.step(action, return_state=True).state for action in (1, 2, 0, 1)])
+        actions = np.zeros(4, np.int64)
+        there = workers.step_batch(actions, states)
+        np.testing.assert_array_equal(there.obs, env.step_batch(actions, states).obs)
 
 
 def test_one_of_a_script_has_the_same_name_in_workers(tmp_path):

@@ -17,6 +17,9 @@ from plangym_ext.states.plain import NotPlain
 
 #: A named object: the index of a layer and one of its attributes, "" for the layer.
 Name = tuple[int, str]
+#: What such a name begins with instead if it is that of an object of the env's code, with a digest
+#: of its content; no attribute does.
+MARK = "@"
 #: A class and the names of the attributes that an instance of it has.
 Shape = tuple[Any, tuple[str, ...]]
 

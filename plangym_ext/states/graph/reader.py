@@ -26,7 +26,7 @@ from plangym_ext.errors import DamagedState, StateError
 from plangym_ext.states import plain
 from plangym_ext.states.graph import filling
 from plangym_ext.states.graph.array_views import ArrayType, array_type
-from plangym_ext.states.graph.classes import Layout, layout_of
+from plangym_ext.states.graph.classes import MARK, Layout, layout_of
 from plangym_ext.states.graph.data_types import named_data_type
 from plangym_ext.states.graph.filling import LATER, Fill, Filling
 from plangym_ext.states.graph.kinds import Kind, reading_of
@@ -121,6 +121,7 @@ class GraphReader:
         self._open: list[tuple[int, int, int]] = []
         #: Numbers of objects that another layer may hold, with what it holds.
         self._shared: dict[int, Any] = {}
+        self._by_content: set[int] = set()
 
     def get(self) -> list[Any]:
         """Return the roots: values, or a dict for each layer if those were put.
@@ -273,7 +274,8 @@ class GraphReader:
     def _close(self) -> None:
         """Bring what was made later, or is held by another layer, to where it is held."""
         for number, live in self._shared.items():
-            if live is not None and alike(live, self.seen[number]):
+            known = live is not None and number in self._by_content
+            if known or (live is not None and alike(live, self.seen[number])):
                 self.seen[number] = live
         # Each time at least one more is there: that of which all parts are.
         for _ in range(len(self.seen) + 2):
@@ -469,7 +471,10 @@ class GraphReader:
 
     def _get_shared(self, place: int) -> Any:
         """Read what another layer holds, if it holds there what the graph says."""
-        live = self._held(self._next(), self._text())
+        layer, name = self._next(), self._text()
+        live = self._held(layer, name)
+        if name.startswith(MARK):
+            self._by_content.add(len(self.seen))
         kind, number = self._next(), len(self.seen)
         if not _OWN < kind < Kind.SHARED:
             raise ValueError(f"a shared node of kind {kind}")
