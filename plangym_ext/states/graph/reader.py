@@ -120,8 +120,7 @@ class GraphReader:
         #: Nodes that may become other objects: level, place in it, number.
         self._open: list[tuple[int, int, int]] = []
         #: Numbers of objects that another layer may hold, with what it holds.
-        self._shared: dict[int, Any] = {}
-        self._by_content: set[int] = set()
+        self._shared: dict[int, tuple[Any, bool]] = {}
 
     def get(self) -> list[Any]:
         """Return the roots: values, or a dict for each layer if those were put.
@@ -273,9 +272,8 @@ class GraphReader:
 
     def _close(self) -> None:
         """Bring what was made later, or is held by another layer, to where it is held."""
-        for number, live in self._shared.items():
-            known = live is not None and number in self._by_content
-            if known or (live is not None and alike(live, self.seen[number])):
+        for number, (live, known) in self._shared.items():
+            if live is not None and (known or alike(live, self.seen[number])):
                 self.seen[number] = live
         # Each time at least one more is there: that of which all parts are.
         for _ in range(len(self.seen) + 2):
@@ -471,14 +469,11 @@ class GraphReader:
 
     def _get_shared(self, place: int) -> Any:
         """Read what another layer holds, if it holds there what the graph says."""
-        layer, name = self._next(), self._text()
-        live = self._held(layer, name)
-        if name.startswith(MARK):
-            self._by_content.add(len(self.seen))
+        live, known = self._held(self._next(), name := self._text()), name.startswith(MARK)
         kind, number = self._next(), len(self.seen)
         if not _OWN < kind < Kind.SHARED:
             raise ValueError(f"a shared node of kind {kind}")
-        self._shared[number] = live
+        self._shared[number] = live, known
         self._leave_open(place, number)
         return _READERS[kind](self, place)
 
