@@ -96,7 +96,7 @@ def mutable_in(
             if held is getattr(one, "__dict__", None):
                 waiting.append(held)
                 continue
-            # With slots: what was made to read them is nobody's.
+            # With slots: what was made to read them belongs to no object.
             waiting += held.values()
         elif not _is_of_package(kind):
             return None
@@ -122,14 +122,15 @@ def _pieces(value: Any) -> list[Any]:
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        rules, layout = data_type(type(one)), layout_of(type(one))
+        kind: Any = type(one)
+        rules, layout = data_type(kind), layout_of(kind)
         if rules is not None:
             waiting += rules.parts(one)
         elif layout is not None and layout.slots:
             found.append([_ById(part) for part in attributes(one).values()])
-        elif type(one) is np.ndarray:
+        elif kind is np.ndarray:
             found.append((one.dtype, one.shape, one.tobytes()))
-        elif type(one) is tuple or (type(one) is list and one and type(one[0]) is tuple):
+        elif kind is tuple or (kind is list and one and type(one[0]) is tuple):
             waiting += one
         else:  # of numbers the text tells more
             found.append(one if _is_text(one) else repr(one))
@@ -165,7 +166,7 @@ def _content(value: Any) -> bytes | None:
 
 
 class Unchanged:
-    """Whether data are as they were: true until something in them was changed in place.
+    """Memory of data: true until something in them is changed in place.
 
     Args:
         mutable: everything in them that can be changed in place.

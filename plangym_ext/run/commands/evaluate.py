@@ -314,7 +314,8 @@ def _rate(path: Path, contest: Any, options: argparse.Namespace) -> None:
             callback=lambda move: line.update(f"{first} and {second}: move {move + 1}"),
         )
 
-    scores, games = {}, []
+    scores: dict[Any, Any] = {}
+    games: list[Any] = []
     with _kept(path, {**about, "opening": opening}, games, "matches"):
         for pair in itertools.combinations(contest.players, 2):
             scores[pair] = play(*pair)

@@ -367,12 +367,10 @@ class GraphWriter(GraphTables):
             self._ints.append(self._seen[key])
             return _SEEN
         self._seen[key] = len(self._seen)
-        if self._bits.setdefault(id(bits_of(value)), value) is not value:
-            raise NotPlain("two generators that draw from the same bits")
+        data, shares = random_bytes(value), self._bits.setdefault(id(bits_of(value)), value)
+        if shares is not value or data[:1] == SPAWNED:
+            raise NotPlain("a generator that spawned others, or two that draw from the same bits")
         layer, name = self._named.get(key, (-1, ""))
-        data = random_bytes(value)
-        if data[:1] == SPAWNED:
-            raise NotPlain("a generator that has spawned others")
         self._ints += (layer, self._text(name), len(data))
         self._blobs.append(data)
         return Kind.RANDOM

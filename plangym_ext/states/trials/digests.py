@@ -123,7 +123,7 @@ class Digests:
             found.update(part)
         return found.digest()
 
-    def _content(self, value: Any, depth: int) -> Iterator[bytes]:
+    def _content(self, value: Any, depth: int) -> Iterator[bytes | memoryview]:
         """Yield the content of a value in pieces."""
         kind: Any = type(value)
         if kind is bytes:  # whose text takes several times their memory
@@ -213,7 +213,7 @@ def _code_content(code: types.CodeType) -> Iterator[bytes]:
             yield repr(part).encode("utf-8", "backslashreplace")
 
 
-def _array_content(value: Any) -> Iterator[bytes]:
+def _array_content(value: Any) -> Iterator[bytes | memoryview]:
     # Whether it may be written to, states do not hold.
     yield f"{value.dtype.str}{value.shape}{value.flags.writeable}".encode()
     if not value.dtype.hasobject and value.nbytes <= _MOST_BYTES:
@@ -318,7 +318,7 @@ class _Entries(NamedTuple):
     """Marks of the first entries of a list or dict, their number, and a digest of all others."""
 
     marks: Any
-    count: int
+    length: int
     rest: bytes
 
 
@@ -328,7 +328,7 @@ def has_grown(before: Any, after: Any) -> bool:
         return True
     if isinstance(before, _Entries) and isinstance(after, _Entries):
         first, last = before.marks, after.marks
-        if before.count == after.count and before.rest != after.rest:
+        if before.length == after.length and before.rest != after.rest:
             return False
         if isinstance(first, dict) and isinstance(last, dict):
             return first.items() <= last.items()

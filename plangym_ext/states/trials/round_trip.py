@@ -273,11 +273,11 @@ class Trip:
             difference = difference or instance.unordered()
         notes: tuple[str, ...] = ()
         if self._attributes[1] and subject.codec.method == "replay" and not difference:
-            scalars, others = self.left_behind()
+            scalars, left = self.left_behind()
             notes = tuple(f"a replay does not bring back {name}" for name in scalars[:3])
-            if others:
+            if left:
                 difference = (
-                    f"a replay does not bring back {', '.join(others[:3])}, which resets do not "
+                    f"a replay does not bring back {', '.join(left[:3])}, which resets do not "
                     "make anew. Let them do it, or give the env get_state and set_state"
                 )
         return RoundTrip(
@@ -358,7 +358,7 @@ class Trip:
         if not moved:
             why = instance.reason()
             if not why or instance is self._subject:
-                reset = when == "reset" or any(point <= end < step for end in self.endings)
+                reset = when == "reset" or any(point <= end <= step for end in self.endings)
                 why = blamed(self._subject, self.actions, self._plan.seed, reset) + why
         kept = _NO_STATE_HOLDS if name.startswith(OF_PROCESS[0]) else ""
         return (
