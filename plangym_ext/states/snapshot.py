@@ -173,7 +173,7 @@ class SnapshotPart(StatePart):
         """Return what an attribute holds that has no place in a graph, with its name."""
         for layer in self._layers:
             for name, value in layer.state().items():
-                writer = self._writer(learns=False)
+                writer = self._writer(self._names())
                 writer.put(value)
                 try:
                     writer.data()
@@ -210,7 +210,7 @@ class SnapshotPart(StatePart):
 
     def _cost(self, name: str, value: Any) -> AttributeCost:
         def written() -> bytes:
-            writer = self._writer(learns=False)
+            writer = self._writer(self._names())
             writer.put(value)
             return writer.data()
 
@@ -233,7 +233,7 @@ class SnapshotPart(StatePart):
         named, shared = self._names(), self._shared()
         if key is not None and (found := self._plans.written(key, roots, named, shared)):
             return self._sealed(*found)
-        writer = self._writer(learns=learns)
+        writer = self._writer(named, learns=learns)
         writer.put_all([layer.state() for layer in self._layers])
         data = writer.data()
         if learns:
@@ -256,8 +256,8 @@ class SnapshotPart(StatePart):
             values += plan.take(attributes)
         return tuple(plans), values
 
-    def _writer(self, *, learns: bool) -> GraphWriter:
-        writer = GraphWriter(self._names(), self._known, learns=learns, shared=self._shared())
+    def _writer(self, named: dict[int, Name], *, learns: bool = False) -> GraphWriter:
+        writer = GraphWriter(named, self._known, learns=learns, shared=self._shared())
         writer.tied = set(self._constants.arrays)
         return writer
 

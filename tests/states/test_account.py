@@ -153,6 +153,9 @@ def test_digests_are_of_all_data():
         (torch.zeros(2), torch.ones(2)),
         (base[1:], torch.ones(3)),
         (np.zeros(3 << 20), np.r_[np.zeros((3 << 20) - 1), 1.0]),
+        (np.zeros(1 << 18, "M8[s]"), np.ones(1 << 18, "M8[s]")),
+        (np.zeros(1 << 18, "i4,f8"), np.ones(1 << 18, "i4,f8")),
+        (np.float64(1), np.float64(2)),
     ):
         assert digest(one) != digest(two)
         assert digest(one) == digest(one)

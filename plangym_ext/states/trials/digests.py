@@ -42,6 +42,7 @@ _LIBRARIES = {
 # fmt: on
 #: Objects that one digest covers, how deep they lie in each other, and bytes of one array.
 _MOST_NODES, _DEEPEST, _MOST_BYTES = 20_000, 200, 256 << 20
+_LARGE = 1 << 20
 #: Most entries of a variable that are marked one by one; the others are marked together.
 MOST_ITEMS = 256
 _MOST_MARKED = 4 * MOST_ITEMS
@@ -217,11 +218,9 @@ def _array_content(value: Any) -> Iterator[bytes | memoryview]:
     # Whether it may be written to, states do not hold.
     yield f"{value.dtype.str}{value.shape}{value.flags.writeable}".encode()
     if not value.dtype.hasobject and value.nbytes <= _MOST_BYTES:
-        yield (
-            memoryview(value).cast("B")
-            if value.flags.c_contiguous and value.size
-            else value.tobytes()
-        )
+        # Of a large one without a copy of its memory.
+        large = value.nbytes >= _LARGE and value.flags.c_contiguous
+        yield value.reshape(-1).view(np.uint8).data if large else value.tobytes()
 
 
 @functools.lru_cache(4096)
