@@ -65,22 +65,32 @@ WORDS = {
     "new": ["planner", "Greedy"],
     "completion": ["bash"],
 }
-# Counts what is imported and opened, and sends its group a signal at the chosen one. `watch`, which
-# would not end by itself, is ended when it listens.
+#: Those that write no file of their own, or listen: they get their signal while they import.
+_WRITE_NOTHING = {"list", "completion", "compile", "doctor", "watch"}
+# Counts what is imported and opened, and sends its group a signal at the chosen one, or where the
+# first file is opened to be written. `watch`, which would not end by itself, is ended when it
+# listens.
 _PROGRAM = """
 import os, signal, sys
 
 number, at, *sys.argv = sys.argv[1:]
 signal.signal(signal.SIGINT, signal.default_int_handler)
-count = 0
+here, count, sent = os.getcwd(), 0, False
+
+
+def is_written(path, mode, flags):
+    whole = os.path.join(here, os.fsdecode(path)) if isinstance(path, (str, bytes)) else ""
+    own = whole.startswith(here + os.sep) and not whole.endswith(".lock")
+    return own and flags & (os.O_WRONLY | os.O_RDWR)
 
 
 def hook(event, args):
-    global count
-    if event not in ("import", "open", "socket.bind"):
+    global count, sent
+    if sent or event not in ("import", "open", "socket.bind"):
         return
     count += 1
-    if count == int(at):
+    if str(count) == at or (at == "write" and event == "open" and is_written(*args)):
+        sent = True
         os.killpg(0, int(number))
     if event == "socket.bind" and sys.argv[1] == "watch" and at == "0":
         os.kill(os.getpid(), signal.SIGINT)
@@ -161,19 +171,28 @@ def test_every_command_is_tried():
     assert WORDS.keys() == COMMANDS.keys()
 
 
+def moments(place, command):
+    """Yield the signals that a command is sent, and when."""
+    if EVERY_LINE:
+        whole = events(place, command)
+        shares = [0.05 * k for k in range(20)]
+        for number in (signal.SIGINT, signal.SIGTERM):
+            yield from ((number, 1 + int(share * whole)) for share in shares)
+    elif command in _WRITE_NOTHING:
+        yield signal.SIGINT, 150  # of some hundred events, or thousands
+    else:
+        yield (signal.SIGINT, signal.SIGTERM)[[*WORDS].index(command) % 2], "write"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_signal_ends_every_command_in_a_line_and_leaves_nothing(command, number, place):
-    whole, segments = events(place, command), set(os.listdir("/dev/shm"))
-    # Of all of its imports and files: in the middle of the first, and when the last are written.
-    late = 0.9 if number == signal.SIGTERM else 0.5
-    shares = [0.05 * k for k in range(20)] if EVERY_LINE else [late]
-    expected = {130, 0} if command == "watch" else {130}
-    for at in [1 + int(share * whole) for share in shares]:
+def test_a_signal_ends_every_command_in_a_line_and_leaves_nothing(command, place):
+    segments = set(os.listdir("/dev/shm"))
+    for number, at in moments(place, command):
         status, errors, pid = called(place, command, number, at)
-        where = f"event {at} of {whole}: {errors}"
-        assert status in (expected if number == signal.SIGINT else {-number}), where
+        where = f"signal {number} at event {at}: {errors}"
+        ended = {-signal.SIGTERM} if number == signal.SIGTERM else {130}
+        assert status in ended | ({0} if command == "watch" else set()), where
         assert not any(word in errors for word in FAULTS), where
         assert leaks.wait_until(lambda pid=pid: not in_session(pid)), where
         assert not litter(place), where
