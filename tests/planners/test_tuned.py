@@ -16,7 +16,7 @@ ENV = "plangym_ext/cheetah-run-v0"
 
 def chosen(*given):
     parser = argparse.ArgumentParser()
-    add_planner_options(parser, given, default="mcts")
+    add_planner_options(parser, given)
     options, _ = parser.parse_known_args(given)
     return chosen_options(options)
 
