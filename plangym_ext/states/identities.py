@@ -78,6 +78,11 @@ class Identities:
             self._name_all()
         named |= self._named
 
+    @property
+    def kinds(self) -> set[type]:
+        """Classes of the objects."""
+        return {type(one) for one in self._found.values()} - {object}
+
     def held(self, name: str) -> Any:
         """Return the object of a name; None if there is none here."""
         return self._found.get(name)

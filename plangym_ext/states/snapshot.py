@@ -108,6 +108,8 @@ class SnapshotPart(StatePart):
         self._plans = Plans()
         self._constants = Constants(stack)
         self._identities = Identities(stack)
+        # Later states may hold others of these classes, in a process that cannot import them.
+        self._known |= {name_of(kind): kind for kind in self._identities.kinds}
         self._set_width(self._data(learns=True))
         self.method = "pickle" if self._pickles else "objects" if self._known else "plain"
 

@@ -141,7 +141,7 @@ class Lazy(gym.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        self.t, self.held = 0, []
+        self.t, self.held, self.first = 0, [], Piece("first")
         return np.zeros(3), {}
 
     def step(self, action):
