@@ -11,7 +11,6 @@ import ast
 import fnmatch
 import importlib.util
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from plangym_ext.core.options import OneOf
@@ -120,9 +119,8 @@ def first_line(what: Any) -> str:
     text: str | None = None
     if isinstance(what, str):
         module, _, name = what.partition(":")
-        spec = importlib.util.find_spec(module)
-        assert spec is not None
-        tree = ast.parse(Path(str(spec.origin)).read_text(encoding="utf-8"))
+        loader: Any = getattr(importlib.util.find_spec(module), "loader", None)
+        tree = ast.parse(loader.get_source(module) or "")
         for one in tree.body:
             if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name:
                 text = ast.get_docstring(one)
