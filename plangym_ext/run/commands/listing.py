@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import fnmatch
+import functools
 import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -107,6 +108,15 @@ def _classes(known: Mapping[str, tuple[Any, ...]]) -> dict[str, str]:
     }
 
 
+@functools.cache
+def _docstrings(module: str) -> dict[str, str | None]:
+    """Return the docstrings of the classes and functions that a module defines, by name."""
+    loader: Any = getattr(importlib.util.find_spec(module), "loader", None)
+    tree = ast.parse(loader.get_source(module) or "")
+    kinds = ast.ClassDef | ast.FunctionDef
+    return {one.name: ast.get_docstring(one) for one in tree.body if isinstance(one, kinds)}
+
+
 def first_line(what: Any) -> str:
     """Return the first line of a docstring.
 
@@ -116,14 +126,8 @@ def first_line(what: Any) -> str:
     """
     from plangym_ext.states.families import load_named
 
-    text: str | None = None
-    if isinstance(what, str):
-        module, _, name = what.partition(":")
-        loader: Any = getattr(importlib.util.find_spec(module), "loader", None)
-        tree = ast.parse(loader.get_source(module) or "")
-        for one in tree.body:
-            if isinstance(one, ast.ClassDef | ast.FunctionDef) and one.name == name:
-                text = ast.get_docstring(one)
+    module, _, name = what.partition(":") if isinstance(what, str) else ("", "", "")
+    text = _docstrings(module).get(name) if module else None
     if text is None:
         text = load_named(what).__doc__ or ""
     line = text.partition("\n")[0].rstrip(".")
@@ -142,10 +146,11 @@ def pretrained() -> dict[str, str]:
     """Return the pretrained agents with their envs and mean returns."""
     from plangym_ext.run.pretrained import cards
 
+    known = cards()
     return {
-        name: f"{about}; {cards()[name]['env']}: return {cards()[name]['return']:g}"
+        name: f"{about}; {known[name]['env']}: return {known[name]['return']:g}"
         for name, about in presets().items()
-        if name in cards()
+        if name in known
     }
 
 

@@ -11,7 +11,7 @@ import inspect
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from plangym_ext.core.inherited_options import search_current_folder
 from plangym_ext.core.options import Count, Whole
@@ -41,10 +41,6 @@ from plangym_ext.run.pretrained import checkpoint_path
 from plangym_ext.run.progress import ProgressLine
 from plangym_ext.run.training.interrupts import Interrupts
 from plangym_ext.run.video import recorded
-
-if TYPE_CHECKING:
-    pass
-
 
 _NAMED = (
     f"one of: {', '.join(PLANNERS)}; or of your own: module:Class, a planner, or "
