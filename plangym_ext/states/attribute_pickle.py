@@ -158,10 +158,10 @@ def _with_attributes(obj: Any, reduced: Any) -> Any:
     held = getattr(obj, "__dict__", None)
     if type(held) is not dict or not held or not isinstance(reduced, tuple):
         return reduced
-    make, arguments, state, *items = (*reduced, None)[: max(3, len(reduced))]
+    make, arguments, state, items, pairs, *_ = *reduced, None, None, None
     if _holds(state, held):
         return reduced
-    return make, arguments, (state, held), *(*items, None, None)[:2], _set_both
+    return make, arguments, (state, held), items, pairs, _set_both
 
 
 def _holds(state: Any, held: dict[str, Any]) -> bool:

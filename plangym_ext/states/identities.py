@@ -20,7 +20,14 @@ from plangym_ext.errors import ForeignState
 from plangym_ext.states.constants import Unchanged, mutable_in
 from plangym_ext.states.graph.classes import MARK, Name, is_drawing, layout_of, name_of
 from plangym_ext.states.graph.data_types import data_type
-from plangym_ext.states.trials.digests import attributes, cells, digest, is_own, is_own_module
+from plangym_ext.states.trials.digests import (
+    attributes,
+    cells,
+    digest,
+    held_by,
+    is_own,
+    is_own_module,
+)
 
 #: Values that are looked at; entries of one container; objects that are kept.
 _MOST_VALUES, _MOST_ENTRIES, _MOST_KEPT = 5_000, 256, 1_024
@@ -124,7 +131,7 @@ def _known(stack: Sequence[Any]) -> tuple[list[tuple[str, Any]], set[str]]:
         kind: Any = type(value)
         if isinstance(value, type | types.ModuleType):
             waiting += _members(value)
-        elif isinstance(value, types.FunctionType | classmethod | staticmethod | property):
+        elif isinstance(value, types.FunctionType):
             waiting += _referred(place, value, assigned)
         elif kind in (list, tuple):
             waiting += ((f"{place}[{i}]", one) for i, one in enumerate(value[:_MOST_ENTRIES]))
@@ -159,24 +166,22 @@ def _members(holder: Any) -> Iterator[tuple[str, Any]]:
     else:
         own, prefix = is_own_module(holder.__name__), holder.__name__
     for name, value in list(vars(holder).items()) if own else ():
-        if not name.startswith("__") or isinstance(value, types.FunctionType):
-            yield f"{prefix}{'.' if ':' in prefix else ':'}{name}", value
+        for one in held_by(value):
+            if not name.startswith("__") or isinstance(one, types.FunctionType):
+                yield f"{prefix}{'.' if ':' in prefix else ':'}{name}", one
 
 
-def _referred(place: str, function: Any, assigned: set[str]) -> Iterator[tuple[str, Any]]:
+def _referred(
+    place: str, function: types.FunctionType, assigned: set[str]
+) -> Iterator[tuple[str, Any]]:
     """Yield the variables that a function of the env's own was made with or names, by place.
 
     Args:
         place: of the function.
-        function: or what wraps one in a class.
+        function: of any package.
         assigned: places of variables of modules that functions assign; they are added.
     """
-    if isinstance(function, property):
-        for one in (function.fget, function.fset, function.fdel):
-            yield place, one
-        return
-    function = getattr(function, "__func__", function)
-    if not (isinstance(function, types.FunctionType) and is_own(function)):
+    if not is_own(function):
         return
     for name, one in zip(function.__code__.co_freevars, cells(function), strict=True):
         yield f"{place}<{name}>", one

@@ -95,6 +95,17 @@ def cells(function: Any) -> list[Any]:
     return found
 
 
+def held_by(value: Any) -> tuple[Any, ...]:
+    """Return what a name of a class or module holds: itself, or the parts of a descriptor."""
+    if isinstance(value, property):
+        return value.fget, value.fset, value.fdel
+    if isinstance(value, functools.partialmethod):
+        return value.func, (value.args, value.keywords)
+    # By its type: asked for an attribute, an object may run code of its own.
+    wraps = isinstance(value, classmethod | staticmethod | types.MethodType)
+    return (value.__func__ if wraps else value,)
+
+
 def digest(value: Any) -> bytes:
     """Return a 16-byte digest of a value's content, of all parts that are the env's data.
 

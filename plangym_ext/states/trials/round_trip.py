@@ -129,6 +129,8 @@ class Trip:
         self._saved: dict[int, bytes] = {}
         self._states: dict[int, Fields] = {}
         self._randoms: dict[int, tuple[tuple[str, bytes], ...]] = {}
+        # What is captured as it is needs no such look.
+        self._accounts = plan.seconds > 0 and subject.codec.method == "replay"
         #: Marks of the attributes at a save point, and of what lay around the env at first.
         self._attributes: tuple[int, Marks] = 0, {}
         self._before: Marks = {}
@@ -173,7 +175,7 @@ class Trip:
                 self._randoms[step] = subject.random_state()
                 self._saved[step] = subject.save()
                 self._states[step] = subject.left_state(self._saved[step])
-                if plan.seconds and len(self._saved) in _ACCOUNTED:
+                if self._accounts and len(self._saved) in _ACCOUNTED:
                     self._attributes = step, subject.attributes()
                 saved_bytes += len(self._saved[step])
                 if step >= due:  # those at beginnings put none off: they may be as close
@@ -272,7 +274,7 @@ class Trip:
         for _, instance in instances:
             difference = difference or instance.unordered()
         notes: tuple[str, ...] = ()
-        if self._attributes[1] and subject.codec.method == "replay" and not difference:
+        if self._attributes[1] and not difference:
             scalars, left = self.left_behind()
             notes = tuple(f"a replay does not bring back {name}" for name in scalars[:3])
             if left:

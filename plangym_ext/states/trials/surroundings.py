@@ -38,6 +38,7 @@ from plangym_ext.states.trials.digests import (
     attributes,
     cells,
     has_grown,
+    held_by,
     is_own,
     is_own_module,
 )
@@ -272,7 +273,7 @@ def _reached(
             waiting.extend(attributes(value).values())
     for cls in classes:
         for value in vars(cls).values():
-            functions |= {id(one): one for one in _held_by(value) if is_function(one)}
+            functions |= {id(one): one for one in held_by(value) if is_function(one)}
     return list(classes), list(functions.values()), threads, sets, modules
 
 
@@ -346,21 +347,12 @@ def _mark_all(found: Marking, namespace: Any, prefix: str, functions: list[Any])
     for name, value in list(namespace.items()):
         if name in _OF_PYTHON:
             continue
-        for one in _held_by(value):
+        for one in held_by(value):
             if is_function(one):
                 if is_own(one) and one not in functions:
                     _mark_function(found, one)
             elif not isinstance(one, NO_DATA):
                 found.add(prefix + name, one)
-
-
-def _held_by(value: Any) -> tuple[Any, ...]:
-    """Return what a name of a class or module holds: itself, or the parts of a descriptor."""
-    if isinstance(value, property):
-        return value.fget, value.fset, value.fdel
-    if isinstance(value, functools.partialmethod):
-        return value.func, (value.args, value.keywords)
-    return (getattr(value, "__func__", value),)
 
 
 def _mark_function(found: Marking, function: Any) -> None:
