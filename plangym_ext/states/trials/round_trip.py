@@ -43,6 +43,8 @@ _MOST_POINTS = 64
 _ACCOUNTED = (2, 8, 32, 128)  # save points at which all attributes are marked
 #: Step up to which a state is saved whose row is timed; how often, and the share of the time.
 _TIMED_STEP, _TIMED, _TIMED_SHARE = 32, 5, 0.05
+#: Seconds that these may take at least: one row alone measures what else the machine does.
+_TIMED_LEAST = 0.01
 _NO_STATE_HOLDS = ", which no state holds (draw from self.np_random),"
 _LEAVES_OUT_RANDOM = (
     ". After the restore {0} was not where it had been: the state leaves out {0}. Keep "
@@ -307,7 +309,7 @@ class Trip:
             subject.restore(state)
             subject.save()
             found = min(found, subject.restore_seconds[-1] + subject.capture_seconds[-1])
-            if time.process_time() - begun > _TIMED_SHARE * self._plan.seconds:
+            if time.process_time() - begun > max(_TIMED_LEAST, _TIMED_SHARE * self._plan.seconds):
                 break
         return found
 
