@@ -258,25 +258,24 @@ def test_the_extra_all_brings_all_that_the_page_lists_above_it():
 # Running them -----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Return where commands run in the order of the pages: some read what others wrote."""
-    found = tmp_path_factory.mktemp("checkout")
-    (found / "tests").symlink_to(ROOT / "tests")
+@pytest.fixture
+def folder(tmp_path):
+    """Return where a page's commands run: some read what others wrote, none another page's."""
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
     # Programs write their tables into pages: what a reduced run finds is not for the checkout's.
-    shutil.copytree(ROOT / "docs", found / "docs", ignore=shutil.ignore_patterns("_build"))
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("_build"))
     for copied in ("README.md", "docs/examples/own_planner.py", "docs/examples/scaled.py"):
-        shutil.copy(ROOT / copied, found)
-    (found / "my_package").mkdir()
-    (found / "my_package" / "envs.py").write_text(OWN_ENVS)
-    (found / "my_package" / "agents.py").write_text(OWN_AGENTS)
+        shutil.copy(ROOT / copied, tmp_path)
+    (tmp_path / "my_package").mkdir()
+    (tmp_path / "my_package" / "envs.py").write_text(OWN_ENVS)
+    (tmp_path / "my_package" / "agents.py").write_text(OWN_AGENTS)
     # What `doctor --all` tries is in this environment, and installed in no other.
-    (found / "here.toml").write_text("[here.packages.gymnasium]\nenvs = ['CartPole-v1']\n")
-    (found / "runs/certificates/venvs").mkdir(parents=True)
-    (found / "runs/certificates/venvs/here").symlink_to(sys.prefix)
+    (tmp_path / "here.toml").write_text("[here.packages.gymnasium]\nenvs = ['CartPole-v1']\n")
+    (tmp_path / "runs/certificates/venvs").mkdir(parents=True)
+    (tmp_path / "runs/certificates/venvs/here").symlink_to(sys.prefix)
     shown = (fence for fence in read_fences(ROOT / "docs/learning.md") if fence.tag == "toml")
-    (found / "mine.toml").write_text(next(shown).code)
-    return found
+    (tmp_path / "mine.toml").write_text(next(shown).code)
+    return tmp_path
 
 
 #: Runs a command, and interrupts it once it has said something.
