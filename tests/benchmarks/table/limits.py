@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import plangym_ext
-from plangym_ext.core.row_request import RowRequest
 from plangym_ext.native.compiled import build as compile_loop
 from table.contest import Runner
 from table.ours import states_of
@@ -44,8 +43,10 @@ def _kernel(task: Task, rows: int) -> Runner:
     env = plangym_ext.make(task.env_id, backend="kernel")
     env.reset(seed=0)
     actions = np.stack(random_actions(env.action_space, rows), axis=1)
-    request = RowRequest((actions,), states_of(task, rows), np.ones(rows, np.int32))
-    batch = env._memory.arrays(request)
+    begin = env._memory.rows(rows)
+    begin.bytes[...] = states_of(task, rows)
+    no_resets = np.zeros(rows, np.bool_)
+    batch = env._memory.arrays(actions, begin, np.ones(rows, np.int32), no_resets)
     step, reset, observe, *_ = env.kernel.functions()
     example = (batch, env.kernel.params, 0, 1)
     loop = compile_loop(f"bare {task.env_id}", _bare(step, reset, observe), example)
