@@ -278,7 +278,7 @@ def summarize(
     """
     for b in range(len(best)):
         best[b] = NO_ACTION
-        depths[b] = _depth_of(tree, b, depth)
+        depths[b] = _depth_of(tree.parent[b], tree.size[b], depth)
         total = 0
         for i in range(tree.order.shape[1]):
             a = tree.order[b, i]
@@ -298,17 +298,19 @@ def summarize(
             ):
                 best[b] = a
         for a in range(visits.shape[1]):
-            weights[b, a] = visits[b, a] / max(total, 1)
+            weights[b, a] = visits[b, a] / (total if total > 0 else 1)
 
 
 @kernel_part
-def _depth_of(tree: Tree, b: int, depth: Array) -> int:
-    """Return the depth of the deepest node of tree b; `depth` `[N]` gets those of its nodes."""
+def _depth_of(parent: Array, size: int, depth: Array) -> int:
+    """Return the depth of the deepest node of a tree; `depth` `[N]` gets those of its nodes."""
+    # Without the tree, whose arrays would be taken apart and compiled once more.
     most = depth[ROOT] = 0
-    for n in range(1, tree.size[b]):
+    for n in range(1, size):
         # Parents come before their children.
-        depth[n] = depth[tree.parent[b, n]] + 1
-        most = max(most, depth[n])
+        depth[n] = depth[parent[n]] + 1
+        if depth[n] > most:
+            most = depth[n]
     return most
 
 
@@ -322,7 +324,7 @@ def deepest(tree: Tree, depths: Array, depth: Array) -> None:
         depth: `[N]` int64, overwritten.
     """
     for b in range(len(depths)):
-        depths[b] = _depth_of(tree, b, depth)
+        depths[b] = _depth_of(tree.parent[b], tree.size[b], depth)
 
 
 @kernel
