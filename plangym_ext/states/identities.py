@@ -14,17 +14,15 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import gymnasium as gym
-
 from plangym_ext.errors import ForeignState
 from plangym_ext.states.constants import Unchanged, mutable_in
-from plangym_ext.states.graph.classes import MARK, Name, is_drawing, layout_of, name_of
-from plangym_ext.states.graph.data_types import data_type
+from plangym_ext.states.graph.classes import MARK, Name, name_of
 from plangym_ext.states.trials.digests import (
     attributes,
     cells,
     digest,
     held_by,
+    is_object,
     is_own,
     is_own_module,
 )
@@ -52,7 +50,7 @@ class Identities:
         self._always: set[str] = set()
         known, assigned = _known(stack)
         for place, value in known[:_MOST_KEPT]:
-            mutable = [] if type(value) is object else mutable_in(value, _BY_NAME, _is_object)
+            mutable = [] if type(value) is object else mutable_in(value, _BY_NAME, is_object)
             if mutable is None:
                 continue
             # By names: a class that another process gets by value has attributes for slots.
@@ -140,23 +138,10 @@ def _known(stack: Sequence[Any]) -> tuple[list[tuple[str, Any]], set[str]]:
             waiting += ((f"{place}[{key!r}]", one) for key, one in entries[:_MOST_ENTRIES])
         elif kind is object:
             known.append((place, value))
-        elif _is_object(kind):
+        elif is_object(kind):
             known.append((place, value))
             waiting += ((f"{place}[.{name}]", one) for name, one in attributes(value).items())
     return known, assigned
-
-
-def _is_object(kind: Any) -> bool:
-    """Return whether instances are plain objects of the env's own code."""
-    layout = layout_of(kind)
-    return (
-        layout is not None
-        and layout.base is object
-        and is_own(kind)
-        and not issubclass(kind, enum.Enum | gym.Env)
-        and not is_drawing(kind)
-        and data_type(kind) is None
-    )
 
 
 def _members(holder: Any) -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import sys
+import time
 
 import gymnasium as gym
 import numpy as np
@@ -111,6 +112,36 @@ class Counts(KeptByReset):
         return value
 
 
+class Part:
+    """An object of the env's own, in a list and twice; it looks at the clock."""
+
+    def __init__(self):
+        self.sums, self.now = np.zeros(3), time.time()
+
+
+class Holds(KeptByReset):
+    """Keeps what `KeptByReset` does in an object, which resets make anew."""
+
+    def __init__(self):
+        self.held = (n for n in range(9))
+
+    def reset(self, **options):
+        self.parts = [Part()] * 2
+        return super().reset(**options)
+
+    def turn(self, value):
+        self.parts[0].sums[self.t % 3] += value
+        return self.parts[0].sums.sum()
+
+
+class HoldsOn(Holds):
+    def reset(self, **options):
+        kept = getattr(self, "parts", None)
+        found = super().reset(**options)
+        self.parts = kept or self.parts
+        return found
+
+
 class Rewrites(Late):
     """Writes an array of its module anew in each step before it reads it."""
 
@@ -123,6 +154,11 @@ def test_a_count_that_a_replay_leaves_is_told_and_a_buffer_is_no_state():
     with plangym_ext.make(Counts, backend="serial") as env:
         assert env.exactness.method == "replay"
         assert "a replay does not bring back Counts.steps" in env.exactness.notes
+    with plangym_ext.make(Holds, backend="serial") as env:
+        assert env.exactness.method == "replay"
+        assert env.exactness.notes == ("a replay does not bring back Holds.parts[0].now",)
+    with pytest.raises(IncompleteState, match=r"not bring back HoldsOn.parts\[0\].sums, which"):
+        plangym_ext.make(HoldsOn, backend="serial", autoreset=False)
     with plangym_ext.make(Rewrites, backend="serial") as env:
         assert env.exactness.method == "snapshot"
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.states.graph.classes import is_drawing, layout_of
 from plangym_ext.states.graph.data_types import data_type
 from plangym_ext.states.outside import module_of
 from plangym_ext.states.plain import NotPlain
@@ -46,6 +47,8 @@ _LARGE = 1 << 20
 #: Most entries of a variable that are marked one by one; the others are marked together.
 MOST_ITEMS = 256
 _MOST_MARKED = 4 * MOST_ITEMS
+#: Attributes of objects that are marked one by one.
+_MOST_PARTS = 2_000
 #: A version of marshal whose bytes do not depend on how often an object is referred to.
 _PLAINLY = 2
 SCALARS = (bool, int, float, complex, str, bytes)
@@ -302,6 +305,27 @@ class Marking:
         except Exception:  # of a proxy whose object is gone, or whatever an object raises
             self.found[name] = None
 
+    def add_parts(self, name: str, value: Any) -> None:
+        """Add a mark of each attribute of the env's own objects that a value leads to."""
+        waiting, seen = [(name, value)], set()
+        for place, one in waiting:  # grows
+            kind: Any = type(one)
+            parts: Iterable[tuple[str, Any]] = ()
+            if id(one) in seen and is_object(kind):
+                continue
+            if len(waiting) >= _MOST_PARTS:
+                pass
+            elif is_object(kind):
+                parts = [(f".{key}", part) for key, part in attributes(one).items()]
+            elif kind in (list, tuple) and any(is_object(type(part)) for part in one):
+                parts = [(f"[{i}]", part) for i, part in enumerate(one)]
+            elif kind is dict and any(is_object(type(part)) for part in one.values()):
+                parts = [(f"[{key!r}]", part) for key, part in one.items()]
+            if not parts:
+                self.add(place, one)
+            seen.add(id(one))
+            waiting += [(f"{place}{end}", part) for end, part in parts]
+
     def _telling(self, value: Any) -> Any:
         digest = self._digests.of
         if self.deep:
@@ -318,6 +342,19 @@ class Marking:
         if isinstance(value, SCALARS):
             return Scalar(digest(value))
         return None if value is None else digest(value)
+
+
+def is_object(kind: Any) -> bool:
+    """Return whether instances of a class of the env's own are their attributes, and no more."""
+    layout = layout_of(kind)
+    return (
+        layout is not None
+        and layout.base is object
+        and is_own(kind)
+        and not issubclass(kind, (*NO_DATA, enum.Enum))
+        and not is_drawing(kind)
+        and data_type(kind) is None
+    )
 
 
 class Scalar(bytes):

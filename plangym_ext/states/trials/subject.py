@@ -213,7 +213,7 @@ class Subject:
             if not module_of(kind).startswith("plangym_ext."):  # such as a recorder
                 found.add(f"the class of layer {i}", (kind.__qualname__,))
                 for name, value in LayerAttributes(layer, ()).state().items():
-                    found.add(f"{kind.__qualname__}.{name}", value)
+                    found.add_parts(f"{kind.__qualname__}.{name}", value)
         return found.found
 
     def _step(self, action: Any) -> tuple[Any, ...]:
