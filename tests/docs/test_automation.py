@@ -73,9 +73,9 @@ def test_a_figure_that_is_measured_anew_has_to_be_told_anew(root, summary, tmp_p
     page, text = tmp_path / "benchmarks.md", (root / "README.md").read_text()
     assert text == summary.readme(page, text)
     changed = tmp_path / "benchmarks_stepping.md"
-    old = "| EnvPool | 7.64 |"
+    old = re.search(r"\| EnvPool \| [\d.]+ \|", text)[0]
     assert old in changed.read_text()
-    changed.write_text(changed.read_text().replace(old, "| EnvPool | 6.5 |"))
+    changed.write_text(changed.read_text().replace(old, "| EnvPool | 0.123 |"))
     assert text != summary.readme(page, text)
     assert page.read_text() != summary.summary(page)
 
