@@ -14,6 +14,7 @@ import pytest
 import plangym_ext
 from plangym_ext.errors import IncompleteState
 from plangym_ext.states.trials.digests import Marking, digest, has_grown
+from plangym_ext.states.trials.surroundings import changed
 
 HERE = sys.modules[__name__]
 BOARD, SCRATCH = np.zeros(64), np.zeros(8)
@@ -119,6 +120,10 @@ class Part:
         self.sums, self.now = np.zeros(3), time.time()
 
 
+class OtherPart(Part):
+    pass
+
+
 class Holds(KeptByReset):
     """Keeps what `KeptByReset` does in an object, which resets make anew."""
 
@@ -161,6 +166,23 @@ def test_a_count_that_a_replay_leaves_is_told_and_a_buffer_is_no_state():
         plangym_ext.make(HoldsOn, backend="serial", autoreset=False)
     with plangym_ext.make(Rewrites, backend="serial") as env:
         assert env.exactness.method == "snapshot"
+
+
+def test_parts_that_are_gone_have_changed_and_new_ones_are_growth():
+    def marks(value):
+        marking = Marking()
+        marking.add_parts("v", value)
+        return marking.found
+
+    two, one = [Part(), Part()], [Part()]
+    one[0].now = two[0].now
+    assert changed(marks(two), marks(one)) == ["v"]
+    assert changed(marks(one), marks([*one, Part()])) == []
+    assert changed(marks({"a": Part(), "b": 1}), marks({"b": 1, "c": Part()}))[0] == "v"
+    other = Part()
+    other.__class__ = OtherPart
+    other.now = one[0].now
+    assert changed(marks(one), marks([other])) == ["v[0]"]
 
 
 def marked(value):

@@ -310,21 +310,26 @@ class Marking:
         waiting, seen = [(name, value)], set()
         for place, one in waiting:  # grows
             kind: Any = type(one)
-            parts: Iterable[tuple[str, Any]] = ()
-            if id(one) in seen and is_object(kind):
-                continue
-            if len(waiting) >= _MOST_PARTS:
-                pass
-            elif is_object(kind):
-                parts = [(f".{key}", part) for key, part in attributes(one).items()]
+            parts: dict[str, Any] = {}
+            # Of what has parts its class, or the places of the parts: one that is gone shows there.
+            rest: Any = one
+            if is_object(kind):
+                if id(one) in seen:
+                    continue
+                rest = kind.__qualname__, "object"
+                parts = {f".{key}": part for key, part in attributes(one).items()}
             elif kind in (list, tuple) and any(is_object(type(part)) for part in one):
-                parts = [(f"[{i}]", part) for i, part in enumerate(one)]
-            elif kind is dict and any(is_object(type(part)) for part in one.values()):
-                parts = [(f"[{key!r}]", part) for key, part in one.items()]
-            if not parts:
+                parts = {f"[{i}]": part for i, part in enumerate(one)}
+            elif kind is dict and any(is_object(type(part)) for part in list(one.values())):
+                parts = {f"[{key!r}]": part for key, part in list(one.items())}
+            if len(waiting) + len(parts) > _MOST_PARTS:
                 self.add(place, one)
+                continue
+            if parts and rest is one:
+                rest = {*parts}
+            self.add(place, rest)
             seen.add(id(one))
-            waiting += [(f"{place}{end}", part) for end, part in parts]
+            waiting += [(f"{place}{end}", part) for end, part in parts.items()]
 
     def _telling(self, value: Any) -> Any:
         digest = self._digests.of
