@@ -86,14 +86,15 @@ def _form(declared: Any, shown: Argument, *, required: bool) -> dict[str, Any]:
         found["nargs"] = "?"
     inner = typing.get_args(kind)[0] if many else kind
     if inner is int:
-        found["type"] = at_least(declared.rule(Range).low)
+        found["type"] = _whole(declared.rule(Range))
     elif inner is not str:
         found["type"] = inner
     return found
 
 
-def at_least(low: int) -> Callable[[str], int]:
-    """Return a parser of an int >= `low`."""
+def _whole(bounds: Any) -> Callable[[str], int]:
+    """Return a parser of an int within bounds, and of 64 bits."""
+    low, high = bounds.low, min(bounds.high, 2**63 - 1)
 
     def parse(text: str) -> int:
         try:
@@ -101,8 +102,9 @@ def at_least(low: int) -> Callable[[str], int]:
         except ValueError:
             # No number gets the message of one that is too small.
             value = low - 1
-        if value < low:
-            raise argparse.ArgumentTypeError(f"expected an int >= {low}; got {text!r}")
+        if not low <= value <= high:
+            bound = f"<= {high}" if value > high else f">= {low}"
+            raise argparse.ArgumentTypeError(f"expected an int {bound}; got {text!r}")
         return value
 
     return parse

@@ -140,6 +140,8 @@ def test_an_unknown_option_does_not_list_the_others(tmp_path, capsys):
         (["plan", "CartPole-v1", "--wave-size", "0"], "wave_size must be an integer >= 1; got 0"),
         (["plan", "CartPole-v1", "--num-simulations", "0"], "must be an integer >= 1; got 0"),
         (["plan", "CartPole-v1", "--seed", "x"], "expected an int >= 0; got 'x'"),
+        (["watch", "here", "--port", "99999"], "expected an int <= 65535; got '99999'"),
+        (["eval", "x", "--episodes", "9" * 20], f"expected an int <= {2**63 - 1}; got"),
         (["plan", "CartPole-v1", "--out", "/proc/none"], "--out must be a folder"),
         (["plan", "CartPole-v1", "--tree", "/proc/none/t.html"], "--tree must be a file in a"),
         # Like no id of any package that an earlier test may have imported.

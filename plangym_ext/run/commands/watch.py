@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from plangym_ext.core.options import Whole
+from plangym_ext.core.options import Range
 from plangym_ext.run.arguments import Argument, Option
 
 
@@ -26,7 +26,7 @@ class Options:
 
     folders: Annotated[tuple[Path, ...], Argument("DIR")]
     host: str = "127.0.0.1"
-    port: Annotated[Whole, Option("N")] = 8765
+    port: Annotated[int, Range(0, 65_535), Option("N")] = 8765
 
 
 def run(options: argparse.Namespace) -> int:

@@ -80,8 +80,8 @@ class PageServer(http.server.ThreadingHTTPServer):
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError, UnicodeError) as error:
             raise InvalidOption(
-                f"watch: cannot listen on {host}:{port}: {error}. Name another --port; 0 takes one "
-                f"that is free."
+                f"watch: cannot listen on {host}:{port}: {str(error).rstrip('.')}. Name another "
+                f"--port; 0 takes one that is free."
             ) from error
         bound = self.server_address[0]
         self.is_open = not ipaddress.ip_address(str(bound).partition("%")[0]).is_loopback
