@@ -275,6 +275,12 @@ def folder(tmp_path):
     (tmp_path / "runs/certificates/venvs/here").symlink_to(sys.prefix)
     shown = (fence for fence in read_fences(ROOT / "docs/learning.md") if fence.tag == "toml")
     (tmp_path / "mine.toml").write_text(next(shown).code)
+    # Its runs are what `plot runs` reads on that page.
+    blocks = (fence.code for fence in read_fences(ROOT / "docs/collecting.md"))
+    logs = next(code for code in blocks if "Logger(f" in code)
+    subprocess.run(
+        [sys.executable, "-c", logs], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL
+    )
     return tmp_path
 
 
