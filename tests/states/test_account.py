@@ -183,6 +183,11 @@ def test_parts_that_are_gone_have_changed_and_new_ones_are_growth():
     other.__class__ = OtherPart
     other.now = one[0].now
     assert changed(marks(one), marks([other])) == ["v[0]"]
+    before = marks(two)
+    two[1].now = two[0].now
+    assert changed(marks(two), marks([two[0]] * 2)) == ["v[1]"]
+    del two[1].now
+    assert changed(before, marks(two)) == ["v[1]"]
 
 
 def marked(value):

@@ -307,28 +307,29 @@ class Marking:
 
     def add_parts(self, name: str, value: Any) -> None:
         """Add a mark of each attribute of the env's own objects that a value leads to."""
-        waiting, seen = [(name, value)], set()
+        waiting = [(name, value)]
+        seen: dict[int, str] = {}  # objects, by where they were met first
         for place, one in waiting:  # grows
             kind: Any = type(one)
             parts: dict[str, Any] = {}
-            # Of what has parts its class, or the places of the parts: one that is gone shows there.
+            # What is marked here: of what has parts their places, so that one that is gone shows.
             rest: Any = one
-            if is_object(kind):
-                if id(one) in seen:
-                    continue
-                rest = kind.__qualname__, "object"
+            if id(one) in seen:
+                rest = (seen[id(one)],)
+            elif _has_attributes(kind):
                 parts = {f".{key}": part for key, part in attributes(one).items()}
-            elif kind in (list, tuple) and any(is_object(type(part)) for part in one):
+                rest = kind.__qualname__, *sorted(parts)
+                seen[id(one)] = place
+            elif kind in (list, tuple) and any(_has_attributes(type(part)) for part in one):
                 parts = {f"[{i}]": part for i, part in enumerate(one)}
-            elif kind is dict and any(is_object(type(part)) for part in list(one.values())):
+                rest = kind(parts)
+            elif kind is dict and any(_has_attributes(type(part)) for part in list(one.values())):
                 parts = {f"[{key!r}]": part for key, part in list(one.items())}
+                rest = dict.fromkeys(parts)
             if len(waiting) + len(parts) > _MOST_PARTS:
                 self.add(place, one)
                 continue
-            if parts and rest is one:
-                rest = {*parts}
             self.add(place, rest)
-            seen.add(id(one))
             waiting += [(f"{place}{end}", part) for end, part in parts.items()]
 
     def _telling(self, value: Any) -> Any:
@@ -356,10 +357,15 @@ def is_object(kind: Any) -> bool:
         layout is not None
         and layout.base is object
         and is_own(kind)
-        and not issubclass(kind, (*NO_DATA, enum.Enum))
+        and not issubclass(kind, enum.Enum | gym.Env)
         and not is_drawing(kind)
         and data_type(kind) is None
     )
+
+
+def _has_attributes(kind: Any) -> bool:
+    """Return whether the attributes of such objects are data of the env."""
+    return is_object(kind) and not issubclass(kind, NO_DATA)
 
 
 class Scalar(bytes):
