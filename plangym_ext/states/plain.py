@@ -13,7 +13,7 @@ import functools
 import re
 import struct
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ from plangym_ext.states.randomness import random_state
 
 _U32 = struct.Struct("<I")
 _F64 = struct.Struct("<d")
+#: Their hashes are the same in every process.
+_NUMBERS = (int, float, bool)
 _SEQUENCES: dict[type, bytes] = {tuple: b"t", list: b"l", set: b"s", frozenset: b"z"}
 # `np.dtype` evaluates much more than the names that `dtype.str` returns.
 _DTYPE = re.compile(
@@ -139,8 +141,7 @@ def _encode(value: Any, out: bytearray, where: str) -> None:
     elif kind is bytes:
         _block(out, b"b", value)
     elif kind in _SEQUENCES:
-        # A set has no order of its own; a fixed one makes equal states equal bytes.
-        items = sorted(value, key=repr) if kind in (set, frozenset) else value
+        items = in_fixed_order(value, repr) if kind in (set, frozenset) else value
         _items(out, _SEQUENCES[kind], items, where)
     elif kind is deque:
         out += b"q"
@@ -176,6 +177,29 @@ def _encode_numpy(value: Any, out: bytearray, where: str) -> None:
 
 def _block(out: bytearray, tag: bytes, data: bytes) -> None:
     out += tag + _U32.pack(len(data)) + data
+
+
+def in_fixed_order(value: Collection[Any], key: Callable[[Any], Any]) -> list[Any]:
+    """Return the elements of a set in the order in which a state holds them.
+
+    It is sorted, so that equal states are equal bytes. Numbers in a frozenset may collide, and then
+    lie in the order in which they came: the state holds that one.
+
+    Args:
+        value: a set or frozenset.
+        key: of the sort.
+
+    Raises:
+        NotPlain: a frozenset that is made of these elements has another order.
+    """
+    found = sorted(value, key=key)
+    if type(value) is not frozenset or not all(type(one) in _NUMBERS for one in value):
+        return found
+    order = [*value]
+    for tried in (found, order):
+        if [*frozenset(tried)] == order:
+            return tried
+    raise NotPlain(f"a frozenset of {len(order)} numbers that has lost others; keep a tuple")
 
 
 def _items(out: bytearray, tag: bytes, items: Iterable[Any], where: str) -> None:

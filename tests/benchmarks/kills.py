@@ -147,7 +147,7 @@ def rows_of(result: Any) -> list[bytes]:
 
     def walk(part: Any) -> None:
         if isinstance(part, dict):
-            for key in sorted(part):
+            for key in sorted(part, key=repr):
                 walk(part[key])
         elif isinstance(part, tuple):
             for item in part:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import secrets
 import subprocess
 import sys
 import time
+import uuid
 import weakref
 from pathlib import Path
 from time import perf_counter_ns
@@ -74,6 +77,41 @@ class ByName(Late):
         return float(perf_counter_ns() > self.ends)
 
 
+class Dated(Late):
+    """The same by dates."""
+
+    def __init__(self):
+        super().__init__()
+        self.ends = datetime.datetime.now() + datetime.timedelta(minutes=1)
+
+    def shown(self):
+        return float(datetime.datetime.now() > self.ends)
+
+
+class Lucky(Base):
+    """Draws from the system in each step, and shows one in ten thousand of them."""
+
+    def shown(self):
+        return float(secrets.randbelow(10_000) == 0)
+
+
+class Unlucky(Base):
+    """The same with the highest number, by a function that it holds itself."""
+
+    urandom = staticmethod(os.urandom)
+
+    def shown(self):
+        return float(os.urandom(2) == b"\xff\xff" or self.urandom(4) == b"\0\0\0\0")
+
+
+class Labelled(Base):
+    """Draws a name from the system, which shows nowhere."""
+
+    def step(self, action):
+        uuid.uuid4()
+        return super().step(action)
+
+
 class Measured(Base):
     """Measures its steps, and shows nothing of it."""
 
@@ -137,7 +175,11 @@ def played(role, path, seed):
 
 @pytest.mark.parametrize(
     ("make", "who"),
-    [(Late, "time.monotonic in Late.shown"), (ByName, "perf_counter_ns in ByName.shown")],
+    [
+        (Late, "time.monotonic in Late.shown"),
+        (ByName, "perf_counter_ns in ByName.shown"),
+        (Dated, "datetime.now in Dated.shown"),
+    ],
 )
 @pytest.mark.parametrize("capture", ["snapshot", "replay"])
 def test_what_the_clock_decides_is_refused_although_it_shows_late(make, who, capture):
@@ -148,6 +190,20 @@ def test_what_the_clock_decides_is_refused_although_it_shows_late(make, who, cap
 def test_a_clock_that_decides_nothing_is_no_matter():
     with plangym_ext.make(Measured, backend="serial") as env:
         assert env.exact
+        assert not any("asks" in note for note in env.exactness.notes)
+
+
+@pytest.mark.parametrize("make", [Lucky, Unlucky])
+def test_draws_from_the_system_are_refused_although_few_show(make):
+    who = rf"asks the system for random numbers \({make.__name__}.shown"
+    with pytest.raises(IncompleteState, match=who):
+        plangym_ext.make(make, backend="serial", capture="snapshot")
+
+
+def test_draws_from_the_system_that_show_nowhere_are_told():
+    with plangym_ext.make(Labelled, backend="serial") as env:
+        assert env.exact
+        assert any("Labelled.step asks the system" in note for note in env.exactness.notes)
 
 
 @pytest.mark.timeout(300)

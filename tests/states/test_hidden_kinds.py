@@ -21,7 +21,7 @@ EXACT = """
     Count, always; Map, always; Accumulate, always; ByteArray, always; OwnGenerator, always
     PythonGenerator, always; BoundDraw, always; PureCache, always; PureTable, always
     WrapperRandom, always; LastHistory, always; WeakReference, always
-    DroppedReference, always; WeakParent, always
+    DroppedReference, always; WeakParent, always; OrderOfFrozenSet, always
 """
 TOLD = """
     Closure, always; Generator, always; Expression, always; GetattrTrick, always
@@ -35,7 +35,7 @@ TOLD = """
     ModuleCache, always; FunctionSwapped, always; CtypesArray, always
     ModuleMade, always; ModuleHeld, always; ModuleListed, always; ModuleLooked, always
     ModuleOfPackage, always; WeakElsewhere, always; NumpyBuffers, always; SignalMask, always
-    OnLibrary, always; ThreadName, always
+    OnLibrary, always; ThreadName, always; RareEntropy, always
 """
 
 #: Shows seldom: the proof needs the time that it has by default.

@@ -7,13 +7,13 @@ import enum
 import functools
 import importlib
 import types
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from plangym_ext.states.outside import module_of
-from plangym_ext.states.plain import NotPlain
+from plangym_ext.states.plain import NotPlain, in_fixed_order
 
 #: A named object: the index of a layer and one of its attributes, "" for the layer.
 Name = tuple[int, str]
@@ -147,9 +147,9 @@ def finaliser_of(kind: Any) -> Any:
 _ORDERED = frozenset((int, float, bool, str, bytes, type(None)))
 
 
-def sorted_elements(value: Iterable[Any]) -> list[Any]:
+def sorted_elements(value: Collection[Any]) -> list[Any]:
     """Return the elements of a set in an order that is the same in every process."""
-    return sorted(value, key=_place_in_set)
+    return in_fixed_order(value, _place_in_set)
 
 
 def _place_in_set(element: Any) -> str:

@@ -5,8 +5,7 @@ Objects lie at other addresses in each process, so that a set of objects has ano
 is set. And the order of any set depends on what was put into it and taken out before, which its
 elements do not tell: a state that holds these gives it some order.
 
-The time is another one as well: an episode that ends after a minute by the clock ends elsewhere
-where it goes on later.
+What the system is asked for, the time and random bytes, differs as well: see `system_answers`.
 
 A fork has all that of its original, so that a difference would show by chance, or not at all.
 """
@@ -16,7 +15,6 @@ from __future__ import annotations
 import builtins
 import random
 import sys
-import time
 import types
 import weakref
 from collections.abc import Collection, Iterator
@@ -31,6 +29,7 @@ from plangym_ext.states.trials.fork import Fork, Line
 from plangym_ext.states.trials.round_trip import Trip
 from plangym_ext.states.trials.subject import RemoteSubject, Subject
 from plangym_ext.states.trials.surroundings import around_code, is_by_address, sets_in
+from plangym_ext.states.trials.system_answers import SystemAnswers
 
 #: What tells where an element lies in a set, also where `hash` is made another.
 _true_hash = hash
@@ -44,9 +43,6 @@ _IN_THE_WAY = (2, 6, 14, 30)
 _SIZES, _OF_A_SIZE = range(48, 1024, 16), 24
 #: Bytes of an object of Python's beside those that it holds.
 _HEAD = sys.getsizeof(b"")
-#: Functions of `time` that tell it, and seconds by which it leaps forward with each restore.
-_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
-_LEAP = 100_003
 #: Ways by which a restored set comes about as the first one did.
 _PLAYED = ("replay", "approximate")
 
@@ -64,7 +60,7 @@ class DisturbedSubject(Subject):
         self._random = random.Random(0)
         self._kept: list[Any] = []
         self._first = {hash(frozenset(one)): list(one) for one in sets_in(layers(env))}
-        self._run_through, self._clock = "", _Clock()
+        self._run_through, self._system = "", SystemAnswers()
 
     def serve(self, line: Line) -> None:
         """Serve replay requests in this temporary process.
@@ -86,7 +82,7 @@ class DisturbedSubject(Subject):
             return plain(found)
 
         weakref.WeakSet.__iter__ = watched  # type: ignore[method-assign]
-        self._clock.take_the_place()
+        self._system.take_the_place()
         super().serve(line)
 
     def keep_sets(self, fixed: Collection[int]) -> None:
@@ -101,6 +97,9 @@ class DisturbedSubject(Subject):
             "which no state holds; sort it, or keep a list or a dict"
         )
 
+    def entropy_asked_by(self) -> str:
+        return self._system.entropy_asked_by
+
     def restore(self, state: bytes) -> None:
         """Restore a saved state, then disturb addresses and orders."""
         self._move_addresses()
@@ -109,17 +108,11 @@ class DisturbedSubject(Subject):
             if self.may_differ(found):
                 _reorder(found)
         # Not before: a replay has set deadlines.
-        self._clock.leap()
+        self._system.restored()
 
     def reason(self) -> str:
         """Return possible causes of a difference; see `Subject.reason`."""
-        asked = self._clock.asked_by
-        if not asked:
-            return super().reason()
-        return (
-            f". It asks for the time ({asked}), which no state holds and which goes on; count "
-            f"steps instead{super().reason()}"
-        )
+        return self._system.reason() + super().reason()
 
     def _move_addresses(self) -> None:
         """Allocate memory so that the next objects lie at other addresses."""
@@ -134,45 +127,6 @@ class DisturbedSubject(Subject):
             return True
         # Of texts as well: where hashes are the same, there is still what was taken out before.
         return self._reorders and self._first.get(hash(frozenset(found))) != list(found)
-
-
-class _Clock:
-    """The time of a process, which leaps forward.
-
-    Attributes:
-        asked_by: code of the env's own that has asked for it; "" for none.
-    """
-
-    def __init__(self) -> None:
-        self.asked_by = ""
-        self._leaps = 0
-
-    def leap(self) -> None:
-        """Let some time pass."""
-        self._leaps += 1
-
-    def take_the_place(self) -> None:
-        """Take the place of the functions of `time`, also where modules of the env's have them."""
-        stands_in: dict[Any, Any] = {}
-        for name in _CLOCKS:
-            for suffix, scale in (("", 1), ("_ns", 10**9)):
-                plain = getattr(time, f"{name}{suffix}")
-                stands_in[plain] = self._later(plain, _LEAP * scale)
-                setattr(time, f"{name}{suffix}", stands_in[plain])
-        for name, module in list(sys.modules.items()):
-            content = getattr(module, "__dict__", {}) if is_own_module(name) else {}
-            for attribute, value in list(content.items()):
-                if isinstance(value, types.BuiltinFunctionType) and value in stands_in:
-                    content[attribute] = stands_in[value]
-
-    def _later(self, plain: Any, leap: int) -> Any:
-        def asked() -> Any:
-            code = sys._getframe(1)
-            if is_own_module(code.f_globals.get("__name__", "")):
-                self.asked_by = f"time.{plain.__name__} in {code.f_code.co_qualname}"
-            return plain() + self._leaps * leap
-
-        return asked
 
 
 def depends_on_texts(env: gym.Env[Any, Any], codec: StateCodec, trip: Trip) -> bool:

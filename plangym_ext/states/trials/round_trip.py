@@ -284,6 +284,8 @@ class Trip:
                     f"a replay does not bring back {', '.join(left[:3])}, which resets do not "
                     "make anew. Let them do it, or give the env get_state and set_state"
                 )
+        for who in filter(None, (instance.entropy_asked_by() for _, instance in instances)):
+            notes += (f"{who} asks the system for random numbers, which no state holds",)
         return RoundTrip(
             not difference,
             self.compared,

@@ -195,6 +195,10 @@ class Subject:
         """Return containers that were iterated in an undefined order; "" for none."""
         return ""
 
+    def entropy_asked_by(self) -> str:
+        """Return the env's own code that has asked the system for random bytes; "" for none."""
+        return ""
+
     def random_state(self) -> tuple[tuple[str, bytes], ...]:
         """Return the states of the generators that attributes of the layers hold, by name."""
         # By `vars`: the property `np_random` itself would make one.
@@ -268,6 +272,11 @@ class RemoteSubject:
     def unordered(self) -> str:
         """Return containers iterated in an undefined order there; see `Subject.unordered`."""
         found: str = self._asked("unordered")
+        return found
+
+    def entropy_asked_by(self) -> str:
+        """Return the code that has asked for random bytes there; see `Subject.entropy_asked_by`."""
+        found: str = self._asked("entropy_asked_by")
         return found
 
     def _asked(self, name: str, *args: Any) -> Any:

@@ -204,6 +204,8 @@ class ViewOfModuleArray(Hidden):
 
 
 class OrderOfAttributes(Hidden):
+    named = "differs"
+
     def turn(self, action: int) -> Any:
         if action:
             for name in ("a", "b", "c")[: action + self.t % 2]:
