@@ -46,8 +46,14 @@ def views_of_views(make):
     return [part[0, 1:3], part, part[:, ::2][:1]]
 
 
+def windows(make):
+    grid = make()
+    strided = np.lib.stride_tricks.as_strided(grid, (2, 2), (8, 16))
+    return [strided, np.lib.stride_tricks.as_strided(strided[1:], (1, 2), (0, 8)), grid]
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("values", [grid_first, grid_last, without_grid, views_of_views])
+@pytest.mark.parametrize("values", [windows, grid_first, grid_last, without_grid, views_of_views])
 def test_arrays_of_one_memory_come_back_in_one(values, order):
     held = values(lambda: np.asarray(np.arange(12.0).reshape(3, 4), order=order).copy(order))
     back = read(written(held))

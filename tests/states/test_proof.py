@@ -186,6 +186,14 @@ class Slotted(Base):
         return self.kept.count
 
 
+class SlotOfEnv(Base):
+    __slots__ = ("count",)
+
+    def drawn(self, action):
+        self.count = getattr(self, "count", 0) + 1
+        return self.count
+
+
 class Locked(Base):
     def __init__(self):
         self.lock = threading.Lock()
@@ -343,6 +351,7 @@ class Connects(Base):
         (SampledSpace, r"SampledSpace\.action_space"),
         (Iterator, r"Iterator\.numbers"),
         (Slotted, r"Slotted\.kept"),
+        (SlotOfEnv, r"SlotOfEnv\.count"),
         (Locked, r"Locked\.lock"),
         (Remembered, "remembered"),
         (Apart, r"NeverMade\.count"),

@@ -16,6 +16,8 @@ import numpy as np
 from plangym_ext.states import plain
 from plangym_ext.states.plain import NotPlain
 
+#: What numpy's `as_strided` and `sliding_window_view` have between a view and its array.
+_STRIDED: Any = type(np.lib.stride_tricks.as_strided(np.zeros(2), (1,)).base)
 #: Of a view: bytes from the beginning of the memory to its first element, shape, strides in bytes.
 Place = tuple[int, tuple[int, ...], tuple[int, ...]]
 
@@ -55,11 +57,16 @@ class Ties:
 
 def owner_of(array: np.ndarray) -> np.ndarray:
     """Return the owner of an array's memory: itself, unless it is a view."""
-    base = array.base
+    base = _base(array)
     # Not a subclass, such as a file in memory: its content is no part of a state.
     while type(base) is np.ndarray:
-        array, base = base, base.base
+        array, base = base, _base(base)
     return array
+
+
+def _base(array: np.ndarray) -> Any:
+    base: Any = array.base
+    return base.base if isinstance(base, _STRIDED) else base
 
 
 def place_of(view: np.ndarray, owner: np.ndarray) -> Place:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import copyreg
 import ctypes
 import functools
 import os
@@ -182,15 +183,20 @@ def _folder() -> str:
 
 
 def what_no_state_holds(env: gym.Env[Any, Any]) -> list[str]:
-    """Return the attributes of an env's layers that belong to the process."""
-    held: list[tuple[Any, str, Any]] = [
-        (layer, name, type(value)) for layer in layers(env) for name, value in vars(layer).items()
-    ]
-    return [
-        f"{type(layer).__qualname__}.{name} ({kind.__qualname__})"
-        for layer, name, kind in held
-        if is_outside(kind)
-    ]
+    """Return the attributes of an env's layers that belong to the process, or lie in slots."""
+    found = []
+    for layer in layers(env):
+        kind: Any = type(layer)
+        held: list[tuple[str, Any]] = [(name, type(one)) for name, one in vars(layer).items()]
+        found += [
+            f"{kind.__qualname__}.{name} ({what.__qualname__})"
+            for name, what in held
+            if is_outside(what)
+        ]
+        if is_own(kind):
+            slots = copyreg._slotnames(kind)  # type: ignore[attr-defined]
+            found += [f"{kind.__qualname__}.{name} (in __slots__)" for name in slots]
+    return found
 
 
 def around_code(env: gym.Env[Any, Any]) -> tuple[list[Any], list[set[Any]]]:

@@ -280,6 +280,8 @@ class IdentityOfNumbers(Hidden):
 
 
 class NotANumber(Hidden):
+    named = "differs"
+
     def begin(self) -> None:
         self.values: list[Any] = [float("nan"), -0.0, 0]
 
@@ -293,6 +295,8 @@ class NotANumber(Hidden):
 
 
 class ArrayOverBytes(Hidden):
+    named = "numbers"
+
     def begin(self) -> None:
         self.bytes = bytearray(8)
         self.numbers = np.frombuffer(self.bytes, np.uint16)
@@ -396,6 +400,8 @@ class Records(Hidden):
 
 
 class TensorViews(Hidden):
+    named = "tensor"
+
     def begin(self) -> None:
         import torch
 
@@ -408,6 +414,8 @@ class TensorViews(Hidden):
 
 
 class Optimizer(Hidden):
+    named = "tensor"
+
     def begin(self) -> None:
         import torch
 
@@ -501,6 +509,8 @@ class Above(Below):
 
 
 class HiddenSlot(Hidden):
+    named = "slot"
+
     def begin(self) -> None:
         self.part = Above()
         self.part.v = 0
@@ -723,6 +733,7 @@ class ItemsOfEnv(Hidden):
 
 
 class SlotOfEnv(Hidden):
+    named = r"\.v\b"
     __slots__ = ("v",)
 
     def begin(self) -> None:
