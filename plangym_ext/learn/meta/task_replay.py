@@ -19,10 +19,12 @@ _INFOS = ("task", "episode", "over")
 class TaskReplay(Replay):
     """Steps of `Trials` by task: a replay for updates, and the newest steps for contexts.
 
-    Contexts are only of first episodes of trials, which are played without knowledge of the task,
-    as when an agent has to adapt. Steps whose next observation is of another episode are context
-    and no others: what would have followed is not known. Where the env's episode terminated,
-    nothing did.
+    Contexts are as an agent has them when it has to adapt: of first episodes of trials, which are
+    played without knowledge of the task, and consecutive. Single steps of many episodes would tell
+    more, and an encoder that learned by them alone would not know what to make of one.
+
+    Steps whose next observation is of another episode are context and no others: what would have
+    followed is not known. Where the env's episode terminated, nothing did.
 
     Args:
         capacity: steps of each task.
@@ -82,7 +84,8 @@ class TaskReplay(Replay):
         steps = tree["reward"].shape[0]
 
         def flat(array: Any) -> Any:
-            return array.reshape(-1, *array.shape[2:])
+            # Row by row, so that a row's steps are consecutive.
+            return array.swapaxes(0, 1).reshape(-1, *array.shape[2:])
 
         def read(array: Any) -> Any:
             return flat(array[0:steps].to_ndarray(copy=False))
@@ -108,7 +111,7 @@ class TaskReplay(Replay):
         self.tasks = sorted({*self._steps.groups} & {*self._recent.groups})
 
     def sample(self, batch_size: int) -> Batch:
-        """Draw steps of M tasks, none twice unless there are too few, and context of the same.
+        """Draw steps of M tasks, none twice unless there are too few, and a context of each.
 
         Args:
             batch_size: M.
@@ -119,7 +122,7 @@ class TaskReplay(Replay):
         """
         chosen = self._rng.choice(self.tasks, batch_size, replace=batch_size > len(self.tasks))
         steps, context = self._sizes
-        drawn = self._recent.sample_groups(chosen.tolist(), context)
+        drawn = self._recent.sample_runs(chosen.tolist(), context)
         shaped = {
             name: part.reshape(batch_size, context, *part.shape[1:]) for name, part in drawn.items()
         }

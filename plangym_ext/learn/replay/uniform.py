@@ -321,6 +321,15 @@ class BalancedReplay(Replay):
         places = [self._rng.integers(len(ring), size=size) for ring in rings]
         return joined([ring.take(at) for ring, at in zip(rings, places, strict=True)])
 
+    def sample_runs(self, groups: Sequence[int], size: int) -> dict[str, Any]:
+        """Draw `size` consecutive rows of each of some groups; fresh arrays as `sample_groups`.
+
+        After the newest row comes the oldest.
+        """
+        rings, run = [self._buckets[group,].ring for group in groups], np.arange(size)
+        places = [(self._rng.integers(len(ring)) + run) % len(ring) for ring in rings]
+        return joined([ring.take(at) for ring, at in zip(rings, places, strict=True)])
+
     def all(self) -> dict[str, Any]:
         together = joined([ring.take(ring.by_age) for ring in self._filled()])
         ages = [bucket.ages[bucket.ring.by_age] for bucket in self._buckets.values()]

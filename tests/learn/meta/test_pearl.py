@@ -224,7 +224,7 @@ def test_contexts_are_recent_and_of_first_episodes():
         tree = collected.data
         task, episode = (tree["env_info"][n].to_ndarray(copy=True) for n in ("task", "episode"))
         actions = tree["action"].to_ndarray(copy=True)
-        for t, row in np.ndindex(task.shape):
+        for row, t in np.ndindex(task.T.shape):
             if episode[t, row] == 0:
                 first.setdefault(int(task[t, row]), []).append(actions[t, row].tobytes())
             else:
@@ -235,6 +235,19 @@ def test_contexts_are_recent_and_of_first_episodes():
             drawn = {action.tobytes() for action in actions}
             assert drawn <= set(first[number][-20:])
             assert not drawn & later
+    sampler.close()
+
+
+def test_contexts_are_consecutive_steps():
+    # Single steps of many episodes tell more than the one that an agent has.
+    algorithm, sampler = filled(8)
+    for _ in range(20):
+        context = algorithm.replay.sample(3).samples["context"]
+        place, follows = context["obs"][..., :2], context["obs"][:, 1:, 2] == 0
+        moved = place[:, :-1] + context["action"][:, :-1]
+        np.testing.assert_allclose(place[:, 1:][follows], moved[follows], atol=1e-6)
+        # Episodes have 20 steps, contexts 12: they are of two at most.
+        assert ((~follows).sum(axis=1) <= 1).all()
     sampler.close()
 
 

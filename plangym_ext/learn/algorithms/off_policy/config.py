@@ -258,7 +258,7 @@ class PEARLConfig(SACConfig):
 
     Args:
         tasks: of an update.
-        context: steps of each from which z is inferred.
+        context: consecutive steps of each from which z is inferred.
         recent: newest steps of each task, in first episodes of trials, that contexts are drawn of.
         divergence_weight: of the posterior's divergence from the prior, in the encoder's loss.
     """
