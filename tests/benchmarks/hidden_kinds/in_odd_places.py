@@ -110,7 +110,7 @@ class SubclassOfRandom(Hidden):
 class RareEntropy(Hidden):
     """Asks the system for a number in each step, and shows few of them."""
 
-    named = "differs|urandom|entropy"
+    named = "differs|urandom|entropy|asks the system"
 
     def begin(self) -> None:
         self.rng = random.SystemRandom()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from hidden_kinds.children import emptied, run_role
-from hidden_kinds.kinds import is_early
+from hidden_kinds.kinds import is_early, named
 
 #: Outcome -> what it means.
 OUTCOMES = {
@@ -18,6 +19,7 @@ OUTCOMES = {
     "refused, not named": "refused at `make`, with another name",
     "told in use": "accepted, and refused with a typed error when a state was used",
     "audit": "accepted, and an audit told within the bound",
+    "noted": "accepted with its cause in `exactness.notes`, and wrong past the proof's steps",
     "wrong elsewhere": "accepted, right in its session, and wrong in silence in another one",
     "wrong, late": "accepted and wrong in silence, shows past the proof's steps",
     "wrong": "accepted and wrong in silence, within the proof's steps",
@@ -60,7 +62,8 @@ def outcome_of(kind: str, seconds: float, steps: int, *, forked: bool) -> dict[s
         if found["outcome"] == "wrong" and "another process" in found.get("difference", ""):
             found["outcome"] = "wrong elsewhere"
         if found["outcome"] == "wrong" and not is_early(kind):
-            found["outcome"] = "wrong, late"
+            is_noted = any(re.search(named(kind) or "$^", note) for note in found["notes"])
+            found["outcome"] = "noted" if is_noted else "wrong, late"
         return found
     finally:
         emptied(folder)

@@ -69,6 +69,7 @@ def live(kind: str, folder: Path, steps: int) -> dict[str, Any]:
         "method": exactness.method,
         "proved": exactness.steps,
         "seconds": round(time.monotonic() - begun, 2),
+        "notes": [*exactness.notes],
     }
     env.reset(seed=5)
     actions, shown, states = _actions(steps), [], {}
