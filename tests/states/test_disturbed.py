@@ -50,6 +50,13 @@ class Hashes(Base):
         return float(hash(str(self.t)) % 1009)
 
 
+class HashesLate(Base):
+    """Shows the hash of a text long after the proof."""
+
+    def shown(self):
+        return float(hash(str(self.t)) % 1009) * (self.t > 10_000)
+
+
 class Orders(Base):
     def shown(self):
         return float(next(iter(self.names)))
@@ -214,7 +221,7 @@ def test_states_of_other_hashes_are_refused_in_another_session(tmp_path):
     assert "PYTHONHASHSEED" in played("found", path, "2")
 
 
-@pytest.mark.parametrize("make", [Hashes, Orders])
+@pytest.mark.parametrize("make", [Hashes, HashesLate, Orders])
 def test_workers_with_other_hashes_are_refused(make):
     with plangym_ext.make(make, backend="serial") as env:
         assert "hashes of texts" in env.exactness.notes[0]

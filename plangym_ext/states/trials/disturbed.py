@@ -141,8 +141,9 @@ def depends_on_texts(env: gym.Env[Any, Any], codec: StateCodec, trip: Trip) -> b
         return False
     subject = _OtherTexts(env, codec)
     with Fork(subject.serve) as other:
-        which = "a process with other hashes of texts"
-        return trip.again(which, RemoteSubject(other.line)) != ""
+        there = RemoteSubject(other.line)
+        # What asks for one may show it later than the proof has come.
+        return bool(trip.again("a process with other hashes of texts", there) or there.unordered())
 
 
 def _may_depend_on_texts(env: gym.Env[Any, Any]) -> bool:
@@ -166,17 +167,26 @@ class _OtherTexts(Subject):
     A set of texts that the env can reach lies in another order after each restore.
     """
 
+    _asked_by = ""
+
     def serve(self, line: Line) -> None:
         """Change what `hash` returns in this process, and replay what is asked for."""
         plain = hash
 
         def disturbed(value: Any) -> int:
             # Where `__hash__` asks, dicts and sets may hold what it has returned before.
-            shifts = _has_text(value) and sys._getframe(1).f_code.co_name != "__hash__"
+            frame = sys._getframe(1)
+            shifts = _has_text(value) and frame.f_code.co_name != "__hash__"
+            if shifts and is_own_module(frame.f_globals.get("__name__", "")):
+                self._asked_by = frame.f_code.co_qualname
             return plain(value) + _SHIFT if shifts else plain(value)
 
         builtins.hash = disturbed
         super().serve(line)
+
+    def unordered(self) -> str:
+        """Return the env's own code that has asked for the hash of a text; "" for none."""
+        return self._asked_by
 
     def restore(self, state: bytes) -> None:
         """Bring the env to a saved state, with its sets of texts in another order."""
