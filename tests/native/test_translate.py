@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import math
 
 import gymnasium
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from gymnasium import spaces
 
 import plangym_ext
-from plangym_ext.errors import KernelDiffers, NoKernel, UnknownName, WrongKind
+from plangym_ext.errors import IncompleteState, KernelDiffers, NoKernel, UnknownName, WrongKind
 
 
 class Walk(gymnasium.Env):
@@ -234,7 +235,195 @@ def _adds_a_half(self, action):
     self.visits += 0.5
 
 
+def _inverts(self, action):
+    self.count = int(~(self.count > 3))
+
+
+def _is_true(self, action):
+    self.count = int((self.drift[0] > 0) is True)
+
+
+def _is_bool(self, action):
+    self.count = int(isinstance(self.drift[0] > 0, bool))
+
+
+def _draws_third(self, action):
+    self.count = int(0 < action < self.np_random.integers(4))
+
+
+def _draws_until(self, action):
+    self.count = int(any(self.np_random.random() < 0.5 for _ in range(3)))
+
+
+def _draws_place(self, action):
+    self.visits[self.np_random.integers(3), 0] += 1
+
+
+def _while_else(self, action):
+    while self.count < action:
+        self.count += 1
+    else:
+        self.count = 0
+
+
+def _finally(self, action):
+    try:
+        return action
+    finally:
+        self.count += 1
+
+
+def _two_locals(self, action):
+    first = np.zeros(3)
+    second = first
+    second[0] = action
+    self.count = int(first[0])
+
+
+def _slice_of_local(self, action):
+    first = np.zeros(3)
+    second = first[1:]
+    second[0] = action
+    self.count = int(first[1])
+
+
+def _one_of_two(self, action):
+    first, second = np.zeros(3), np.ones(3)
+    third = first if action else second
+    third[0] = 5
+    self.count = int(first[0])
+
+
+def _given_back(self, action):
+    first = np.zeros(3)
+    second = _same(first)
+    second[0] = action
+    self.count = int(first[0])
+
+
+def _same(array):
+    return array
+
+
+def _two_lists(self, action):
+    first = [1, 2]
+    second = first
+    second.append(action)
+    self.count = len(first)
+
+
+def _two_dicts(self, action):
+    first = {"a": 1}
+    second = first
+    second["a"] = action
+    self.count = first["a"]
+
+
+def _at_once(self, action):
+    first = second = [0, 0]
+    first[0] = action
+    self.count = second[0]
+
+
+def _appends(self, action):
+    first = [1, 2]
+    _append(first, action)
+    self.count = len(first)
+
+
+def _append(numbers, number):
+    numbers.append(number)
+
+
+def _inner_list(self, action):
+    first = [1]
+    second = [first, first]
+    first.append(action)
+    self.count = len(second[0])
+
+
+def _swaps(self, action):
+    self.drift, self.small = self.small, self.drift
+
+
+def _two_fields(self, action):
+    one = np.zeros(2)
+    self.first = one
+    self.second = one
+    _touch(self)
+
+
+def _touch(self):
+    self.first[0] += 1
+
+
+def _in_a_tuple(self, action):
+    self.visits[0, 0] += 1
+    self.pair = (self.visits, 1)
+
+
+def _old_array(self, action):
+    self.small[0] = action
+    before = self.small
+    _renew(self)
+    self.count = int(before[0])
+
+
+def _renew(self):
+    self.small = np.ones(2, np.uint8)
+
+
+def _stored_and_kept(self, action):
+    one = np.zeros(2, np.uint8)
+    self.small = one
+    self.small[0] += 1
+    self.count = int(one[0])
+
+
+def _of_the_class(self, action):
+    self.table[0] += 1
+
+
+def _spec(self, action):
+    self.count = int(self.spec is None)
+
+
+def _made_when_asked(self, action):
+    self.count = self.not_there
+
+
+def _transposed_sum(self, action):
+    turned = np.array([[self.wind, 0.1, 0.7], [0.3, 0.2, action]]).T
+    self.drift = np.zeros(2) + np.sum(turned)
+
+
 REFUSALS = {
+    _inverts: "~ of a truth",
+    _is_true: "one object",
+    _is_bool: "only known as it runs",
+    _draws_third: "after another one, which changes something",
+    _draws_until: "up to the first one",
+    _draws_place: "changes something as it is found",
+    _while_else: "an else of a loop",
+    _finally: "a finally",
+    _two_locals: "other names",
+    _slice_of_local: "other names",
+    _one_of_two: "other names",
+    _given_back: "other names",
+    _two_lists: "grows where it may not",
+    _two_dicts: "two names for one dict",
+    _at_once: "two names for one new object",
+    _appends: "grows where it may not",
+    _inner_list: "grows where it may not",
+    _swaps: "another name still refers",
+    _two_fields: "two names",
+    _in_a_tuple: "two names",
+    _old_array: "another name still refers",
+    _stored_and_kept: "another name",
+    _of_the_class: "all its envs change",
+    _spec: "given after it was made",
+    _made_when_asked: "made when it is asked for",
+    _transposed_sum: "order of memory",
     _grows: "`self.memory.append(action)`",
     _keys: "`self.bonus[action] = 1`",
     _text: "a text that is made as it runs",
@@ -251,12 +440,126 @@ REFUSALS = {
 }
 
 
+def _asked(self, name):
+    if name != "not_there":
+        raise AttributeError(name)
+    return self.count
+
+
 @pytest.mark.parametrize("odd", REFUSALS, ids=lambda one: one.__name__)
 def test_refusals_name_the_line(odd):
-    env = type("Odd", (Refused,), {"odd": odd, "shared": _Shared()})
+    names = {"odd": odd, "shared": _Shared(), "table": np.zeros(2), "__getattr__": _asked}
+    env = type("Odd", (Refused,), names)
     with pytest.raises(NoKernel, match=r"test_translate\.py, line \d+: `") as caught:
         plangym_ext.compile_env(env)
     assert REFUSALS[odd] in str(caught.value)
+
+
+class Edges(gymnasium.Env):
+    """Its steps after the hundredth do what no comparison comes to, each something else."""
+
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    table = {0: 1.0, 1: 2.0}  # noqa: RUF012 - no step changes it
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.whole, self.real = 0, 1, 0.5
+        return np.zeros(1), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.whole, self.real = self.whole + 0, self.real * 1.0
+        return np.array([self.odd(self.steps)]), 0.0, self.steps > 20, False, {}
+
+    def odd(self, steps):
+        found = 0.25
+        if steps == 101:
+            try:
+                found = min(math.exp(self.real), 7.0)
+            except OverflowError:
+                found = -5.0
+        elif steps == 102:
+            found = float(self.whole + self.whole)
+        elif steps == 103:
+            found = float(int(self.real) + int(self.real))
+        elif steps == 104:
+            found = self.whole / 3
+        elif steps == 105:
+            found = float(self.whole > float(2**53))
+        elif steps == 106:
+            found = float(np.array([self.real]).astype(np.uint8)[0])
+        elif steps == 107:
+            found = float(1000 >> self.whole)
+        elif steps == 108:
+            try:
+                found = self.table[self.whole]
+            except KeyError:
+                found = -3.0
+        elif steps == 109:
+            found = float(np.array_equal(np.array([self.whole, self.whole]), self.whole))
+        return found
+
+
+@pytest.fixture(scope="module")
+def compiled_edges():
+    return plangym_ext.compile_env(Edges, steps=1000)
+
+
+@pytest.mark.parametrize(
+    ("steps", "name", "value"),
+    [
+        (101, "real", 1000.0),
+        (102, "whole", int(1.7 * 2**62)),
+        (103, "real", 8.9e18),
+        (104, "whole", 2**60 + 12345),
+        (105, "whole", 2**53 + 1),
+        (106, "real", 3.0e10),
+        (107, "whole", 80),
+        (108, "whole", -1),
+        (109, "whole", 2),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
+def test_rare_steps_give_what_the_env_gives(compiled_edges, steps, name, value):
+    plain = Edges()
+    plain.reset(seed=0)
+    plain.steps = steps - 1
+    setattr(plain, name, value)
+    with plangym_ext.make(compiled_edges, backend="kernel") as env:
+        env.reset(seed=0)
+        for key in ("steps", name):
+            setattr(env.gym_env.unwrapped, key, getattr(plain, key))
+        found = env.step_batch(np.ones(1, int), env.get_state()[None])
+    assert found.obs[0] == plain.step(1)[0]
+
+
+def test_an_int_beyond_64_bits_is_no_state(compiled_edges):
+    with plangym_ext.make(compiled_edges) as env:
+        env.reset(seed=0)
+        env.gym_env.unwrapped.whole = 2**70
+        with pytest.raises(IncompleteState, match=r"whole = .*64 bits"):
+            env.get_state()
+
+
+def test_a_reward_may_be_an_array_of_one_number():
+    class Vector(gymnasium.Env):
+        """Gives its reward in an array."""
+
+        action_space = spaces.Discrete(2)
+        observation_space = spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        place = 0.0
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.place = 0.0
+            return np.zeros(1), {}
+
+        def step(self, action):
+            self.place += action
+            return np.array([self.place]), np.array([0.5]), self.place > 9, False, {}
+
+    assert issubclass(plangym_ext.compile_env(Vector, steps=1000), Vector)
 
 
 def test_what_differs_is_refused():

@@ -29,7 +29,7 @@ def passed(walk: Any, value: Any, name: str, texts: list[str]) -> tuple[Any, Any
         return Num(value.kind, name), ("num", value.kind)
     if isinstance(value, Seq):
         parts = [passed(walk, one, f"{name}_{k}", texts) for k, one in enumerate(value.items)]
-        return Seq([p for p, _ in parts], value.is_list), (
+        return Seq([p for p, _ in parts], value.is_list, held=True), (
             "seq",
             value.is_list,
             *(k for _, k in parts),

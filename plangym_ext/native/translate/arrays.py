@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from plangym_ext.native.translate.values import (
+    LOOSE,
+    PART,
     SMALL,
     VARIES,
     Arr,
@@ -186,7 +188,9 @@ class Arrays:
         """Return the elements at places, an array of places in C order."""
         flat = places.reshape(-1).tolist()
         if array.items is not None:
-            return Arr(array.kind, places.shape, [array.items[k] for k in flat])
+            loose = array.order_is_loose or (places.ndim > 1 and flat != sorted(flat))
+            items = [array.items[k] for k in flat]
+            return Arr(array.kind, places.shape, items, owner=LOOSE if loose else PART)
         index = tuple(array.index[k] for k in flat)
         head = " + ".join(one for one in (array.offset, offset) if one)
         return Arr(array.kind, places.shape, None, array.base, head, index, array.owner)

@@ -127,6 +127,7 @@ DRAWS: dict[str, Callable[..., Any]] = {
 
 def categorical_draw(walk: Any, weights: Any) -> Any:
     """Return a draw of gymnasium's `categorical_sample`."""
+    walk.program.effects[-1].add("np_random")
     if isinstance(weights, Ragged):
         items, length = weights.items, weights.length
     else:
@@ -192,6 +193,7 @@ def method_of(walk: Any, owner: Any, name: str, given: list[Any], named: dict[st
     """Return what a method of a value gives."""
     given = [walk.plain(one) for one in given]
     if isinstance(owner, Rng):
+        walk.program.effects[-1].add("np_random")
         if name not in DRAWS:
             raise Untranslatable(f"np_random.{name}")
         return _applied(DRAWS[name], walk, given, named)

@@ -99,6 +99,8 @@ class Collections(Arrays):
         flat = [
             one for things in listed for one in (*things, *things[-1:] * (longest - len(things)))
         ]
+        if any(isinstance(one, dict) for one in options):  # nothing is found from the end there
+            key = self.let("int", f"within({key.text}, 0, {longest - 1})")
         size = str(longest)
         if isinstance(owner, Choice):
             if len({*map(len, listed)}) > 1:
@@ -208,8 +210,12 @@ class Collections(Arrays):
                     if isinstance(value, Num) and value.const is VARIES
                     else value
                 )
-        self.vars = before
+        self._forget(before)
         return Seq(found, True)
+
+    def _forget(self, before: dict[str, Any]) -> None:
+        """Take up the variables from before a comprehension; what fields hold has changed."""
+        self.vars = before | {k: v for k, v in self.vars.items() if k.startswith("self.")}
 
     def _holds(self, test: ast.expr) -> bool:
         found = self.truth(self.eval(test))
@@ -224,7 +230,7 @@ class Collections(Arrays):
             column = [one[min(k, len(one) - 1)] for one in source.options]
             self.assign(part.target, Choice(column, source.index))
             found.append(self.plain(self.eval(element)))
-        self.vars = before
+        self._forget(before)
         if part.ifs or not all(isinstance(one, Num) for one in found):
             raise Untranslatable("a list of a changing length")
         return Ragged(found, self.chosen(Choice([len(o) for o in source.options], source.index)))

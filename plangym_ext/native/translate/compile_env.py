@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from plangym_ext.arrays.nested import reward_of
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.errors import (
     DamagedState,
@@ -87,7 +88,7 @@ class _Reference:
             if self._space.shape == () and k % 2:
                 action = int(action)  # it may be numpy's number, or Python's
             obs, reward, terminated, truncated, info = self.env.step(action)
-            played.kinds[k], played.rewards[k] = _STEP, reward
+            played.kinds[k], played.rewards[k] = _STEP, reward_of(reward)
             played.over[k] = terminated, truncated
             self._over = terminated or truncated
             self._show(obs)
@@ -187,6 +188,7 @@ def _first(played: _Played, name: str, want: Any, got: Any) -> tuple[int, str] |
 STEPS = 20_000
 _HELPERS = (
     "exact",
+    "finite",
     "product",
     "nonzero",
     "place",

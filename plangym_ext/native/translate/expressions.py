@@ -141,6 +141,9 @@ class Expressions(Operators):
                 found += self.listed(self.eval(node.value))
             else:
                 found.append(self.plain(self.eval(node)))
+        for one in found:
+            if isinstance(one, Seq):
+                one.held = True  # under two names from here on
         return found
 
     def _e_dict(self, node: ast.Dict) -> Info:
@@ -166,7 +169,14 @@ class Expressions(Operators):
         function = self.eval(node.func)
         if isinstance(function, Const) and self.program.is_silent(function.value):
             return Const(None)
-        given = [self.eval(one) for one in node.args]
+        with self.program.watched() as effects:
+            given = [self.eval(one) for one in node.args]
+        if (
+            effects
+            and function in (Const(any), Const(all))
+            and isinstance(node.args[0], ast.GeneratorExp)
+        ):
+            raise Untranslatable("any or all of things that change something, up to the first one")
         named = {str(one.arg): self.eval(one.value) for one in node.keywords}
         if isinstance(function, Method) and isinstance(function.owner, Me):
             return self.program.call(self, function.function, [Me(), *given], named)

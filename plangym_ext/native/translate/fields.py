@@ -10,6 +10,8 @@ import numpy as np
 from plangym_ext.native.translate.arrays import code
 from plangym_ext.native.translate.record import Record, form_of, record_leaves
 from plangym_ext.native.translate.values import (
+    LOOSE,
+    PART,
     Arr,
     Const,
     Info,
@@ -20,6 +22,7 @@ from plangym_ext.native.translate.values import (
     Untranslatable,
     cast,
     joined,
+    parts_in,
 )
 
 _FLOATS = {"float", "f8", "f?"}
@@ -39,6 +42,7 @@ class Fields(Record):
     """
 
     reset_info: dict[str, Any] | None
+    effects: list[set[str]]
 
     def __init__(self, env: Any) -> None:
         self.env = env
@@ -113,6 +117,8 @@ class Fields(Record):
 
     def change_in_place(self, name: str) -> None:
         """Note that a field's array is changed in place."""
+        if name not in vars(self.env) and hasattr(self.env, name):
+            raise Untranslatable(f"{name} is an array of the class, which all its envs change")
         if name not in self.inplace:
             self.inplace.add(name)
             self.changed = True
@@ -162,12 +168,30 @@ class Fields(Record):
         ):
             raise Untranslatable("an attribute that is a property, or whose class has code for it")
         value = walk.plain(value)
-        for other in walk.vars.values():
-            if isinstance(other, Arr) and other.owner == name:
-                raise Untranslatable(f"another name still refers to the array of {name}")
+        self.effects[-1].add(name)
+        self.check_alone(walk, name)
+        for one in parts_in(value):
+            if isinstance(one, Arr):
+                self._check_one_place(walk, name, one, whole=one is value)
         if isinstance(value, Arr) and value.items is None and value.owner not in ("", name):
             value = self._apart(walk, name, value)
         self._spread(walk, value, lambda one: self._store(walk, name, one))
+
+    @staticmethod
+    def check_alone(walk: Any, name: str) -> None:
+        """Refuse a new array of a field while a variable refers to the one that it had."""
+        for value in walk.vars.values():
+            if any(isinstance(one, Arr) and one.owner == name for one in parts_in(value)):
+                raise Untranslatable(f"another name still refers to the array of {name}")
+
+    def _check_one_place(self, walk: Any, name: str, array: Arr, *, whole: bool) -> None:
+        """Refuse an array that is a part of two fields, of which one is changed in place."""
+        others = {other for one, other in walk.kept if one is array} - {name}
+        if not whole or array.owner in (PART, LOOSE):
+            others |= {array.owner}
+        if others and ({name} | others) & self.inplace:
+            raise Untranslatable("one array under two names, of which one is changed in place")
+        walk.kept.append((array, name))
 
     def _spread(self, walk: Any, value: Any, function: Any) -> None:
         """Call a function with each kind of value that a value may be, its parts included."""

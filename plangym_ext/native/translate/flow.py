@@ -7,7 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from plangym_ext.native.translate.expressions import Expressions
-from plangym_ext.native.translate.values import Info, Mixed, Num, Seq, built, cast, form, joined
+from plangym_ext.native.translate.values import (
+    Info,
+    Mixed,
+    Num,
+    Seq,
+    built,
+    cast,
+    form,
+    joined,
+    mark_named,
+    parts_in,
+)
 
 _RESULT = "$"
 
@@ -124,16 +135,21 @@ class Flow(Expressions):
     def _option(one: Any, options: Any) -> int:
         return next(k for k, other in enumerate(options) if joined(one, other) == other)
 
+    def has_name(self, value: Any) -> bool:
+        """Return whether a variable is, or holds, a value itself."""
+        return any(one is value for other in self.vars.values() for one in parts_in(other))
+
     # Flow -----------------------------------------------------------------------
 
     def fork(self, branches: list[tuple[str, Callable[[], Any]]]) -> Any:
         """Write `if`, `elif`, `else` of branches; return their joined value."""
-        before, outcomes = self.vars, []
+        before, outcomes, has_name = self.vars, [], False
         for _, branch in branches:
             self.vars, self.alive = dict(before), True
             with self.aside() as lines:
                 value = self.plain(branch())
             if value is not None:
+                has_name = has_name or self.has_name(value)
                 self.vars[_RESULT] = value
             outcomes.append((lines, self.vars, self.alive))
         living = [found for _, found, alive in outcomes if alive]
@@ -159,7 +175,10 @@ class Flow(Expressions):
                 self.vars[key] = wanted
             else:
                 self.vars[key] = built(wanted, self._name(key, name))
-        return self.vars.pop(_RESULT, None)
+        result = self.vars.pop(_RESULT, None)
+        if has_name:
+            mark_named(result)
+        return result
 
     @staticmethod
     def _name(key: str, result: str) -> str:

@@ -73,15 +73,13 @@ def cast_to(walk: Any, value: Any, dtype: np.dtype[Any]) -> Any:
     kind = "bool" if dtype == np.bool_ else dtype.str[1:]
     if isinstance(value, Arr | Seq):
         return walk.mapped(lambda one: walk.changed(one, kind), walk.as_array(value))
-    return walk.each(value, lambda one: _changed(walk, one, kind))
 
+    def one(number: Any) -> Num:
+        if not isinstance(number, Num):
+            raise Untranslatable("a number of something else")
+        return walk.changed(number, kind)
 
-def _changed(walk: Any, value: Any, kind: str) -> Num:
-    if not isinstance(value, Num):
-        raise Untranslatable("a number of something else")
-    if kind[0] in "iu" and value.kind[0] == "f" and value.const is VARIES:
-        return walk.changed(walk.let("i8", f"whole({value.text})"), kind)
-    return walk.changed(value, kind)
+    return walk.each(value, one)
 
 
 def _dtype(walk: Any, given: Any) -> np.dtype[Any] | None:
@@ -160,6 +158,8 @@ def _reduced(op: type, start: Any) -> Callable[..., Any]:
             raise Untranslatable("a sum of this kind of array")
         if array.kind in ("f8", "float") and array.size >= 8:
             raise Untranslatable("a sum of 8 floats or more, whose order is numpy's own")
+        if array.kind in ("f8", "float") and array.order_is_loose:
+            raise Untranslatable("a sum of floats in the order of memory, which is another one")
         kind = {"float": "f8", "int": "i8"}.get(array.kind, array.kind)
         found = literal(np.dtype(kind).type(start))
         for k in range(array.size):
@@ -269,6 +269,13 @@ def _ravel(walk: Any, parts: Any, shape: Any) -> Any:
     return found
 
 
+def _array_equal(walk: Any, a: Any, b: Any) -> Num:
+    x, y = walk.as_array(a), walk.as_array(b)
+    if x.shape != y.shape:
+        return literal(False)
+    return _truths("and")(walk, walk.compare(ast.Eq, x, y))
+
+
 NUMPY: dict[str, Callable[..., Any]] = {
     "array": _array,
     "asarray": _asarray,
@@ -290,5 +297,5 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "arange": _arange,
     "unravel_index": _unravel,
     "ravel_multi_index": _ravel,
-    "array_equal": lambda walk, a, b: _truths("and")(walk, walk.compare(ast.Eq, a, b)),
+    "array_equal": _array_equal,
 }

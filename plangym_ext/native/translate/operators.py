@@ -116,6 +116,8 @@ class Operators(Collections):
     def _python_arithmetic(self, op: type, sign: str, a: Num, b: Num) -> Num:
         if "float" in (a.kind, b.kind) or op is ast.Div:
             f8 = np.dtype("f8")
+            if op is ast.Div:
+                a, b = self.exact_int(a), self.exact_int(b)
             return self._floats(op, sign, "float", cast(a, f8), cast(b, f8), b)
         if op is ast.Pow and b.const is not VARIES and 0 < b.const <= 4:
             found = a
@@ -126,6 +128,16 @@ class Operators(Collections):
             return self.let("bool", f"{a.text} {sign} {b.text}")
         i8 = np.dtype("i8")
         return self._ints(op, sign, "int", cast(a, i8), cast(b, i8))
+
+    def exact_int(self, one: Num) -> Num:
+        """Return a number; raise if it is an int of Python that is rounded as a float."""
+        if one.kind not in ("int", "i?"):
+            return one
+        if one.const is not VARIES:
+            if abs(one.const) > 2**53:
+                raise Untranslatable("an int beyond 53 bits and a float")
+            return one
+        return self.let(one.kind, f"within({one.text}, {-(2**53)}, {2**53})")
 
     def _floats(self, op: type, sign: str, kind: str, a: str, b: str, exponent: Num) -> Num:
         narrow = "np.float32" if kind == "f4" else "float"
@@ -155,9 +167,11 @@ class Operators(Collections):
             if op in (ast.FloorDiv, ast.Mod):
                 return self.let(kind, f"{a} {sign} nonzero({b})")
             if op in (ast.Add, ast.Sub):
-                return self.let(kind, f"exact({a} {sign} {b})")
-            if sign in "&|^>>":
+                return self.let(kind, f"exact({a} {sign} {b}, float({a}) {sign} float({b}))")
+            if sign in "&|^":
                 return self.let(kind, f"{a} {sign} {b}")
+            if op is ast.RShift:
+                return self.let(kind, f"{a} >> within({b}, 0, 63)")
         elif op in (ast.Add, ast.Sub, ast.Mult) or sign in "&|^":
             return self.let(kind, f"np.{np.dtype(kind).name}({a} {sign} {b})")
         raise Untranslatable(f"{sign} of integers")
@@ -177,6 +191,8 @@ class Operators(Collections):
 
     def _signed(self, sign: str, value: Any) -> Any:
         if isinstance(value, Arr):
+            if value.kind == "bool" and sign == "~":
+                return self.mapped(self.negated, value)
             return self.mapped(lambda one: self._signed(sign, one), value)
         if not isinstance(value, Num):
             raise Untranslatable(f"{sign} of a value that is no number")
@@ -184,7 +200,7 @@ class Operators(Collections):
             return literal(_SIGNS[sign](value.const))
         if value.kind == "bool":
             if sign == "~":
-                return self.let("bool", f"not {value.text}")
+                raise Untranslatable("~ of a truth, as Python's and numpy's give others")
             value = Num("int", f"np.int64({value.text})")
         name = value.dtype.name
         return self.let(value.kind, f"np.{name}({sign}{value.text})")
@@ -240,9 +256,13 @@ class Operators(Collections):
     # Comparisons ----------------------------------------------------------------
 
     def _e_compare(self, node: ast.Compare) -> Any:
-        left, parts = self.eval(node.left), []
+        left = self.eval(node.left)
+        parts: list[Any] = []
         for op, right_node in zip(node.ops, node.comparators, strict=True):
-            right = self.eval(right_node)
+            with self.program.watched() as effects:
+                right = self.eval(right_node)
+            if parts and effects:
+                raise Untranslatable("a comparison after another one, which changes something")
             parts.append(self.compare(type(op), left, right))
             left = right
         if len(parts) == 1:
@@ -275,10 +295,9 @@ class Operators(Collections):
         if isinstance(a, Mixed) or isinstance(b, Mixed):
             return self.each(a, lambda x: self.each(b, lambda y: self.compare(op, x, y)))
         if op in (ast.Is, ast.IsNot):
+            if not isinstance(a, Const) and not isinstance(b, Const):
+                raise Untranslatable("whether two values are one object")
             same = isinstance(a, Const) and isinstance(b, Const) and a.value is b.value
-            if isinstance(a, Num) and isinstance(b, Num) and a.kind == b.kind == "bool":
-                found = self.compare(ast.Eq, a, b)
-                return found if op is ast.Is else self.negated(found)
             return literal(same is (op is ast.Is))
         if isinstance(a, Num) and isinstance(b, Num):
             return self._compare_numbers(op, a, b)
@@ -315,6 +334,8 @@ class Operators(Collections):
         sign, python = _COMPARISONS[op]
         if a.const is not VARIES and b.const is not VARIES:
             return literal(bool(python(a.const, b.const)))
+        if (a.kind[0] == "f") != (b.kind[0] == "f"):  # Python compares them exactly
+            a, b = self.exact_int(a), self.exact_int(b)
         left, right = a.text, b.text
         if "f4" in (a.kind, b.kind):
             first, second, _ = resolved(np.add, a, b)  # compared in the type of the sum

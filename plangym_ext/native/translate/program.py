@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import textwrap
 import types
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium as gym
@@ -37,6 +39,8 @@ from plangym_ext.native.translate.values import (
     form,
     joined,
     leaves,
+    mark_named,
+    parts_in,
 )
 from plangym_ext.native.translate.walk import Walk, function_values
 
@@ -78,6 +82,7 @@ class Program(Fields):
     def _begin(self) -> None:
         self.begin_pass()
         self._memo: dict[Any, Any] = {}
+        self.effects: list[set[str]] = [set()]
         self._stack: list[Any] = []
         self._texts: list[str] = []
         self.helpers: list[str] = []
@@ -149,6 +154,16 @@ class Program(Fields):
 
     # What the walks ask -----------------------------------------------------------
 
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[set[str]]:
+        """Yield what is changed in the block: names of fields, "np_random"."""
+        self.effects.append(set())
+        try:
+            yield self.effects[-1]
+        finally:
+            found = self.effects.pop()
+            self.effects[-1] |= found
+
     def attribute(self, walk: Walk, name: str) -> Any:
         """Return an attribute of the env."""
         if name == "np_random":
@@ -158,6 +173,8 @@ class Program(Fields):
             return self.read(walk, name)
         if name == "unwrapped":
             return Me()
+        if name == "spec":
+            raise Untranslatable("spec, which an env is given after it was made")
         found = inspect.getattr_static(self.cls, name, None)
         if isinstance(found, property) and name not in vars(self.env):
             return self.call(walk, found.fget, [Me()], {})
@@ -165,6 +182,8 @@ class Program(Fields):
             return Method(Me(), found)
         if not hasattr(self.env, name):
             raise Untranslatable(f"the env has no {name} when it was reset")
+        if found is None and name not in vars(self.env):
+            raise Untranslatable(f"{name} is no attribute, but made when it is asked for")
         value = getattr(self.env, name)
         if isinstance(value, np.random.Generator):
             raise Untranslatable("a generator other than np_random")
@@ -212,9 +231,14 @@ class Program(Fields):
         if memo not in self._memo:
             self._stack.append(memo)
             names = [one for one, _ in parameters_of(passed)]
-            self._memo[memo] = self._function(function, tree, scope, {**passed, **fields}, names)
+            with self.watched() as effects:
+                one = self._function(function, tree, scope, {**passed, **fields}, names)
+            self._memo[memo] = (*one, effects)
             self._stack.pop()
-        label, wanted, after, constant = self._memo[memo]
+        label, wanted, after, constant, is_given, effects = self._memo[memo]
+        self.effects[-1] |= effects
+        for name in effects:
+            self.check_alone(walk, name)
         if not after and wanted is not None:
             walk.emit("raise ValueError")
             walk.alive = False
@@ -226,16 +250,26 @@ class Program(Fields):
         outs = [name for name, _ in leaves(wanted, result)]
         head = f"{', '.join(outs)}{',' * (len(outs) == 1)} = " if outs else ""
         walk.emit(f"{head}{label}({', '.join(['state', 'params', *texts])})")
-        return built(wanted, result)
+        found = built(wanted, result)
+        if is_given:
+            mark_named(found)
+        return found
 
     def _function(
         self, function: Any, tree: Any, scope: Any, values: dict[str, Any], names: list[str]
     ) -> Any:
         found: list[Any] = []
-        first = Walk(
-            self, tree, scope, dict(values), lambda walk, one: found.append(_kept(walk, one))
-        )
+        raw: list[Any] = []
+
+        def note(walk: Walk, value: Any) -> None:
+            raw.extend(parts_in(walk.plain(value)))
+            found.append(_kept(walk, value))
+
+        first = Walk(self, tree, scope, dict(values), note)
         lines = self._located(first, function)
+        given = [one for value in values.values() for one in parts_in(value)]
+        #: Whether it returns an array or a list that it was given.
+        is_given = any(one is other for one in raw if isinstance(one, Arr | Seq) for other in given)
         label = f"h{len(self._memo)}_{function.__name__.strip('<>')}"
         wanted: Any = form(found[0]) if found else form(Const(None))
         for one in found[1:]:
@@ -246,7 +280,7 @@ class Program(Fields):
                 if key.startswith("self."):
                     after[key] = after.get(key, frozenset()) | known_ones
         if len(found) == 1 and not lines and _is_constant(found[0]):
-            return label, wanted, after or {"": None}, found[0]
+            return label, wanted, after or {"": None}, found[0], False
 
         def ends(walk: Walk, value: Any) -> None:
             walk.convert(_kept(walk, value), wanted, "r")
@@ -259,7 +293,7 @@ class Program(Fields):
         self._texts.append(
             "\n".join([f"def {label}({', '.join(['state', 'params', *names])}):", *lines])
         )
-        return label, wanted, after or ({} if not found else {"": None}), None
+        return label, wanted, after or ({} if not found else {"": None}), None, is_given
 
     # Ends -------------------------------------------------------------------------
 

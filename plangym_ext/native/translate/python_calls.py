@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -100,8 +101,13 @@ def _better(walk: Any, sign: type, best: Any, one: Any) -> Any:
 
 
 def _sum(walk: Any, values: Any, start: Any = None) -> Any:
-    found = start or literal(0)
-    for one in walk.listed(values):
+    found, items = start or literal(0), walk.listed(values)
+    floats = [
+        one for one in (found, *items) if not isinstance(one, Num) or one.kind in ("float", "f?")
+    ]
+    if sys.version_info >= (3, 12) and len(floats) > 2:
+        raise Untranslatable("a sum of three floats or more, which Python rounds once")
+    for one in items:
         found = walk.binary(ast.Add, found, one)
     return found
 
@@ -126,14 +132,10 @@ def _all_of(word: str) -> Callable[..., Any]:
 
 def _isinstance(walk: Any, value: Any, classes: Any) -> Num:
     wanted = classes.value if isinstance(classes, Const) else tuple(walk.static(classes))
-    if isinstance(value, Num) and value.kind[-1] != "?":
+    # A truth may be Python's or numpy's.
+    if isinstance(value, Num) and value.kind != "bool" and value.kind[-1] != "?":
         return literal(
-            isinstance(
-                value.dtype.type(0)
-                if value.kind not in ("int", "float", "bool")
-                else {"int": 0, "float": 0.0, "bool": False}[value.kind],
-                wanted,
-            )
+            isinstance({"int": 0, "float": 0.0}.get(value.kind, value.dtype.type(0)), wanted)
         )
     if isinstance(value, Const):
         return literal(isinstance(value.value, wanted))
@@ -202,7 +204,7 @@ def call_math(walk: Any, name: str, target: Any, given: list[Any]) -> Any:
             return walk.let("float", f"{texts[0]} * {factor!r}")
         if name not in _MATH:
             raise Untranslatable(f"math.{name}")
-        return walk.let("float", f"math.{name}({', '.join(texts)})")
+        return walk.let("float", f"finite(math.{name}({', '.join(texts)}))")
 
     def over(done: list[Num], rest: list[Any]) -> Any:
         if not rest:

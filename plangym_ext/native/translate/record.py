@@ -55,7 +55,12 @@ class Record:
                 )
             if len(options) > 1:
                 record[f"{name}.tag"] = k
-            _capture(value, options[k], record, f"{name}.{k}")
+            try:
+                _capture(value, options[k], record, f"{name}.{k}")
+            except OverflowError:
+                raise IncompleteState(
+                    f"{type(env).__name__}.{name} = {value!r}: compiled envs keep ints of 64 bits."
+                ) from None
 
     def restore(self, env: Any, record: Any) -> None:
         """Set the fields of an env by a record."""

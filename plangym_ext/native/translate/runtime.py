@@ -21,10 +21,18 @@ _HALF = 2**62
 
 
 @compiled
-def exact(value: int) -> Any:
+def exact(value: int, about: float) -> Any:
     """Return a sum of two ints below 2**62; raise beyond, where Python's ints go on."""
-    if value >= _HALF or value <= -_HALF:
+    if abs(about) >= _HALF:  # the sum itself may have begun anew
         raise OverflowError
+    return value
+
+
+@compiled
+def finite(value: float) -> Any:
+    """Return what a function of `math` gives; raise where that may raise."""
+    if not math.isfinite(value):
+        raise ValueError
     return value
 
 
@@ -56,8 +64,8 @@ def place(index: int, size: int) -> Any:
 
 @compiled
 def whole(value: float) -> Any:
-    """Return `int(value)`; raise if 64 bits are too few."""
-    if not -9.0e18 < value < 9.0e18:
+    """Return `int(value)`; raise beyond 2**62."""
+    if not -_HALF < value < _HALF:
         raise OverflowError
     return np.int64(value)
 

@@ -25,6 +25,8 @@ VARIES: Any = _Varies()
 #: are Python's or numpy's by turns.
 PYTHON = {"bool": bool, "int": int, "float": float}
 _CODES = {"f?": "f8", "i?": "i8", "float": "f8", "int": "i8", "bool": "?"}
+#: Owner of elements that are a view of another array; the second: in another order than its memory.
+PART, LOOSE = "part", "part, loose"
 #: Up to so many elements an array is held element by element.
 SMALL = 64
 
@@ -95,13 +97,20 @@ class Arr:
     base: str = ""
     offset: str = ""
     index: tuple[int, ...] = ()
-    #: The field of the state, or the constant, whose memory it is.
+    #: The field of the state, or the constant, whose memory it is; `PART`: another array's.
     owner: str = ""
 
     @property
     def size(self) -> int:
         """Count of elements."""
         return int(np.prod(self.shape, dtype=int))
+
+    @property
+    def order_is_loose(self) -> bool:
+        """Whether its elements lie in memory in another order than in the array."""
+        if self.items is not None:
+            return self.owner == LOOSE
+        return len(self.shape) > 1 and list(self.index) != sorted(self.index)
 
 
 @dataclass
@@ -181,6 +190,24 @@ def cast(num: Num, dtype: np.dtype[Any]) -> str:
             if num.const is VARIES or not lowest <= num.const <= highest:
                 text = f"within({text}, {lowest}, {highest})"
     return f"np.{dtype.name}({text})"
+
+
+def parts_in(value: Any) -> Iterator[Any]:
+    """Yield a value, and the values that it is made of."""
+    yield value
+    if isinstance(value, Seq | Info | Mixed):
+        items = value.options if isinstance(value, Mixed) else value.items
+        for one in items.values() if isinstance(items, dict) else items:
+            yield from parts_in(one)
+
+
+def mark_named(value: Any) -> None:
+    """Note that arrays and lists have another name: they may not be changed in place."""
+    for one in parts_in(value):
+        if isinstance(one, Arr):
+            one.owner = one.owner or PART
+        elif isinstance(one, Seq):
+            one.held = True
 
 
 # Shapes: what two values must share to be one variable ----------------------------

@@ -11,6 +11,8 @@ import numpy as np
 
 from plangym_ext.native.translate.flow import Flow, Loop
 from plangym_ext.native.translate.values import (
+    LOOSE,
+    PART,
     Arr,
     Choice,
     Const,
@@ -22,6 +24,8 @@ from plangym_ext.native.translate.values import (
     form,
     known,
     literal,
+    mark_named,
+    parts_in,
 )
 
 #: A loop over fewer known things than this is written out.
@@ -54,6 +58,8 @@ class Walk(Flow):
         #: Of lines that are run once: lists and dicts may only grow there.
         self.base = 1
         self._temps = 0
+        #: Arrays that became a field's, and its name.
+        self.kept: list[tuple[Arr, str]] = []
         self._loops: list[Loop] = []
         self.node: ast.AST = tree
         self.returned: list[dict[str, Any]] = []
@@ -154,9 +160,15 @@ class Walk(Flow):
 
     def _s_try(self, node: ast.Try) -> None:
         # What is raised in compiled code ends the batch, so nothing is ever caught in it.
+        leaves = (ast.Return, ast.Break, ast.Continue)
+        if node.finalbody and any(isinstance(one, leaves) for one in ast.walk(node)):
+            raise Untranslatable("a way out of a try statement that has a finally")
         self.block([*node.body, *node.orelse, *node.finalbody])
 
     def _s_while(self, node: ast.While) -> None:
+        if node.orelse:
+            raise Untranslatable("an else of a loop")
+
         def body() -> None:
             condition = self.truth(self.eval(node.test))
             if condition.const is not True:
@@ -221,8 +233,8 @@ class Walk(Flow):
 
     def _s_assign(self, node: ast.Assign) -> None:
         value = self.eval(node.value)
-        if len(node.targets) > 1 and isinstance(value, Arr):
-            raise Untranslatable("two names for one new array")
+        if len(node.targets) > 1 and any(map(_may_change, parts_in(value))):
+            raise Untranslatable("two names for one new object")
         for target in node.targets:
             self.assign(target, value)
 
@@ -233,7 +245,10 @@ class Walk(Flow):
     def _s_augassign(self, node: ast.AugAssign) -> None:
         target = node.target
         load = ast.copy_location(ast.parse(ast.unparse(target), mode="eval").body, target)
-        before = self.eval(load)
+        with self.program.watched() as effects:
+            before = self.eval(load)
+        if effects:
+            raise Untranslatable("a target that changes something as it is found")
         value = self.binary(type(node.op), before, self.eval(node.value))
         if isinstance(before, Arr):  # in place
             if (
@@ -262,8 +277,11 @@ class Walk(Flow):
                 raise Untranslatable("a starred target")
             if len(items) != len(target.elts):
                 raise Untranslatable(f"{len(items)} values for {len(target.elts)} names")
-            items = [self.convert(one, form(one), self.fresh()) for one in items]
-            for part, one in zip(target.elts, items, strict=True):
+            items = [self._under_name(one, self.fresh()) for one in items]
+            waiting = [f"${self.fresh()}" for _ in items]
+            self.vars |= dict(zip(waiting, items, strict=True))
+            for name, part, one in zip(waiting, target.elts, items, strict=True):
+                self.vars.pop(name, None)
                 self.assign(part, one)
         elif isinstance(target, ast.Attribute) and isinstance(self.eval(target.value), Me):
             self.program.store(self, target.attr, value)
@@ -277,12 +295,27 @@ class Walk(Flow):
             value = self._named_array(name, value)
         if isinstance(value, Choice):
             value = self.chosen(value)
-        canonical = f"v_{name}"
-        self.vars[name] = self.convert(value, form(value), canonical)
+        self.vars[name] = self._under_name(value, f"v_{name}")
+
+    def _under_name(self, value: Any, name: str) -> Any:
+        """Write a value to variables; what it shares with others is not changed from here on."""
+        shared = [one for one in parts_in(value) if _may_change(one) and self.has_name(one)]
+        if any(isinstance(one, Info) for one in shared):
+            raise Untranslatable("two names for one dict")
+        found = self.convert(value, form(value), name)
+        for one in shared:
+            mark_named(found)
+            if isinstance(one, Seq):
+                mark_named(one)
+        if isinstance(value, Arr) and value.items is not None:
+            found.owner = found.owner or value.owner
+        return found
 
     def _named_array(self, name: str, value: Arr) -> Arr:
         fresh = value.items is not None
         if name in self._written and (fresh or value.base.startswith("m")):
+            if value.owner in (PART, LOOSE) or self.has_name(value):
+                raise Untranslatable("an array changed in place that may have other names")
             # A memory of its own, since elements may be chosen as it runs.
             found = self.memory(value)
             self.emit(f"v_{name}_a = {found.base}")
@@ -291,7 +324,7 @@ class Walk(Flow):
             if value.size > 64:
                 raise Untranslatable("a name for a large array of the state")
             items = [self.element(value, k) for k in range(value.size)]
-            return Arr(value.kind, value.shape, items)
+            return Arr(value.kind, value.shape, items, owner=LOOSE * value.order_is_loose)
         return value
 
     def set_item(self, owner: Any, index: ast.expr, value: Any) -> None:
@@ -317,8 +350,16 @@ class Walk(Flow):
         """Note that an array is changed in place; refuse one that is not the env's or fresh."""
         if array.owner.startswith("params"):
             self.program.make_field(array)
+        self.program.effects[-1].add(f"{array.owner}[]")
+        if any(name == array.owner and self.has_name(one) for one, name in self.kept):
+            raise Untranslatable("an array changed in place that has another name")
         if array.owner in self.program.fields:
             self.program.change_in_place(array.owner)
+
+
+def _may_change(value: Any) -> bool:
+    """Return whether there are operations that change a value itself."""
+    return isinstance(value, Arr | Info) or (isinstance(value, Seq) and value.is_list)
 
 
 def function_values(
