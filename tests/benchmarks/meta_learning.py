@@ -32,12 +32,12 @@ _SAC: dict[str, Any] = {
     "algorithm": {
         "name": "sac",
         "critic_hidden": [128, 128],
-        "discount": 0.9,
+        "discount": 0.6,
         "learning_rate": 0.001,
         "target_rate": 0.02,
         "temperature": 0.02,
         "batch_size": 512,
-        "updates_per_step": 0.3,
+        "updates_per_step": 0.075,
         "learning_starts": 2_000,
     },
 }
