@@ -1,6 +1,6 @@
 """Batches while workers are killed: is every row what it is without, and how fast is that?
 
-    python tests/benchmarks/kills.py --kills 1000 --out runs/kills.json --page docs/architecture.md
+    python tests/benchmarks/kills.py --kills 1000 --page docs/benchmarks_exactness.md
 
 A thread kills random workers at random moments, those that are starting among them,
 while batches, rollouts and steps in slots run on two workers. Every result is compared
@@ -375,7 +375,7 @@ def run_program(
     parser.add_argument("--out", type=Path, help="JSON file for the results")
     parser.add_argument("--again", action="store_true", help="run envs that are in it already")
     if section:
-        parser.add_argument("--page", type=Path, help="docs/architecture.md, to write its part")
+        parser.add_argument("--page", type=Path, help="to write its part")
     options = parser.parse_args(argv)
     results: dict[str, Any] = {}
     if options.out and options.out.exists() and not options.again:
