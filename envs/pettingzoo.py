@@ -19,8 +19,16 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from plangym_ext.arrays.nested import reward_of
 from plangym_ext.core.masks import MASK
-from plangym_ext.errors import DamagedState, InvalidAction, InvalidOption, UnknownName, WrongKind
+from plangym_ext.errors import (
+    DamagedState,
+    InvalidAction,
+    InvalidObservation,
+    InvalidOption,
+    UnknownName,
+    WrongKind,
+)
 from plangym_ext.states.families import hosted, simulator
 from plangym_ext.states.snapshot import SnapshotPart
 
@@ -61,7 +69,9 @@ class AgentsEnv(gym.Env[Any, Any]):
                 f"possible_agents and observation_space; got {type(env).__name__}. Convert a "
                 f"turn-based env with pettingzoo.utils.conversions."
             )
-        self.env, agents = env, tuple(env.possible_agents)
+        self.env, agents = env, tuple(env.possible_agents or ())
+        if len(set(agents)) < len(agents):
+            raise InvalidOption(f"AgentsEnv: possible_agents must be distinct; got {agents}.")
         self.metadata, self.render_mode = env.metadata, getattr(env, "render_mode", None)
         seen = [env.observation_space(agent) for agent in agents]
         self._masked = all(_has_mask(space) for space in seen)
@@ -112,7 +122,13 @@ class AgentsEnv(gym.Env[Any, Any]):
         acted, parts = self._acting(), self._parts(action)
         played = {a: parts[i] for i, a in enumerate(self.agents) if acted[i]}
         seen, reward, *flags, _ = self.env.step(played)
-        earned = np.array([float(reward.get(agent, 0.0)) for agent in self.agents])
+        for one in (reward, *flags):
+            if not isinstance(one, Mapping):
+                raise InvalidObservation(
+                    f"AgentsEnv.step: expected rewards and flags as dicts by agent; got {one!r}. "
+                    f"Correct the env."
+                )
+        earned = np.array([reward_of(reward.get(agent, 0.0)) for agent in self.agents])
         terminated, truncated = (
             np.array([bool(flag.get(agent, False)) for agent in self.agents]) & acted
             for flag in flags
@@ -153,7 +169,12 @@ class AgentsEnv(gym.Env[Any, Any]):
         )
 
     def _there(self) -> npt.NDArray[np.bool_]:
-        there = set(self.env.agents)
+        there = set(self.env.agents or ())
+        if not there <= set(self.agents):
+            raise InvalidObservation(
+                f"AgentsEnv: agents must be among possible_agents {self.agents}; got "
+                f"{tuple(self.env.agents)}. Correct the env."
+            )
         return np.array([agent in there for agent in self.agents])
 
     def _parts(self, action: Any) -> list[Any]:
@@ -169,6 +190,10 @@ class AgentsEnv(gym.Env[Any, Any]):
         )
 
     def _observation(self, seen: Mapping[Any, Any]) -> Any:
+        if not isinstance(seen, Mapping):
+            raise InvalidObservation(
+                f"AgentsEnv: observations must be a dict by agent; got {seen!r}. Correct the env."
+            )
         found = {}
         for agent, space in self._spaces.items():
             part = seen.get(agent)
@@ -178,9 +203,8 @@ class AgentsEnv(gym.Env[Any, Any]):
                 found[agent] = part["observation"] if self._masked else part
         if not self.stacked:
             return found
-        shown = self.observation_space
-        assert shown.dtype is not None
-        return np.stack(list(found.values())).astype(shown.dtype, copy=False)
+        shown: Any = self.observation_space
+        return np.stack([_cast(agent, one, shown) for agent, one in found.items()])
 
     def _mask(self, seen: Mapping[Any, Any]) -> dict[str, Any]:
         """Return the joined mask as an info; an agent that is not there may play everything."""
@@ -284,6 +308,20 @@ def _joint_actions(space: Any, count: int) -> spaces.Space[Any]:
     if isinstance(space, spaces.Discrete):
         return spaces.MultiDiscrete([int(space.n)] * count)
     return _stacked_box(space, count)
+
+
+def _cast(agent: Any, seen: Any, shown: spaces.Box) -> npt.NDArray[Any]:
+    """Return what an agent sees in the dtype of the joined space, which keeps its values."""
+    part: Any = np.asarray(seen)
+    if part.shape == shown.shape[1:] and part.dtype.kind in "biuf":
+        with np.errstate(invalid="ignore"):
+            found: npt.NDArray[Any] = part.astype(shown.dtype, copy=False)
+        if np.can_cast(part.dtype, found.dtype, "same_kind") or np.array_equal(found, part):
+            return found
+    raise InvalidObservation(
+        f"AgentsEnv: observation of {agent}: expected {shown.shape[1:]} {shown.dtype} as in its "
+        f"space; got {part.shape} {part.dtype}. Correct the env."
+    )
 
 
 def _nothing(space: Any) -> Any:

@@ -15,7 +15,7 @@ from plangym_ext.arrays import ArrayDict
 from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
-from plangym_ext.learn.models.model_env import TESTED, Advanced, Contents, ModelEnv
+from plangym_ext.learn.models.model_env import TESTED, Advanced, Contents, ModelEnv, checked_obs
 from plangym_ext.learn.networks.bodies import activation_of
 from plangym_ext.learn.networks.config import EnsembleConfig, NetworkConfig
 from plangym_ext.learn.networks.network import NetworkOutput
@@ -273,10 +273,13 @@ class EnsembleModel(ModelEnv):
         column = InfoColumn("disagreement", float, "<f8")
         shown = box, network.action_space
         payload = self._form.itemsize
+        if starts is not None:
+            starts = checked_obs("EnsembleModel: starts", starts, network.observation_space)
         super().__init__("EnsembleModel", shown, payload, identity, (column,), starts)
 
     def _begun(self, obs: Any) -> Contents:
-        rows = np.asarray(obs, np.float32)
+        space = self.network.observation_space
+        rows = checked_obs("EnsembleModel: observations", obs, space).astype(np.float32)
         found = np.zeros(len(rows), self._form)
         found["of"]["obs"] = rows[:, None, None]
         return found.view(np.uint8).reshape(len(rows), -1)

@@ -12,7 +12,7 @@ from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.network_agent import ROWS
 from plangym_ext.learn.distributions.categorical import Categorical
-from plangym_ext.learn.models.model_env import TESTED, Advanced, Contents, ModelEnv
+from plangym_ext.learn.models.model_env import TESTED, Advanced, Contents, ModelEnv, checked_obs
 from plangym_ext.learn.networks.bodies import dense_layers, make_body
 from plangym_ext.learn.networks.config import LatentConfig, NetworkConfig
 from plangym_ext.learn.networks.inputs import ObservationEncoder
@@ -280,11 +280,13 @@ class LatentModel(ModelEnv):
         box = spaces.Box(-np.inf, np.inf, (width,), np.float32)
         identity = {"latent": width, "actions": network.distribution.width}
         shown = box, network.action_space
+        if starts is not None:
+            starts = checked_obs("LatentModel: starts", starts, network.observation_space)
         super().__init__("LatentModel", shown, 4 * width, identity, starts=starts)
 
     def _begun(self, obs: Any) -> Contents:
         with torch.inference_mode():
-            rows = np.asarray(obs)
+            rows = checked_obs("LatentModel: observations", obs, self.network.observation_space)
             return _bytes(self.network.represent(self._tensor(rows))[: len(rows)])
 
     def _advanced(self, contents: Contents, actions: tuple[npt.NDArray[Any], ...]) -> Advanced:

@@ -11,16 +11,23 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.arrays.nested import rows_of
+from plangym_ext.arrays.nested import as_array, rows_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
+from plangym_ext.core.numbers import at_least
 from plangym_ext.core.one_caller import one_call
 from plangym_ext.core.plan_env import PlanEnv
 from plangym_ext.core.results import RowResults, StateTransition, Transition
 from plangym_ext.core.row_request import RowRequest
 from plangym_ext.core.rows import RowLayout
 from plangym_ext.core.slot_stepper import LocalStepper
-from plangym_ext.errors import CannotDraw, InvalidOption, ResetNeeded, StateError
+from plangym_ext.errors import (
+    CannotDraw,
+    InvalidObservation,
+    InvalidOption,
+    ResetNeeded,
+    StateError,
+)
 from plangym_ext.states.envelope import HEADER, Envelope
 from plangym_ext.states.layer_attributes import Exactness
 
@@ -137,8 +144,15 @@ class ModelEnv(LocalStepper, PlanEnv):
             following: `[B, S]` rows at those after them; no episode has ended.
             rewards: `[B]`; NaN: not known, the model's own.
         """
-        parts = self.layout.action.split(actions)
-        before, after = self._contents(states), self._contents(following)
+        rows = [self.checked_states(one, "correct") for one in (states, following)]
+        parts = tuple(map(np.asarray, self.layout.action.split(actions)))
+        sizes = {np.shape(one)[:1] for one in (*rows, *parts, rewards)}
+        if len(sizes) > 1:
+            raise InvalidOption(
+                f"correct: states, actions, following and rewards must have a row for each step; "
+                f"got {sorted(sizes)} rows."
+            )
+        before, after = map(self._contents, rows)
         for row, key in enumerate(_keys(before, parts)):
             self._known[key] = after[row], float(rewards[row])
 
@@ -224,13 +238,13 @@ class ModelEnv(LocalStepper, PlanEnv):
             ResetNeeded: there are none.
         """
         self._check_rows_free("reset")
-        if self.starts is None:
+        if self.starts is None or not len(self.starts):
             raise ResetNeeded(
                 f"{self.name}: a model begins at observations of the real env; it has no starts. "
                 f"Make it with starts=[N, *obs], or plan from states_of(obs)."
             )
         if seed is not None:
-            self._rng = np.random.default_rng(seed)
+            self._rng = np.random.default_rng(at_least("reset: seed", seed, 0))
         which = self._rng.integers(len(self.starts))
         self._state = self.states_of(self.starts[which : which + 1])[0]
         self._continued.drop()
@@ -242,7 +256,10 @@ class ModelEnv(LocalStepper, PlanEnv):
     ) -> Any:
         """Advance the model; see `PlanEnv.step`."""
         begin = self.get_state() if state is None else np.asarray(state)
-        actions = self.layout.action.stack([action])
+        # A single array is checked as it is; `stack` would cast it.
+        actions: Any = (
+            [action] if self.layout.action.is_flat else self.layout.action.stack([action])
+        )
         found = self.step_batch(actions, begin[None], dt)
         if state is None:
             self._state = found.states[0]
@@ -294,6 +311,22 @@ class ModelEnv(LocalStepper, PlanEnv):
 
     def close(self) -> None:
         """Do nothing: a model holds no processes."""
+
+
+def checked_obs(where: str, obs: Any, space: Any) -> npt.NDArray[Any]:
+    """Return observations of the real env as an array `[B, *obs]`.
+
+    Raises:
+        InvalidObservation: they have another shape, or are no numbers.
+    """
+    rows = as_array(obs, where, InvalidObservation)
+    if rows.dtype.kind not in "biuf" or rows.ndim == 0 or rows.shape[1:] != space.shape:
+        shape = ", ".join(["B", *map(str, space.shape)])
+        raise InvalidObservation(
+            f"{where} must be [{shape}] numbers, observations of {space}; got {rows.shape} "
+            f"{rows.dtype}. One observation is a batch as obs[None]."
+        )
+    return rows
 
 
 def _keys(contents: Contents, actions: tuple[npt.NDArray[Any], ...]) -> Iterator[bytes]:
