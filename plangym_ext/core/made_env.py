@@ -37,7 +37,7 @@ def made_env(make: Callable[[], Any]) -> gym.Env[Any, Any]:
     # Not `unwrapped`, which may be no gymnasium env, as robosuite's is not.
     proper = layers(env)[-1]
     ends_with(proper, copies)
-    _check_reset(proper)
+    check_reset(proper)
     remember_constructor(env, make)
     return MaskInInfo(env) if env.has_wrapper_attr(_METHOD) else env
 
@@ -50,7 +50,7 @@ def close_env(env: gym.Env[Any, Any]) -> None:
         end_copies(layers(env)[-1])
 
 
-def _check_reset(env: gym.Env[Any, Any]) -> None:
+def check_reset(env: gym.Env[Any, Any]) -> None:
     """Refuse an env of gym's old interface, which took no seed."""
     try:
         signature = inspect.signature(env.reset)

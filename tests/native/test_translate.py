@@ -10,7 +10,14 @@ import pytest
 from gymnasium import spaces
 
 import plangym_ext
-from plangym_ext.errors import IncompleteState, KernelDiffers, NoKernel, UnknownName, WrongKind
+from plangym_ext.errors import (
+    IncompleteState,
+    InvalidOption,
+    KernelDiffers,
+    NoKernel,
+    UnknownName,
+    WrongKind,
+)
 
 
 class Walk(gymnasium.Env):
@@ -574,6 +581,23 @@ def test_what_differs_is_refused():
 
     with pytest.raises((NoKernel, KernelDiffers)):
         plangym_ext.compile_env(Hidden)
+
+
+def test_at_least_one_step_is_compared():
+    for steps in (0, -1, 1.5, True, None):
+        with pytest.raises(InvalidOption, match="steps"):
+            plangym_ext.compile_env(Edges, steps=steps)
+
+
+def test_an_env_of_the_old_interface_is_refused():
+    class Old(Edges):
+        """Its reset takes no seed."""
+
+        def reset(self):
+            return super().reset()
+
+    with pytest.raises(WrongKind, match="reset must take the keywords"):
+        plangym_ext.compile_env(Old)
 
 
 def test_what_is_no_env_is_refused():

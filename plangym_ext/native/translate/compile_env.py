@@ -15,6 +15,8 @@ import numpy as np
 
 from plangym_ext.arrays.nested import reward_of
 from plangym_ext.core.gym_env import GymEnv
+from plangym_ext.core.made_env import check_reset
+from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import (
     DamagedState,
     KernelDiffers,
@@ -224,9 +226,10 @@ def compile_env(env: type | str, *, steps: int = STEPS, **kwargs: Any) -> type[g
     Raises:
         NoKernel: something cannot be translated; the message has the file, the line and why.
         KernelDiffers: the two are not equal.
-        WrongKind: it is no class of envs.
+        WrongKind: it is no class of envs, or one of gym's old interface.
         UnknownName: there is no such module, class or env.
     """
+    steps = at_least("compile_env: steps", steps, 1)
     cls, defaults = _class_of(env)
     found = _compiled_class(cls)
     translated(cls, (), {**defaults, **kwargs})
@@ -322,6 +325,7 @@ def translated(cls: type, args: Any, kwargs: dict[str, Any]) -> tuple[Kernel, Pr
         NoKernel: something cannot be translated.
     """
     example = cls(*args, **kwargs)
+    check_reset(example)
     if getattr(example, "render_mode", None) is not None:
         example.render_mode = None  # compiled rows are not drawn
     example.reset(seed=0)
