@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -70,6 +70,8 @@ def checked_seeds(seed: Any, num_envs: int) -> list[int | None]:
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0:
         return [int(seed) + row for row in range(num_envs)]
     try:
+        if isinstance(seed, Set | Mapping):  # in which no seed belongs to a sub-env
+            raise TypeError
         seeds = list(seed)
     except TypeError:
         raise WrongKind(

@@ -27,6 +27,7 @@ from plangym_ext.errors import (
     PlangymExtError,
     UnequalEnvs,
     WorkerDied,
+    WrongKind,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*already returned term")
@@ -107,6 +108,14 @@ def test_reset_by_mask_moves_and_tells_of_those_alone(options):
     for row, seed in ((0, 7), (2, 9)):
         expected, _ = gym.make("CartPole-v1").reset(seed=seed)
         assert (obs[row] == expected).all()
+
+
+@pytest.mark.parametrize("seeds", [{1, 2}, frozenset({1, 2}), {1: 0, 2: 0}], ids=repr)
+def test_seeds_without_an_order_are_refused(seeds):
+    with plangym_ext.make_vec("CartPole-v1", 2) as venv:
+        with pytest.raises(WrongKind, match="one of them for each sub-env"):
+            venv.reset(seed=seeds)
+        assert venv.reset(seed=list(seeds))[0].shape == (2, 4)
 
 
 @live_backends
