@@ -14,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = str(Path(__file__).parent.parent)
-PACKAGES = ("envpool", "stable_baselines3", "tianshou", "torchrl", "plangym", "sample_factory")
+PACKAGES = (
+    *("envpool", "stable_baselines3", "supersuit", "tianshou", "torchrl", "plangym"),
+    "sample_factory",
+)
 _PROBE = f"""
 import importlib.metadata, importlib.util, json
 found = {{}}

@@ -1,4 +1,4 @@
-"""EnvPool, Stable-Baselines3, TorchRL and plangym: run by the Pythons that have them."""
+"""EnvPool, Stable-Baselines3, SuperSuit, TorchRL and plangym: run by the Pythons that have them."""
 
 from __future__ import annotations
 
@@ -42,6 +42,19 @@ def _stable_baselines(
 
 dummy = functools.partial(_stable_baselines, name="DummyVecEnv")
 subproc = functools.partial(_stable_baselines, name="SubprocVecEnv", start_method="fork")
+
+
+def supersuit(task: Task, rows: int, *, from_states: bool) -> Runner:
+    """SuperSuit's vector env of PettingZoo's `simple_spread_v3`, with two processes."""
+    del task, from_states
+    library = importlib.import_module("supersuit")
+    env = importlib.import_module("mpe2.simple_spread_v3").parallel_env()
+    # One row for each agent.
+    whole = library.pettingzoo_env_to_vec_env_v1(env)
+    envs = library.concat_vec_envs_v1(whole, rows, num_cpus=2, base_class="gymnasium")
+    envs.reset(seed=0)
+    actions = itertools.cycle(random_actions(envs.action_space, envs.num_envs))
+    return Runner(lambda: envs.step(next(actions)), rows, envs.close)
 
 
 def torchrl(task: Task, rows: int, *, from_states: bool) -> Runner:

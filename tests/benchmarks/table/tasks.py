@@ -159,12 +159,18 @@ def _stepped_natively(one_action: bool) -> Task:
 #: With one action the pole falls in ten steps, so that a tenth of the rows is always reset.
 CART_POLES = [_stepped_natively(one_action) for one_action in (False, True)]
 
+#: MPE's task in PettingZoo's own code on two workers, and the same numbers from our kernel.
+SPREADS = [
+    Task("simple_spread_v3", ours={"name": "pettingzoo/mpe2.simple_spread_v3", "n_workers": 2}),
+    Task("simple_spread_v3, kernel", native="kernel", ours={"name": "plangym_ext/SimpleSpread-v0"}),
+]
+
 TRAINING = Task("PPO on CartPole-v1", build=lambda: gymnasium.make("CartPole-v1"))
 
 
 def task_named(env_id: str) -> Task:
     """The task of an id."""
-    known = (*TASKS, PREPROCESSED_PONG, *CART_POLES, TRAINING)
+    known = (*TASKS, PREPROCESSED_PONG, *CART_POLES, *SPREADS, TRAINING)
     return next(task for task in known if task.env_id == env_id)
 
 
@@ -173,6 +179,8 @@ def random_actions(space: Any, rows: int) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     if isinstance(space, gymnasium.spaces.Discrete):
         whole = rng.integers(0, space.n, (NUM_BATCHES, rows)).astype(space.dtype)
+    elif isinstance(space, gymnasium.spaces.MultiDiscrete):
+        whole = rng.integers(0, space.nvec, (NUM_BATCHES, rows, *space.shape), space.dtype)
     else:
         shape = (NUM_BATCHES, rows, *space.shape)
         whole = rng.uniform(space.low, space.high, shape).astype(space.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 from table import contestants
 from table.contestants import Contestant
-from table.tasks import CART_POLES, PREPROCESSED_PONG, TRAINING, Task, task_named
+from table.tasks import CART_POLES, PREPROCESSED_PONG, SPREADS, TRAINING, Task, task_named
 
 _PROCESS, _BEST = "ours, two workers", "ours, best"
 _PROCESS_SB3, _BEST_SB3 = "ours, two workers, for SB3", "ours, best, for SB3"
@@ -38,7 +38,8 @@ _NATIVES = [
     Contestant(_BATCHES, "table.ours_vector:step_batch"),
     *(who for who in _OTHERS if who.name in (_OWN, _ENVPOOL)),
 ]
-CONTESTANTS = [*_OURS, *_OTHERS, *_TRAINED, *_NATIVES[:2]]
+_SUPERSUIT = Contestant("SuperSuit, two processes", "table.others:supersuit", "supersuit")
+CONTESTANTS = [*_OURS, *_OTHERS, *_TRAINED, *_NATIVES[:2], _SUPERSUIT]
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,11 @@ _NATIVE_CELLS = [
     ),
     _natively(task_named("HalfCheetah-v5"), 64, (_ENVPOOL, 1.1)),
 ]
-CELLS = [*_VECTOR_CELLS, *_NATIVE_CELLS]
+_SEVERAL_CELLS = [
+    Cell(task, 16, [_NATIVES[0], _SUPERSUIT], ((_NATIVE, _SUPERSUIT.name, 3.0),))
+    for task in SPREADS
+]
+CELLS = [*_VECTOR_CELLS, *_NATIVE_CELLS, *_SEVERAL_CELLS]
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,15 @@ _NATIVE_MEANINGS = """
 - EnvPool has two threads. Gymnasium's own vector env of CartPole steps all rows with numpy,
   with one generator for all of them; no other of these tasks has one.
 """
+_SEVERAL_INTRODUCTION = """Env steps per second of MPE's `simple_spread_v3`, with three agents each.
+`tests/benchmarks/vector.py` measures them and writes this part, in the same way.
+"""
+_SEVERAL_MEANINGS = """
+- **make_vec(...).step**: `make_vec("pettingzoo/mpe2.simple_spread_v3", 16, n_workers=2)`, which
+  steps PettingZoo's own code, and `plangym_ext/SimpleSpread-v0`, a kernel with the same numbers.
+- SuperSuit's vector env has a row for each agent and steps the same code of PettingZoo's. Its step
+  takes a millisecond, so no vector env can be much faster.
+"""
 
 PARTS = [
     Part("vector envs", "## Vector envs", _VECTOR_CELLS, _INTRODUCTION, _MEANINGS),
@@ -161,6 +175,13 @@ PARTS = [
         _NATIVE_CELLS,
         _NATIVE_INTRODUCTION,
         _NATIVE_MEANINGS,
+    ),
+    Part(
+        "several agents",
+        "## Vector envs of several agents",
+        _SEVERAL_CELLS,
+        _SEVERAL_INTRODUCTION,
+        _SEVERAL_MEANINGS,
     ),
 ]
 
