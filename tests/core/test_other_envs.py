@@ -276,6 +276,16 @@ def test_where_a_copy_hangs_a_new_process_checks(monkeypatch):
         assert "in the same process, and in a second instance" in str(report)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_copy_that_sleeps_is_stopped_long_before_its_time(monkeypatch):
+    # Each of twenty steps sleeps for a minute there.
+    monkeypatch.setattr("plangym_ext.states.trials.fresh.SILENCE", 600.0)
+    with make(Draws, backend="serial") as env:
+        monkeypatch.setattr(sys, "drawn_in", os.getpid(), raising=False)
+        assert check_env(env, num_steps=20).round_trip.instances == 2
+
+
 def test_where_a_new_process_cannot_either_it_is_told(monkeypatch):
     monkeypatch.setattr("plangym_ext.states.trials.fresh.SILENCE", 0.5)
     lock = threading.Lock()

@@ -30,6 +30,8 @@ _DEVICES = ("/dev/nvidia", "/dev/dri", "/dev/kfd")
 
 #: Seconds for which a fork may be silent: one step, reset or capture may take as long.
 SILENCE = 30.0
+#: Seconds for which it and what it has started may sleep: what they wait for does not come.
+_ASLEEP = 5.0
 
 
 class ForkFailed(PlangymExtError):
@@ -41,10 +43,15 @@ class ForkHung(ForkFailed):
 
 
 class Line:
-    """One end of the connection between a process and its fork."""
+    """One end of the connection between a process and its fork.
 
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
+    Args:
+        end: of a pair.
+        group: of processes that the fork leads; 0 if it leads none.
+    """
+
+    def __init__(self, end: socket.socket, group: int = 0) -> None:
+        self._socket, self._group = end, group
         self._pulse = time.monotonic()
 
     def send(self, value: Any) -> None:
@@ -59,13 +66,12 @@ class Line:
             seconds: for which the other end may be silent; None for ever.
 
         Raises:
-            ForkHung: it was silent for longer.
+            ForkHung: it was silent for longer, or all of its group have slept.
             ForkFailed: it ended.
         """
-        self._socket.settimeout(seconds)
-        while (length := _LENGTH.unpack(self._exactly(_LENGTH.size))[0]) == _BUSY:
+        while (length := _LENGTH.unpack(self._exactly(_LENGTH.size, seconds))[0]) == _BUSY:
             pass
-        return pickle.loads(self._exactly(length))
+        return pickle.loads(self._exactly(length, seconds))
 
     def busy(self, value: Any = None) -> None:
         """Send a sign of life if due, or a value."""
@@ -82,22 +88,50 @@ class Line:
         """Return whether a message has come, or the other end has ended."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
-    def _exactly(self, size: int) -> bytes:
+    def _exactly(self, size: int, seconds: float | None) -> bytes:
         parts = []
         while size:
-            try:
-                part = self._socket.recv(min(size, 1 << 20))
-            except TimeoutError:
-                raise ForkHung("it did nothing for too long and was stopped") from None
+            self._wait(seconds)
+            part = self._socket.recv(min(size, 1 << 20))
             if not part:
                 raise ForkFailed("it died")
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
 
+    def _wait(self, seconds: float | None) -> None:
+        """Wait until there is something to read."""
+        until = None if seconds is None else time.monotonic() + seconds
+        poller, worked = select.poll(), -1
+        poller.register(self._socket, select.POLLIN)
+        while True:
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            share = left
+            if left is not None and self._group:
+                share = min(left, 1.0 if worked < 0 else _ASLEEP)
+            if poller.poll(None if share is None else 1e3 * share):
+                return
+            before, worked = worked, _ticks(self._group) if self._group else -1
+            if share == left or worked == before:
+                raise ForkHung("it did nothing for too long and was stopped")
+
     def close(self) -> None:
         """Close this end."""
         self._socket.close()
+
+
+def _ticks(group: int) -> int:
+    """Return the processor time of a group's processes; the time of the clock if one is ready."""
+    found = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            # After the name, which may hold anything.
+            state, _, leader, *fields = file.read().rpartition(b")")[2].split()
+            if int(leader) == group:
+                if state in (b"R", b"D"):
+                    return time.monotonic_ns()
+                found += sum(map(int, fields[8:12]))
+    return found
 
 
 class Fork:
@@ -135,7 +169,7 @@ class Fork:
                 os.setpgid(self._pid, self._pid)
         LIMITS.children.add(self._pid)
         there.close()
-        self.line = Line(here)
+        self.line = Line(here, self._pid if self._leads else 0)
 
     def __enter__(self) -> Fork:
         return self
