@@ -23,8 +23,9 @@ _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 _LEAP = 100_003
 #: Draws of altered bytes after a restore: code that draws until it likes a number ends.
 _ALTERED = 64
-#: Frames between the env's own code and what asks the system.
+#: Frames of Python and numpy between the env's own code and what asks the system, at most.
 _FRAMES = 8
+_BETWEEN = {*sys.stdlib_module_names, "numpy"}
 
 
 class SystemAnswers:
@@ -141,10 +142,12 @@ class SystemAnswers:
     def _is_own_draw(self) -> bool:
         frame: Any = sys._getframe(2)
         for _ in range(_FRAMES):
-            if frame is None:
-                return False
-            if is_own_module(frame.f_globals.get("__name__", "")):
+            module = "" if frame is None else frame.f_globals.get("__name__", "")
+            if is_own_module(module):
                 self.entropy_asked_by = frame.f_code.co_qualname
                 return True
+            # Not through gymnasium, whose spaces seed themselves: it is they that states leave out.
+            if module.partition(".")[0] not in _BETWEEN:
+                return False
             frame = frame.f_back
         return False
