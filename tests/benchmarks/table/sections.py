@@ -13,6 +13,7 @@ PAGES = {
     "stepping": (
         "speed",
         "native vector envs",
+        "several agents",
         "vector envs",
         "step_batch",
         "sampling",
