@@ -568,6 +568,18 @@ class Threaded(Base):
         return self.number
 
 
+def test_a_codec_of_the_library_is_not_audited_wherever_it_was_tried(monkeypatch):
+    # An audit would miss the picture that a replay of CarRacing leaves out on purpose.
+    def refused(*_):
+        raise ForkFailed("no copy")
+
+    monkeypatch.setattr("plangym_ext.states.trials.fresh._in_a_fork", refused)
+    monkeypatch.setattr("plangym_ext.states.trials.choice._proved", {})
+    with plangym_ext.make("LunarLander-v3", backend="serial") as env:
+        assert env.exactness.notes == ("tried in a copy of this process: no copy",)
+        assert env.exactness.proved == "library"
+
+
 @pytest.mark.slow
 def test_an_env_with_a_thread_is_tried_in_a_new_process():
     with plangym_ext.make(Threaded, backend="serial") as env:

@@ -267,7 +267,7 @@ def _outcome(
         return Failed(str(error))
     if not reason or isinstance(found, Failed):
         return found
-    exactness = dataclasses.replace(
-        found.exactness, proved=found.exactness.proved and "worker", notes=(reason,)
-    )
+    # Of a codec of the library it stays "library": no audit is to take account of it.
+    proved = "worker" if found.exactness.proved == "fork" else found.exactness.proved
+    exactness = dataclasses.replace(found.exactness, proved=proved, notes=(reason,))
     return dataclasses.replace(found, exactness=exactness)
