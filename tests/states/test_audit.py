@@ -246,3 +246,23 @@ def test_forks_tell_the_processor_time_that_they_took():
     with Fork(work) as fork:
         assert fork.line.receive(60) == "done"
     assert fork.seconds >= 0.2
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_codecs_of_the_library_are_not_audited(check):
+    with plangym_ext.make("LunarLander-v3", backend="serial", check=check) as env:
+        env.reset(seed=0)
+        until = time.process_time() + 0.5
+        while time.process_time() < until:
+            if any(env.step(0, return_state=True)[3:5]):
+                env.reset()
+        assert env.exactness.audits == 0
+
+
+def test_states_of_an_own_env_are_audited_without_a_proof_too():
+    with plangym_ext.make(Walk, backend="serial", check=False) as env:
+        env.reset(seed=0)
+        until = time.monotonic() + 60.0
+        while not env.exactness.audits and time.monotonic() < until:
+            env.step(0, return_state=True)
+        assert env.exactness.audits
