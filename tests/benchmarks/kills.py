@@ -261,7 +261,9 @@ def run_case(name: str, kills: int, gap: float, seed: int, progress: ProgressLin
         tally = Tally(reference.name, package, size)
         calls = plan(reference, size, seed)
         wanted = [rows_of(call(reference), reference) for call in calls]
-        env = stack.enter_context(plangym_ext.make(env_id, n_workers=2, **arguments))
+        env = stack.enter_context(
+            plangym_ext.make(env_id, n_workers=2, backend="process", **arguments)
+        )
         assert isinstance(env, ParallelEnv)
         for k, call in enumerate(calls):
             begun = time.perf_counter()

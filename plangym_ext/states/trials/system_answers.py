@@ -93,7 +93,6 @@ class SystemAnswers:
 
     def _later_dates(self, plain: Any) -> Any:
         """Return what stands in for the class of dates: what it makes is of the class itself."""
-        answers = self
 
         class Kind(type):
             def __instancecheck__(cls, value: Any) -> bool:
@@ -110,8 +109,8 @@ class SystemAnswers:
 
         def leaping(name: str) -> Any:
             def asked(*args: Any, **kwargs: Any) -> Any:
-                answers._note_clock(f"datetime.{name}", sys._getframe(1))
-                passed = datetime.timedelta(seconds=answers._restores * _LEAP)
+                self._note_clock(f"datetime.{name}", sys._getframe(1))
+                passed = datetime.timedelta(seconds=self._restores * _LEAP)
                 return getattr(plain, name)(*args, **kwargs) + passed
 
             return staticmethod(asked)
@@ -121,12 +120,11 @@ class SystemAnswers:
 
     def _altered(self, plain: Any) -> Any:
         def asked(size: int) -> bytes:
-            if not self._is_own_draw():
-                return bytes(plain(size))
-            self._draws += 1
-            if self._draws > _ALTERED:
-                return bytes(plain(size))
-            return (b"\0", b"\xff")[self._restores % 2] * size
+            if self._is_own_draw():
+                self._draws += 1
+                if self._draws <= _ALTERED:
+                    return (b"\0", b"\xff")[self._restores % 2] * size
+            return bytes(plain(size))
 
         return asked
 
