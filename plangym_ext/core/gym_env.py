@@ -35,7 +35,7 @@ from plangym_ext.states.live_state import LiveState, state_identity
 from plangym_ext.states.part import StateTooWide
 from plangym_ext.states.randomness.reseeding import generator_words, reseed
 from plangym_ext.states.trials.audit import Audit, checked_audit, shown
-from plangym_ext.states.trials.choice import is_certified, prove
+from plangym_ext.states.trials.choice import is_audited, prove
 from plangym_ext.states.trials.sampling import checked_reset
 
 
@@ -124,8 +124,7 @@ class GymEnv(LocalStepper, PlanEnv):
         obs_layout = SpaceLayout(self.gym_env.observation_space, objects=True)
         action_layout = SpaceLayout(self.gym_env.action_space)
         self.binding, self._exactness = binding, binding.exactness
-        # What comes with the library is tested with it, and what is inexact is known to be so.
-        watched = binding.exactness.exact is not False and not is_certified(self.gym_env)
+        watched = is_audited(self.gym_env, binding)
         self.audit = Audit(self.name, audit if watched else "off", [binding])
         self._live = LiveState(self.gym_env, binding, self.name, trusted=trust)
         self.gym_env, self.envelope = self._live.env, self._live.envelope

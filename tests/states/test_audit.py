@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import math
 import os
 import time
 import warnings
@@ -16,7 +18,8 @@ import plangym_ext
 from plangym_ext.errors import InexactState, UnknownName
 from plangym_ext.states.layer_attributes import Cost
 from plangym_ext.states.trials import audit as audits
-from plangym_ext.states.trials.fork import Fork
+from plangym_ext.states.trials.fork import Fork, ForkFailed
+from plangym_ext.vector.sub_envs.env_rows import EnvRows
 
 pytestmark = pytest.mark.slow
 
@@ -266,3 +269,59 @@ def test_states_of_an_own_env_are_audited_without_a_proof_too():
         while not env.exactness.audits and time.monotonic() < until:
             env.step(0, return_state=True)
         assert env.exactness.audits
+
+
+LANDER, CARTPOLE = (functools.partial(gym.make, one) for one in ("LunarLander-v3", "CartPole-v1"))
+#: Env, settings, where its states are proved, and whether they are audited.
+AUDITED = {
+    "native": (CARTPOLE, {}, "library", False),
+    "library": (LANDER, {}, "library", False),
+    "library, unproved": (LANDER, {"check": False}, "", False),
+    "approximate": (LANDER, {"capture": "approximate"}, "", False),
+    "in a fork": (Walk, {}, "fork", True),
+    "in a worker": (Walk, {}, "worker", True),
+    "replay": (Walk, {"capture": "replay"}, "fork", True),
+    "replay, unproved": (Walk, {"capture": "replay", "check": False}, "", True),
+    "unproved": (Walk, {"check": False}, "", True),
+}
+
+
+@pytest.mark.parametrize("case", AUDITED)
+def test_single_envs_and_rows_agree_on_what_is_audited(monkeypatch, case):
+    make, settings, proved, audited = AUDITED[case]
+    monkeypatch.setattr("plangym_ext.states.trials.choice._proved", {})
+
+    def refused(*_):
+        raise ForkFailed("no copy")
+
+    if proved == "worker":
+        monkeypatch.setattr("plangym_ext.states.trials.fresh._in_a_fork", refused)
+    # The rows are given what was proved of an equal env here.
+    with plangym_ext.GymEnv(make, **settings) as env:
+        assert env.exactness.proved == proved
+        assert (env.audit._next < math.inf) is audited
+    rows = EnvRows([make], **settings)
+    rows._capture(rows.description()["proved"])
+    assert rows._states[0].binding.exactness.proved == proved
+    assert (rows._audit._next < math.inf) is audited
+    rows.close()
+
+
+def test_rows_of_the_library_beside_others_are_not_audited():
+    rows = EnvRows([LANDER, Walk, LANDER], check=False)
+    rows._capture(rows.description()["proved"])
+    assert [*rows._audited] == [1]
+    rows.close()
+
+
+@pytest.mark.parametrize("workers", [{"backend": "serial"}, {"n_workers": 2}], ids=["here", "two"])
+def test_rows_without_a_proof_are_audited(workers):
+    with plangym_ext.make_vec([LateWalk] * 2, check=False, **workers) as venv:
+        venv.reset(seed=0)
+
+        def play(seconds):
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                venv.step(np.ones(2, np.int64))
+
+        told(play)

@@ -23,6 +23,7 @@ from plangym_ext.states.families import custom_families, family_of, is_own_class
 from plangym_ext.states.in_place.part import remember
 from plangym_ext.states.layer_attributes import Binding, Cost
 from plangym_ext.states.outside import module_of
+from plangym_ext.states.replay import ResetRecorder
 from plangym_ext.states.trials.digests import digest
 from plangym_ext.states.trials.fork import SILENCE, Fork, ForkFailed, Line
 from plangym_ext.states.trials.fresh import class_name, tried
@@ -136,6 +137,15 @@ def prove_unbuilt(
     return _proved.setdefault(kind, binding)
 
 
+def is_audited(env: gym.Env[Any, Any], binding: Binding) -> bool:
+    """Return whether the states of an env are audited in use.
+
+    All are, proved or not, but for those that the library's tests cover or that are known to be
+    inexact.
+    """
+    return binding.exactness.exact is not False and not is_certified(env)
+
+
 def is_certified(env: gym.Env[Any, Any]) -> bool:
     """Return whether codecs of this library, which its tests cover, capture the whole env."""
     *above, simulator = layers(env)
@@ -148,6 +158,7 @@ def is_certified(env: gym.Env[Any, Any]) -> bool:
         module_of(type(layer)).partition(".")[0] in ("gymnasium", "plangym_ext")
         and (type(layer) in STATELESS or wrapper_part(layer) is not None)  # type: ignore[arg-type]
         for layer in above
+        if not isinstance(layer, ResetRecorder)  # what a replay needs
     )
 
 
@@ -267,7 +278,7 @@ def _outcome(
         return Failed(str(error))
     if not reason or isinstance(found, Failed):
         return found
-    # Of a codec of the library it stays "library": no audit is to take account of it.
+    # Of a codec of the library it stays "library": this was no proof of it.
     proved = "worker" if found.exactness.proved == "fork" else found.exactness.proved
     exactness = dataclasses.replace(found.exactness, proved=proved, notes=(reason,))
     return dataclasses.replace(found, exactness=exactness)

@@ -14,8 +14,10 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.made_env import close_env, made_env
 from plangym_ext.errors import IncompleteState, ResetNeeded, add_note
 from plangym_ext.states.envelope import HEADER
+from plangym_ext.states.layer_attributes import Binding
 from plangym_ext.states.live_state import LiveState
 from plangym_ext.states.trials.audit import Audit, shown
+from plangym_ext.states.trials.choice import is_audited
 from plangym_ext.vector.arguments import space_of
 from plangym_ext.vector.memory.row_memory import RowMemory
 from plangym_ext.vector.results import Reply
@@ -129,14 +131,16 @@ class CapturedRows:
         """Prepare the envs for the ways in which their states are captured."""
         rows = zip(proved, self.envs, strict=True)
         self._states: list[RowState] = [row.state_of(env, trust=self._trust) for row, env in rows]
-        bindings = []
+        #: Rows whose states are audited, with their ways.
+        self._audited: dict[int, Binding] = {}
         for row, found in enumerate(self._states):
             if isinstance(found, LiveState):
+                if is_audited(self.envs[row], found.binding):
+                    self._audited[row] = found.binding
                 self.envs[row] = found.env
-                bindings.append(found.binding)
-        watched = any(one.exactness.proved in ("fork", "worker") for one in bindings)
         name = self.envs[0].spec.id if self.envs[0].spec else "sub-envs"
-        self._audit = Audit(name, self._policy if watched else "off", bindings)
+        policy = self._policy if self._audited else "off"
+        self._audit = Audit(name, policy, [*self._audited.values()])
 
     def get_states(self, rows: Rows) -> list[np.ndarray]:
         """Return the `[S]` uint8 state of each row; their widths may differ.
@@ -306,9 +310,8 @@ class CapturedRows:
         """Keep the state of a row for an audit, if there is time for one."""
         if self._watched >= 0 or not self._audit.is_due():
             return
-        row = self._audit.passed % len(states)
-        state, found = states[row], self._states[row]
-        if state is not None and isinstance(found, LiveState):
+        row = [*self._audited][self._audit.passed % len(self._audited)]
+        if (state := states[row]) is not None:
             self._audit.open(state[HEADER:])
             self._watched = row
 
