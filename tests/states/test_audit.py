@@ -122,6 +122,64 @@ def test_an_exact_env_is_never_told(monkeypatch):
         assert env.exactness.audits
 
 
+class Hoarder(Walk):
+    """Adds up late what no reset clears; what it shows is the same for longer than any test."""
+
+    late = 20_000
+
+    def __init__(self):
+        super().__init__()
+        self.steps, self.total = 0, self.empty()
+
+    def step(self, action):
+        self.steps += 1
+        self.total += self.steps > self.late
+        self.t += 1
+        return np.array([self.t, 0.0]), 0.0, bool(np.all(self.total > 10**9)), self.t >= 50, {}
+
+
+class HoarderOfArrays(Hoarder):
+    def empty(self):
+        return np.zeros(2)
+
+
+class HoarderOfNumbers(Hoarder):
+    def empty(self):
+        return 0
+
+
+class HiddenLateWalk(LateWalk):
+    """Shows in no result that its states go wrong."""
+
+    def step(self, action):
+        _, reward, terminated, truncated, info = super().step(action)
+        return np.array([self.t, 0.0]), reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize(
+    ("make", "capture"), [(HoarderOfArrays, "replay"), (HiddenLateWalk, "snapshot")]
+)
+def test_hidden_state_is_found_before_any_result_shows_it(make, capture):
+    with plangym_ext.make(make, backend="serial", capture=capture) as env:
+        assert env.exact
+        env.reset(seed=0)
+        wrong = {"replay": "a replay does not bring back", "snapshot": "next state differs"}
+        with pytest.raises(InexactState, match=wrong[capture]):
+            used(env, 60)
+
+
+def test_numbers_that_a_replay_leaves_as_they_were_are_no_difference():
+    with plangym_ext.make(HoarderOfNumbers, backend="serial", capture="replay") as env:
+        env.reset(seed=0)
+        for _ in range(Hoarder.late):
+            env.step(1)
+        until = time.monotonic() + 60
+        while not env.exactness.audits and time.monotonic() < until:
+            used(env, 0.2)
+        assert env.exactness.audits
+        assert env.gym_env.unwrapped.total > 0
+
+
 class Choosy(Walk):
     """Refuses all actions but one, as envs do whose masks are told otherwise."""
 

@@ -279,7 +279,7 @@ class Trip:
         if self._attributes[1] and not difference:
             scalars, left = self.left_behind()
             notes = tuple(f"a replay does not bring back {name}" for name in scalars[:3])
-            if left:
+            if left:  # in audits too: equal outcomes do not say that no later step reads it
                 difference = (
                     f"a replay does not bring back {', '.join(left[:3])}, which resets do not "
                     "make anew. Let them do it, or give the env get_state and set_state"
