@@ -164,8 +164,8 @@ def test_a_published_command_is_known(command):
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if len(cli_words(c)) > 1], ids=ids)
-def test_a_published_line_is_taken_by_the_parser(command, folder, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_a_published_line_is_taken_by_the_parser(command, read_folder, monkeypatch):
+    monkeypatch.chdir(read_folder)
     words = filled_in(cli_words(command), PLACEHOLDERS)
     if "--help" in words:
         with pytest.raises(SystemExit, match=r"^0$"):
@@ -229,8 +229,8 @@ def places(command: Command) -> list[str]:
     return [str(place) for place in (options.out, getattr(options, "tree", None)) if place]
 
 
-def test_published_commands_begin_results_in_places_of_their_own(folder, monkeypatch):
-    monkeypatch.chdir(folder)  # where the files lie that settings are read from
+def test_published_commands_begin_results_in_places_of_their_own(read_folder, monkeypatch):
+    monkeypatch.chdir(read_folder)  # where the files lie that settings are read from
     begun: dict[str, list[str]] = {}
     kinds: dict[str, set[str]] = {}
     for command in COMMANDS:
@@ -261,6 +261,17 @@ def test_the_extra_all_brings_all_that_the_page_lists_above_it():
 @pytest.fixture
 def folder(tmp_path):
     """Return where a page's commands run: some read what others wrote, none another page's."""
+    return with_files(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def read_folder(tmp_path_factory):
+    """Return the same where nothing is run: all commands are parsed in one."""
+    return with_files(tmp_path_factory.mktemp("read"))
+
+
+def with_files(tmp_path: Path) -> Path:
+    """Return a folder in which a reader's files are."""
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     # Programs write their tables into pages: what a reduced run finds is not for the checkout's.
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("_build"))
