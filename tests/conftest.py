@@ -18,6 +18,7 @@ pytest.register_assert_rewrite(
 import cloudpickle  # noqa: E402 - helpers are registered first
 import leaks  # noqa: E402 - likewise
 import no_skips  # noqa: E402 - likewise
+from forked_scripts import ScriptServer  # noqa: E402 - likewise
 
 # A shell's background job starts with interrupts ignored, and so would all that the
 # tests interrupt.
@@ -83,6 +84,13 @@ def envs_of_the_test_reach_the_workers(request):
     cloudpickle.register_pickle_by_value(request.module)
     yield
     cloudpickle.unregister_pickle_by_value(request.module)
+
+
+@pytest.fixture(scope="session")
+def scripts():
+    """Run scripts in interpreters that have imported torch already."""
+    with ScriptServer() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -37,8 +37,40 @@ class Finished(NamedTuple):
     stderr: str
 
 
+class Started:
+    """A script that was started, whose end is to be waited for.
+
+    Attributes:
+        pid: of its process, which leads a session.
+    """
+
+    def __init__(
+        self, server: ScriptServer, job: dict[str, Any], streams: tempfile.TemporaryDirectory[str]
+    ) -> None:
+        self._server, self._job, self._streams = server, job, streams
+        pid = server.ask(job, 300.0)
+        assert pid is not None, "the server of scripts does not answer"
+        self.pid = pid
+
+    def wait(self, timeout: float = 300.0) -> Finished:
+        """Wait for its end.
+
+        Raises:
+            subprocess.TimeoutExpired: it took too long; it and its session are killed.
+        """
+        with self._streams:
+            returncode = self._server.ask({"wait": self.pid}, timeout)
+            if returncode is None:
+                os.killpg(self.pid, signal.SIGKILL)
+                self._server.answer(60.0)
+                raise subprocess.TimeoutExpired(self._job["argv"], timeout)
+            paths = self._job["streams"]
+            texts = [Path(paths[name]).read_text() for name in ("stdout", "stderr")]
+        return Finished(self.pid, returncode, *texts)
+
+
 class ScriptServer:
-    """Runs one script at a time; a context manager, which ends the server."""
+    """Runs scripts; a context manager, which ends the server."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -58,7 +90,7 @@ class ScriptServer:
             pipe.close()
         self._process.wait()
 
-    def run(
+    def start(
         self,
         script: Path,
         arguments: Sequence[str] = (),
@@ -67,35 +99,31 @@ class ScriptServer:
         stdin: str = "",
         env: dict[str, str] | None = None,
         warnings_are_errors: bool = False,
-        timeout: float = 300.0,
-    ) -> Finished:
-        """Run a script in a folder and wait for its end.
+    ) -> Started:
+        """Start a script in a folder."""
+        streams = tempfile.TemporaryDirectory()
+        paths = {name: str(Path(streams.name) / name) for name in _STREAMS}
+        Path(paths["stdin"]).write_text(stdin)
+        job = {
+            "argv": [str(script), *arguments],
+            "folder": str(folder),
+            "env": {**os.environ, **(env or {})},
+            "warnings_are_errors": warnings_are_errors,
+            "streams": paths,
+        }
+        return Started(self, job, streams)
 
-        Raises:
-            subprocess.TimeoutExpired: it took too long; it and its session are killed.
-        """
-        with tempfile.TemporaryDirectory() as streams:
-            paths = {name: str(Path(streams) / name) for name in _STREAMS}
-            Path(paths["stdin"]).write_text(stdin)
-            job = {
-                "argv": [str(script), *arguments],
-                "folder": str(folder),
-                "env": {**os.environ, **(env or {})},
-                "warnings_are_errors": warnings_are_errors,
-                "streams": paths,
-            }
-            self._process.stdin.write(json.dumps(job).encode() + b"\n")
-            pid = self._answer(300.0)
-            assert pid is not None, "the server of scripts does not answer"
-            returncode = self._answer(timeout)
-            if returncode is None:
-                os.killpg(pid, signal.SIGKILL)
-                self._answer(60.0)
-                raise subprocess.TimeoutExpired(job["argv"], timeout)
-            texts = [Path(paths[name]).read_text() for name in ("stdout", "stderr")]
-        return Finished(pid, returncode, *texts)
+    def run(self, script: Path, arguments: Sequence[str] = (), **options: Any) -> Finished:
+        """Run a script and wait for its end; see `start` and `Started.wait`."""
+        timeout = options.pop("timeout", 300.0)
+        return self.start(script, arguments, **options).wait(timeout)
 
-    def _answer(self, seconds: float) -> int | None:
+    def ask(self, request: dict[str, Any], seconds: float) -> int | None:
+        """Send a request to the server; return its answer, as `answer`."""
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        return self.answer(seconds)
+
+    def answer(self, seconds: float) -> int | None:
         """Return the next number from the server; None if it does not come in time."""
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         return int(self._process.stdout.readline()) if ready else None
@@ -105,7 +133,11 @@ class ScriptServer:
 
 
 def _serve() -> dict[str, Any] | None:
-    """Fork a child for each job; return the job in the child, and None at the end of jobs."""
+    """Fork a child for each job, and wait for those of which the end is asked.
+
+    Returns:
+        The job in a child, and None in the server.
+    """
     before = {**os.environ}
     for name in _IMPORTED:
         importlib.import_module(name)
@@ -116,11 +148,13 @@ def _serve() -> dict[str, Any] | None:
     # Without a buffer, of which a child would have a copy with the jobs that follow.
     with open(0, "rb", buffering=0, closefd=False) as jobs:
         for line in iter(jobs.readline, b""):
-            if (pid := os.fork()) == 0:
-                job = json.loads(line)
+            job = json.loads(line)
+            if "wait" in job:
+                print(os.waitstatus_to_exitcode(os.waitpid(job["wait"], 0)[1]), flush=True)
+            elif (pid := os.fork()) == 0:
                 return {**job, "env": {**added, **job["env"]}}
-            print(pid, flush=True)
-            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+            else:
+                print(pid, flush=True)
     return None
 
 

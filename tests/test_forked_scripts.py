@@ -5,13 +5,6 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from forked_scripts import ScriptServer
-
-
-@pytest.fixture(scope="module")
-def scripts():
-    with ScriptServer() as server:
-        yield server
 
 
 @pytest.fixture
@@ -61,3 +54,13 @@ def test_a_script_that_takes_too_long_is_killed_and_the_next_one_runs(run):
     with pytest.raises(subprocess.TimeoutExpired):
         run("import time\ntime.sleep(60)\n", timeout=0.5)
     assert run("print('next')").stdout == "next\n"
+
+
+def test_scripts_run_at_the_same_time(scripts, tmp_path):
+    (tmp_path / "first.py").write_text(
+        "import time\nfrom pathlib import Path\n"
+        "while not Path('second').exists():\n    time.sleep(0.01)\nprint('first')\n"
+    )
+    (tmp_path / "second.py").write_text("open('second', 'w').close()\nprint('second')\n")
+    both = [scripts.start(tmp_path / f"{name}.py", folder=tmp_path) for name in ("first", "second")]
+    assert [one.wait().stdout for one in both] == ["first\n", "second\n"]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from docs_fences import ROOT, pages, read_fences
-from forked_scripts import ScriptServer
 
 
 def pytest_generate_tests(metafunc):
@@ -23,13 +22,6 @@ def root() -> Path:
 def fences():
     """Return `read_fences`, as a fixture because test folders are not importable."""
     return read_fences
-
-
-@pytest.fixture(scope="session")
-def scripts():
-    """Run scripts in interpreters that have imported torch already."""
-    with ScriptServer() as server:
-        yield server
 
 
 @pytest.fixture

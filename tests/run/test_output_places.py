@@ -15,6 +15,7 @@ from training_runs import small
 
 from plangym_ext.core.files.whole_file import HeldFile, replacing
 from plangym_ext.errors import FolderBusy, InvalidOption
+from plangym_ext.run import cli
 from plangym_ext.run.cli import main
 from plangym_ext.run.figures import MARK
 from plangym_ext.run.files import FolderLock
@@ -94,21 +95,14 @@ def test_a_new_folder_is_held_before_it_is_looked_into(command, tmp_path, capsys
 
 
 @pytest.mark.parametrize("command", IN_FOLDERS)
-def test_of_two_commands_begun_at_once_in_a_new_folder_one_is_refused(command, tmp_path):
+def test_of_two_commands_begun_at_once_in_a_new_folder_one_is_refused(scripts, command, tmp_path):
     words, name = IN_FOLDERS[command]
     if command == "sweep":
         words = [*words, "--rounds", "1"]
-    typed = [sys.executable, "-P", "-m", "plangym_ext.run.cli", command, *words]
-    both = [
-        subprocess.Popen(
-            [*typed, "--out", str(tmp_path / "out")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for _ in range(2)
-    ]
-    said = {process.communicate()[0]: process.returncode for process in both}
+    typed = [command, *words, "--out", str(tmp_path / "out")]
+    both = [scripts.start(Path(cli.__file__), typed, folder=tmp_path) for _ in range(2)]
+    ended = [one.wait() for one in both]
+    said = {one.stdout + one.stderr: one.returncode for one in ended}
     # Of `compare` the second goes on with what the first has played, if that has ended by then.
     assert sorted(said.values()) == [0, 2] or command == "compare", said
     assert "Traceback" not in "".join(said)

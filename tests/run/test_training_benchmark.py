@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import subprocess
+import signal
 import sys
 from pathlib import Path
 
@@ -183,32 +184,34 @@ def test_what_stable_baselines_has_not_is_refused(program):
         program["sb3"].sb3_settings(residual)
 
 
-def our_run(program, out):
+@pytest.fixture
+def our_run(scripts, program, tmp_path_factory):
     """Begin a short run of ours, in a process of its own."""
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "run.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\n"
+        "from agent_runs.our_run import main\nmain()\n"
+    )
     config = plain(program["tasks"].TASKS["ppo_cartpole"].config(0))
     settings = {**config, "rounds": 60, "checkpoint_every": 5}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agent_runs.our_run"],
-        cwd=FOLDER,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    json.dump({"settings": settings, "episodes": 3, "seed": 0, "out": str(out)}, process.stdin)
-    process.stdin.close()
-    return process
+
+    def begin(out):
+        request = {"settings": settings, "episodes": 3, "seed": 0, "out": str(out)}
+        return scripts.start(folder / "run.py", folder=folder, stdin=json.dumps(request))
+
+    return begin
 
 
-def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(program, tmp_path):
+def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(our_run, tmp_path):
     whole, killed = tmp_path / "whole.json", tmp_path / "killed.json"
-    assert our_run(program, whole).wait() == 0
-    process = our_run(program, killed)
+    assert our_run(whole).wait().returncode == 0
+    process = our_run(killed)
     checkpoint = killed.with_suffix(".60-rounds") / "checkpoints" / "checkpoint-00000020.pt"
     assert wait_until(checkpoint.exists, timeout=300.0)
-    process.kill()
-    assert process.wait() != 0
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait().returncode != 0
     assert not killed.exists()
-    assert our_run(program, killed).wait() == 0
+    assert our_run(killed).wait().returncode == 0
 
     found = [json.loads(path.read_text()) for path in (whole, killed)]
     for one in found:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +28,9 @@ pytestmark = pytest.mark.slow
         ("checkpoints", ["dqn"], 6),
     ],
 )
-def test_mutants_are_accepted_or_refused_and_nothing_else(tmp_path, kind, only, count):
-    words = [sys.executable, PROGRAM, f"--{kind}", str(count), "--only", *only, "--out", tmp_path]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+def test_mutants_are_accepted_or_refused_and_nothing_else(scripts, tmp_path, kind, only, count):
+    words = [f"--{kind}", str(count), "--only", *only, "--out", str(tmp_path)]
+    done = scripts.run(PROGRAM, words, folder=tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     found = json.loads((tmp_path / "forged.json").read_text())
     assert len(found) >= len(only)
@@ -42,7 +40,7 @@ def test_mutants_are_accepted_or_refused_and_nothing_else(tmp_path, kind, only, 
         # Settings need a package for YAML: where it is not, each file is told so.
         assert {"refused", "told"} & one["outcomes"].keys()
     # Again: what is done is not done again.
-    again = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    again = scripts.run(PROGRAM, words, folder=tmp_path)
     assert again.returncode == 0
     assert " of " not in again.stdout.partition("|")[0]
 
