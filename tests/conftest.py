@@ -28,6 +28,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # proof itself say how long it may take.
 os.environ.setdefault("PLANGYM_EXT_PROOF_SECONDS", "0.05")
 
+# Read when torch is loaded, here and in processes that tests start: threads that wait for each
+# other on a busy machine make small networks ten times slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from plangym_ext.states.trials import audit  # noqa: E402 - likewise
 
 # An audit that begins in one test would be found as a process that it has left. See `test_audit`.
