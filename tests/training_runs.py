@@ -14,6 +14,8 @@ SMALL: dict[str, Any] = {
     "collector": {"num_envs": 4, "moves": 12},
     "algorithm": {"batch_size": 16, "learning_starts": 16, "updates_per_round": 3},
     "evaluation": {"every": 3, "episodes": 2, "stop_at": None},
+    # Two that wait for each other on a busy machine take many times as long for small networks.
+    "threads": 1,
 }
 
 

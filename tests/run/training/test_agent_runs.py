@@ -601,6 +601,7 @@ def test_presets_run_at_reduced_size(preset, tmp_path):
         "evaluation": {"every": 1, "episodes": 1},
         "rounds": 1,
         "checkpoint_every": 0,
+        "threads": 1,
     }
     with Runner(compose([preset, less, changed]), tmp_path) as runner:
         runner.run()
