@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from gymnasium import spaces
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, InvalidSamples
 from plangym_ext.native.compiled import compiled
 from plangym_ext.native.kernel.row_kernel import Kernel
 from plangym_ext.native.kernel.rules_env import RulesEnv
@@ -206,3 +208,38 @@ def check(state: Any, params: Any) -> bool:
             return False
     # The last byte says whether the game is over.
     return state[state.size - 1] <= 1
+
+
+def mirrored(
+    rows: Mapping[str, npt.NDArray[Any]], draws: npt.NDArray[np.float64]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return learned rows with every second board left for right, on average; fresh arrays.
+
+    An `augment` of algorithms that learn from plans.
+
+    Args:
+        rows: by name, `[batch, ...]`: "obs", `[batch, 2, rows, columns]`, and what has a number
+            for each action, a column or a cell, are turned; "action", an action's number, cannot
+            be, as it may be either.
+        draws: `[batch]` in [0, 1).
+
+    Raises:
+        InvalidSamples: there are actions' numbers.
+    """
+    if "action" in rows:
+        raise InvalidSamples(
+            "mirrored: rows must have a number for each action, such as a policy; got 'action'. "
+            "Leave augment out for what learns from actions."
+        )
+    height, width = rows["obs"].shape[2:]
+    turned = draws < 0.5
+    found = {}
+    for name, values in rows.items():
+        found[name] = values.copy()
+        board = values[turned]
+        if values.ndim == 2 and values.shape[1] == height * width:
+            board = board.reshape(len(board), height, width)
+        elif values.shape[-1] != width or values.ndim == 1:
+            continue
+        found[name][turned] = board[..., ::-1].reshape(values[turned].shape)
+    return found

@@ -125,6 +125,9 @@ from plangym_ext.learn.replay.uniform import ReplayBuffer as ReplayBuffer
 from plangym_ext.learn.sampling.evaluation import EvaluationSampler as EvaluationSampler
 from plangym_ext.learn.sampling.expert import ExpertSampler as ExpertSampler
 from plangym_ext.learn.sampling.forking import ForkingSampler as ForkingSampler
+from plangym_ext.learn.sampling.league import League as League
+from plangym_ext.learn.sampling.league import LeagueConfig as LeagueConfig
+from plangym_ext.learn.sampling.league import Opponents as Opponents
 from plangym_ext.learn.sampling.local import AlternatingSampler as AlternatingSampler
 from plangym_ext.learn.sampling.local import SerialSampler as SerialSampler
 from plangym_ext.learn.sampling.noise import RowNoise as RowNoise

@@ -15,13 +15,14 @@ from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.errors import InvalidSamples
 from plangym_ext.learn.records import EpisodeRecord
 from plangym_ext.learn.sampling.collected import Collected
+from plangym_ext.learn.sampling.episode_statistics import PLACE
 from plangym_ext.learn.sampling.tree import steps_of
 from plangym_ext.planners.plans import Budget
 from plangym_ext.planners.players import PLAYER, TO_PLAY
 
 #: Infos of a `PlannerAgent` that targets are made of.
 _KNOWN = ("value", "weights", "visits", "q")
-_PLACE = ("step", "row", "start", "return", "discounted_return", "length", "terminated")
+_PLACE = (*PLACE, "return", "discounted_return", "length", "terminated")
 
 
 class WholeEpisodes:

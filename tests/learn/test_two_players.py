@@ -147,15 +147,22 @@ def test_self_play_resumes_bit_for_bit(tmp_path, changed):
 @pytest.mark.slow
 def test_self_play_finds_right_moves(tmp_path):
     changed = {
-        "planner": {"num_simulations": 32},
+        "planner": {
+            "num_simulations": 32,
+            "selection": "puct",
+            "temperature": 1.0,
+            "root_noise": 0.25,
+            "dirichlet_alpha": 1.0,
+        },
         "agent": {"kind": "mlp", "channels": None, "hidden": [64, 64]},
         "algorithm": {
             "batch_size": 128,
             "learning_rate": 0.003,
             "learning_starts": 256,
             "updates_per_round": 16,
+            "augment": None,
         },
-        "collector": {"num_envs": 32, "moves": 9},
+        "collector": {"num_envs": 32, "moves": 9, "n_workers": 0},
         "rounds": 60,
     }
     settings = {**SELF_PLAY, "checkpoint_every": 0}

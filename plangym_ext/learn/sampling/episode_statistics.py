@@ -12,9 +12,9 @@ from plangym_ext.core.compiling.jit import kernel
 from plangym_ext.errors import DamagedCheckpoint
 
 Ndarray = npt.NDArray[Any]
-#: Columns of a table of episodes whose mean says nothing: when and where they ended, and which
-#: stored state they began from.
-PLACE = ("step", "row", "start")
+#: Columns of a table of episodes whose mean says nothing: when and where they ended, which
+#: stored state they began from, and whom they were against.
+PLACE = ("step", "row", "start", "opponent")
 
 
 @kernel

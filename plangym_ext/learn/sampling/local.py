@@ -12,10 +12,11 @@ from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.actor import Actor
-from plangym_ext.learn.sampling.actors.venv_rows import venv_rows
+from plangym_ext.learn.sampling.actors.opponent_rows import OpponentRows
+from plangym_ext.learn.sampling.actors.venv_rows import VenvRows, venv_rows
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
-from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env, no_opponents
 from plangym_ext.learn.sampling.past import (
     Past,
     PastSampler,
@@ -25,6 +26,7 @@ from plangym_ext.learn.sampling.past import (
     whole_fragment,
 )
 from plangym_ext.learn.sampling.tree import build_sample_tree, mask_array, tree_memory
+from plangym_ext.planners.players import PLAYER, TO_PLAY
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -48,7 +50,7 @@ class LocalSampler(PastSampler):
         self.tree: ArrayDict = build_sample_tree(
             venv, agent, num_steps, self.num_envs, storage=self._storage, env_info=options.env_info
         )
-        venvs = [venv_rows(venv, rows) for rows in ranges]
+        venvs = [_rows_of(venv, rows, options) for rows in ranges]
         # To bring a row to a stored state, what other halves have in flight is waited for.
         for one in venvs:
             one.others = [other for other in venvs if other is not one]
@@ -99,6 +101,8 @@ class LocalSampler(PastSampler):
             for actor, state in zip(self._actors, self._saved, strict=True):
                 actor.load_state_dict(state)
             self._saved = None
+        if self._options.opponents is not None:
+            self._options.opponents.league = self._past.league
         for actor in self._actors:  # states are captured of all envs together
             actor.begin_episodes()
         if any(actor.lacks_masks for actor in self._actors):
@@ -164,6 +168,14 @@ class LocalSampler(PastSampler):
             self._venv.close()
 
 
+def _rows_of(venv: PlanVectorEnv, rows: range, options: SamplerOptions) -> VenvRows:
+    """Return some rows of a vector env, of two players with their opponents."""
+    opponents = options.opponents
+    if opponents is None:
+        return venv_rows(venv, rows)
+    return OpponentRows(venv, rows, options.numbers(rows), options.seed, opponents)
+
+
 class SerialSampler(LocalSampler):
     """Play an agent in a vector env of any backend, T steps at a time.
 
@@ -188,7 +200,9 @@ class SerialSampler(LocalSampler):
     """
 
     def __init__(self, venv: PlanVectorEnv, agent: Agent, num_steps: int, **options: Any) -> None:
-        check_vector_env(venv, "SerialSampler", options.get("env_info", ()))
+        # With opponents the envs are of one player, as far as the agent is concerned.
+        both = (PLAYER, TO_PLAY) if options.get("opponents") else options.get("env_info", ())
+        check_vector_env(venv, "SerialSampler", both)
         rows = [range(venv.num_envs)]
         super().__init__(venv, agent, num_steps, SamplerOptions(**options), rows)
 
@@ -220,4 +234,6 @@ class AlternatingSampler(LocalSampler):
             )
         # Adjoining rows, so that the columns of a half are views of the tree.
         halves = [range(count // 2), range(count // 2, count)]
-        super().__init__(venv, agent, num_steps, SamplerOptions(**options), halves)
+        chosen = SamplerOptions(**options)
+        no_opponents("AlternatingSampler", chosen)
+        super().__init__(venv, agent, num_steps, chosen, halves)

@@ -14,6 +14,7 @@ from plangym_ext.arrays.items import itemized
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.numbers import at_least, finite_between
 from plangym_ext.errors import InvalidOption, UnknownName, WrongKind, suggestion
+from plangym_ext.learn.sampling.league import OPPONENT, Opponents
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.planners.players import PLAYER, TO_PLAY, check_one_player
 from plangym_ext.vector.vector_env import PlanVectorEnv
@@ -49,6 +50,8 @@ class SamplerOptions:
             failed is played again; without, new episodes begin after a failure.
         max_steps: steps after which an episode is truncated, and its env reset; None: the envs'
             own limits count alone.
+        opponents: play the other side of an env with two players, which is then an env of one; the
+            table of episodes then has "opponent". None: there are none.
         first_row: number of the first row. What a row draws depends on its number, so samplers
             whose rows have other numbers play as parts of one sampler would.
     """
@@ -66,6 +69,7 @@ class SamplerOptions:
     starts: Starts | None = None
     first_row: int = 0
     max_steps: int | None = None
+    opponents: Opponents | None = None
 
     def __post_init__(self) -> None:
         at_least("sampler: seed", self.seed, 0)
@@ -80,6 +84,11 @@ class SamplerOptions:
                 f"sampler: starts must be Starts, such as StoredStarts(states); got a "
                 f"{type(self.starts).__name__}."
             )
+        if self.opponents is not None and (self.starts or self.env_info):
+            raise InvalidOption(
+                "sampler: opponents play from the first move of a game on and keep no infos; leave "
+                "starts and env_info out."
+            )
         if self.on_end not in ON_END:
             raise UnknownName(
                 f"sampler: on_end must be one of {', '.join(ON_END)}; got {self.on_end!r}"
@@ -93,9 +102,26 @@ class SamplerOptions:
                 f"them in env_info alone."
             )
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Names of the infos that are columns of the table of episodes."""
+        return (*self.episode_fields, *((OPPONENT,) if self.opponents else ()))
+
     def numbers(self, rows: range) -> range:
         """Return the random-stream numbers of some rows."""
         return range(rows.start + self.first_row, rows.stop + self.first_row)
+
+
+def no_opponents(where: str, options: SamplerOptions) -> None:
+    """Refuse opponents where a sampler does not know them.
+
+    Raises:
+        InvalidOption: there are some.
+    """
+    if options.opponents is not None:
+        raise InvalidOption(
+            f"{where}: opponents are for a SerialSampler; got {options.opponents!r}. Use that."
+        )
 
 
 # Check that a vector env is suitable for sampling -----------------------------

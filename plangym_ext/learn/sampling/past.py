@@ -14,6 +14,7 @@ from plangym_ext.errors import ForeignCheckpoint, InvalidOption
 from plangym_ext.learn.agents.planner_agent import COST
 from plangym_ext.learn.sampling.collected import Collected
 from plangym_ext.learn.sampling.episode_statistics import Window
+from plangym_ext.learn.sampling.league import League
 from plangym_ext.learn.sampling.options import SamplerOptions
 from plangym_ext.learn.sampling.starts import Starts
 from plangym_ext.planners.plans import Budget
@@ -29,22 +30,27 @@ class Past(NamedTuple):
         window: what the online statistics are of.
         starts: what the next episodes begin from; None: they begin by a reset.
         discount: of the discounted returns.
+        league: of old versions of what plays; None: there is none.
     """
 
     window: Window
     starts: Starts | None
     discount: float
+    league: League | None = None
 
     @classmethod
     def of(cls, options: SamplerOptions, state: Mapping[str, Any] | None = None) -> Past:
         """Return the record of a new sampler, or of one that continues from a `state_dict`."""
+        starts, opponents = options.starts, options.opponents
+        league = None if opponents is None else opponents.league
         if state is None:
-            return cls(Window(options.window), options.starts, options.discount)
-        starts = options.starts
+            return cls(Window(options.window), starts, options.discount, league)
         # A run that was saved before it had stored states begins with these.
         if starts is not None and "starts" in state:
             starts = starts.loaded(state["starts"])
-        return cls(Window(options.window, state["window"]), starts, options.discount)
+        if league is not None and "league" in state:
+            league = league.loaded(state["league"])
+        return cls(Window(options.window, state["window"]), starts, options.discount, league)
 
     def table(self) -> Any:
         """Return the `Starts.table` of the next fragment; None without stored states."""
@@ -65,12 +71,14 @@ class Past(NamedTuple):
                 "last_discount": self.discount ** episodes["length"],
             }
             starts = starts.after({**episodes, **ends})
-        return Past(self.window.after(episodes), starts, self.discount)
+        league = None if self.league is None else self.league.after(episodes)
+        return Past(self.window.after(episodes), starts, self.discount, league)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the saved form."""
         starts = {} if self.starts is None else {"starts": self.starts.state_dict()}
-        return {"window": self.window.columns, **starts}
+        league = {} if self.league is None else {"league": self.league.state_dict()}
+        return {"window": self.window.columns, **starts, **league}
 
 
 def _rows(array: Any, at: tuple[Any, Any]) -> Any:
@@ -89,6 +97,11 @@ class PastSampler(Closing):
     def starts(self) -> Starts | None:
         """Start distribution of the next fragment's episodes; None: a reset."""
         return self._past.starts
+
+    @property
+    def league(self) -> League | None:
+        """Old versions that play the other side of games; None: there is no league."""
+        return self._past.league
 
     @property
     def statistics(self) -> dict[str, float]:

@@ -16,7 +16,7 @@ from plangym_ext.learn.agents.agent import Agent
 from plangym_ext.learn.sampling.actors.columns import tells_masks
 from plangym_ext.learn.sampling.collected import Collected, Progress
 from plangym_ext.learn.sampling.episode_statistics import merged_episodes
-from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env
+from plangym_ext.learn.sampling.options import SamplerOptions, check_vector_env, no_opponents
 from plangym_ext.learn.sampling.past import (
     Past,
     PastSampler,
@@ -112,6 +112,7 @@ class WorkerSampler(PastSampler):
         # No worker is without rows.
         count = min(at_least(f"{where}: n_workers", wanted, 1), num_envs)
         self._options, self._agent = SamplerOptions(**options), agent
+        no_opponents("WorkerSampler", self._options)
         self._timeout = seconds_or_none("WorkerSampler: timeout", timeout)
         self._ranges = [
             range(int(part[0]), int(part[-1]) + 1)

@@ -12,6 +12,7 @@ from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Range
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
 from plangym_ext.learn.algorithms.plan_config import ExpertConfig, PlanLearningConfig
+from plangym_ext.learn.sampling.league import LeagueConfig
 from plangym_ext.run.settings.sections import AgentSettings, AlgorithmSettings, PlannerSettings
 
 COLLECTORS = ("games", "solutions")
@@ -160,6 +161,7 @@ class RunConfig(CheckedOptions):
             state, with the agent's network if it uses one. It plays, or, with "expert", takes
             turns with the agent. None: "mcts" for those algorithms, none for others.
         starts: stored states from which episodes begin.
+        league: old versions that play the other side of games of two players.
         collector: the collection of episodes.
         evaluation: the evaluation of the network. Of a list of several, each with a `name` of
             its own, it is the first.
@@ -193,6 +195,7 @@ class RunConfig(CheckedOptions):
     algorithm: AlgorithmSettings | None = None
     planner: PlannerSettings | None = None
     starts: StartsSettings = field(default_factory=StartsSettings)
+    league: LeagueConfig = field(default_factory=LeagueConfig)
     collector: CollectorSettings = field(default_factory=CollectorSettings)
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     evaluations: tuple[EvaluationSettings, ...] = ()
@@ -222,14 +225,16 @@ class RunConfig(CheckedOptions):
         if self.played_here and self.collector.n_workers:
             raise InvalidOption(
                 f"settings: collector.n_workers must be 0 with {self.played_here}, which needs "
-                f"searches or branches in the run's own process; got {self.collector.n_workers}. "
-                f"Set env.n_workers, the processes that step the env."
+                f"searches, branches or opponents in the run's own process; got "
+                f"{self.collector.n_workers}. Set env.n_workers, the processes that step the env."
             )
         first, *others = (self._checked_evaluation(one) for one in self.all_evaluations)
         object.__setattr__(self, "evaluation", first)
         object.__setattr__(self, "evaluations", tuple(others))
         if self.mode == "async":
             self._check_async()
+        if self.league.every:
+            self._check_league()
 
     def _choose_parts(self) -> None:
         """Choose what is not given of agent, algorithm and planner."""
@@ -262,6 +267,8 @@ class RunConfig(CheckedOptions):
         """The setting for which the run's own process plays all games; "" if others may."""
         if self.collector.kind == "solutions":
             return "collector.kind 'solutions'"
+        if self.league.every:
+            return "league.every"
         if self.planner is not None and not self.learns_episodes:
             return "algorithm 'expert'"
         how = getattr(self.learner, "advantages", None)
@@ -352,6 +359,23 @@ class RunConfig(CheckedOptions):
                 "explore alike there."
             )
 
+    def _check_league(self) -> None:
+        """Refuse what plays no games against opponents."""
+        others = {
+            "mode": self.mode == "async",
+            "learners": self.learners > 1,
+            "starts.file": bool(self.starts.file),
+            "collector.attributes": bool(self.collector.attributes),
+            "collector.sums": bool(self.collector.sums),
+            "planner": self.planner is not None and not self.learns_episodes,
+        }
+        if wrong := [name for name, used in others.items() if used]:
+            raise InvalidOption(
+                f"settings: league.every must be 0 with {wrong[0]}, as games against opponents are "
+                f"played in turn, from their first move on; got {self.league.every}. Leave one of "
+                f"both out."
+            )
+
     def check_discounts(self) -> None:
         """Refuse a planner and a learner with different discounts, before the run begins.
 
@@ -363,7 +387,8 @@ class RunConfig(CheckedOptions):
     @property
     def left_out(self) -> frozenset[str]:
         """Sections that the run does not use and does not save."""
-        return frozenset() if self.planner is not None else frozenset({"planner"})
+        used = {"planner": self.planner is not None, "league": self.league.every > 0}
+        return frozenset(name for name, is_used in used.items() if not is_used)
 
     @property
     def steps_per_round(self) -> int | None:

@@ -107,8 +107,9 @@ class Parts:
                 returned no gymnasium env.
         """
         env = self._made_env({**self.config.env.kwargs, **(changed or {})})
-        # A planner's whole games teach what positions are worth to the player who moves there.
-        if self.config.learns_episodes and num_players(env) == 2:
+        # A planner's whole games teach what positions are worth to the player who moves there; in
+        # a league the learner plays one side.
+        if num_players(env) == 2 and (self.config.learns_episodes or self.config.league.every):
             return env
         try:
             check_one_player(env, "training")
@@ -255,6 +256,23 @@ class Parts:
         planner, evaluator = self.planner(network)
         make = functools.partial(_planner_agent_of, self.alone())
         return PlannerAgent(planner, env, network=network, evaluator=evaluator, make=make)
+
+    def opponents(self, network: Any, env: Any) -> Any:
+        """Make what plays the other side of games by old versions of `network`; None: nothing."""
+        from plangym_ext.learn.agents.agent_planner import AgentPlanner
+        from plangym_ext.learn.sampling.league import League, Opponents
+
+        config = self.config
+        if not config.league.every:
+            return None
+        copy = self.network(env)
+        assert config.agent is not None
+        if config.learns_episodes:
+            planner, _ = self.planner(copy)
+        else:
+            mode = "sample" if config.agent.kind.draws else "eval"
+            planner = AgentPlanner(agent=self.agent(copy), mode=mode)
+        return Opponents(League(network, config.league), copy, planner, env)
 
     def player(self, agent: Any, evaluation: EvaluationSettings | None = None) -> Any:
         """Make the planner for an evaluation, None: the first: of the agent, or with search."""

@@ -262,6 +262,8 @@ class Runner(ShownRun, Closing):
         self.round, self.steps = self.round + 1, self.steps + collected.steps
         self._recent.take(collected.episodes)
         played = {**played_row(collected, self.algorithm), **self._recent.statistics}
+        if league := getattr(self.sampler, "league", None):
+            played |= league.told
         values = {"round": self.round, **played, **metrics}
         if due := [one for one in self._evaluations if one.is_due(self.round)]:
             values |= self._evaluate(due, seconds)

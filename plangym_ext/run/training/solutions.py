@@ -153,7 +153,7 @@ def make_sampler(
         planner, _ = parts.planner(network)
         limits = {"seed": config.seed, "max_steps": config.env.max_steps}
         return SolutionSampler(env, planner, config.collector.num_envs, **limits)
-    options = _options(parts, env, agent)
+    options = _options(parts, env, network, agent)
     if config.learns_episodes:
         agent = parts.planner_agent(network, env)
     exact = env.exact is not False
@@ -162,15 +162,19 @@ def make_sampler(
     return _here(parts, env, network, agent, exact, options)
 
 
-def _options(parts: Parts, env: Any, agent: Any) -> dict[str, Any]:
+def _options(parts: Parts, env: Any, network: Any, agent: Any) -> dict[str, Any]:
     """Return the options that all samplers have."""
     config, summed = parts.config, parts.config.collector.sums
     infos = dict.fromkeys(summed, np.float64) | getattr(agent, "env_info", {})
+    opponents = parts.opponents(network, env)
+    # With opponents the learner's moves are those of one player.
+    movers = {} if opponents else infos_of_players(env)
     return {
         "seed": config.seed,
         "discount": at(config.learner.discount, 0),
         "episode_fields": config.collector.attributes,
-        "env_info": {**infos, **infos_of_players(env)},
+        "env_info": {**infos, **movers},
+        "opponents": opponents,
         "episode_sums": (*summed, *getattr(agent, "episode_sums", ())),
         "starts": make_starts(parts.starts, env, agent, config.learner),
         # Whole episodes are learned from when they end.

@@ -56,7 +56,7 @@ class Actor:
         self._columns = Columns(tree, spaces, rows)
         self._spaces = spaces
         self._info_nest: Nest | None = None
-        names = tuple(options.env_info), tuple(options.episode_fields)
+        names = tuple(options.env_info), options.told
         steps_of = ItemSteps if isinstance(venv, ItemRows) else EnvSteps
         self._steps = steps_of(venv, self._columns, spaces.obs, *names)
         self._noise = RowNoise(options.seed, options.numbers(rows))
@@ -278,6 +278,7 @@ class Actor:
             # `[b, 4 + C]`: states are joined and split along their first axis.
             "sums": self._sums.sums.T.copy(),
             **self.restarts.state_dict(),
+            **self._venv.state_dict(),
         }
 
     def _states_or_none(self) -> Ndarray | None:
@@ -297,6 +298,7 @@ class Actor:
             self._begun = False
             return
         self._venv.set_states(np.asarray(state["envs"]))
+        self._venv.load_state_dict(state)
         for name in ("obs", "prev_action"):
             targets = [*leaves(getattr(columns, name)[-1])]
             # Items were saved as objects, which a jagged array takes as a list.

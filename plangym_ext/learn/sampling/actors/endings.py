@@ -39,7 +39,7 @@ class Endings:
 
     def __init__(self, columns: Columns, options: SamplerOptions) -> None:
         self._columns = columns
-        self._fields = tuple(options.episode_fields)
+        self._fields = options.told
         self.going_on = np.zeros((columns.num_steps, columns.num_rows), bool)
         self._found: dict[str, list[Ndarray]] = {name: [] for name in self._fields}
 
@@ -244,8 +244,10 @@ class EnvSteps:
 
     def begin(self, t: int, rows: Ndarray | None) -> None:
         """Begin step t, of some rows or, for None, of all."""
-        self._rows = rows
         actions, venv = self._columns.action[t], self._venv
+        if rows is None and not venv.writes:
+            rows = np.arange(self._columns.num_rows)
+        self._rows = rows
         if rows is None:
             venv.step_async(actions, None, self._outs[t])
         elif len(rows):
@@ -300,9 +302,6 @@ class ItemSteps(EnvSteps):
 
     def _out(self, t: int) -> dict[str, Any]:
         return {n: part for n, part in super()._out(t).items() if n not in ("obs", "final_obs")}
-
-    def begin(self, t: int, rows: Ndarray | None) -> None:
-        super().begin(t, np.arange(self._columns.num_rows) if rows is None else rows)
 
     def _write(self, t: int, rows: Ndarray, obs: Any, results: Any, stepped: Stepped) -> None:
         space, infos = self._venv.single_observation_space, stepped.infos

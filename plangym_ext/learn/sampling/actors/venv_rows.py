@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium as gym
@@ -24,6 +24,9 @@ class VenvRows:
         venv: the vector env.
         rows: which; None for all.
     """
+
+    #: Whether a step of all rows writes its results to `out`; else they are returned alone.
+    writes = True
 
     def __init__(self, venv: PlanVectorEnv, rows: range | None = None) -> None:
         self.venv = venv
@@ -112,6 +115,13 @@ class VenvRows:
                 except Exception:
                     continue
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return arrays `[b, ...]` by name, of what the states of the envs do not hold."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state_dict`, which may have other names, too."""
+
     def get_states(self) -> Ndarray:
         """Return `[b, S]` uint8, fresh.
 
@@ -138,6 +148,8 @@ class VenvRows:
 
 class ItemRows(VenvRows):
     """`VenvRows` for observations with items: batches are those of `item_rows`."""
+
+    writes = False
 
     def _items(self, result: Any) -> Any:
         obs, *rest = result

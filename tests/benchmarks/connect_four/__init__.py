@@ -1,0 +1,1 @@
+"""A judge and an opponent of what `selfplay.py` trains."""
