@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import CheckedOptions, Count, OneOf, Share, Whole
-from plangym_ext.errors import WrongKind
+from plangym_ext.errors import DamagedCheckpoint, WrongKind
 from plangym_ext.planners.players import check_players, num_players
 
 if TYPE_CHECKING:  # planners bring numba, which settings do without
@@ -162,7 +162,18 @@ class League:
         }
 
     def loaded(self, state: Mapping[str, Any]) -> League:
-        """Return the league with the data of a `state_dict`."""
+        """Return the league with the data of a `state_dict`.
+
+        Raises:
+            DamagedCheckpoint: it is of another network.
+        """
+        wanted = _shapes(self.network.state_dict())
+        for weights in state["weights"]:
+            if _shapes(weights) != wanted:
+                raise DamagedCheckpoint(
+                    f"league: a version must have weights {wanted!r:.80}; got "
+                    f"{_shapes(weights)!r:.80}. Take a checkpoint as it was written."
+                )
         columns = (np.asarray(state[name]).tolist() for name in ("points", "games"))
         numbers = np.asarray(state["numbers"]).tolist()
         versions = map(Version, numbers, state["weights"], *columns)
@@ -236,6 +247,10 @@ def _played(version: Version, points: Ndarray) -> Version:
     for one in points.tolist():
         before, games = _FADES * before + one, _FADES * games + 1.0
     return version._replace(points=before, games=games)
+
+
+def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(part.shape) for name, part in weights.items()}
 
 
 def _copied(network: Any) -> dict[str, Ndarray]:

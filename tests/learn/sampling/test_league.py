@@ -9,7 +9,7 @@ from training_runs import log, weights
 
 import plangym_ext
 from plangym_ext.envs import LineGameEnv
-from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.errors import DamagedCheckpoint, InvalidOption, WrongKind
 from plangym_ext.learn import (
     AgentConfig,
     AgentPlanner,
@@ -121,6 +121,27 @@ def test_a_sampler_goes_on_from_its_state():
         assert [one.number for one in broken.league.versions] == [1, 2]
         whole.close()
         broken.close()
+
+
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("opponents", lambda rows: rows + 3),
+        ("opponents", lambda rows: rows[:2]),
+        ("opponents", lambda rows: rows.astype(float)),
+        ("weights", lambda versions: [{"w": np.zeros(3)}, *versions[1:]]),
+    ],
+)
+def test_a_state_that_was_altered_is_refused(part, changed):
+    with plangym_ext.make(GAME) as env:
+        sampler = sampled(env)
+        sampler.collect()
+        state = sampler.state_dict()
+        holder = state["rows"] if part == "opponents" else state["league"]
+        holder[part] = changed(holder[part])
+        with pytest.raises(DamagedCheckpoint, match="league: "):
+            sampler.load_state_dict(state)
+        sampler.close()
 
 
 def test_a_search_of_the_opponent_wins_most_games():

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.items import has_items
 from plangym_ext.arrays.nested import mapped, rows_of, write_rows
 from plangym_ext.core.masks import MASK
-from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.errors import DamagedCheckpoint, InvalidOption, WrongKind
 from plangym_ext.learn.sampling.actors.columns import info_column, legal_actions
 from plangym_ext.learn.sampling.actors.venv_rows import VenvRows
 from plangym_ext.learn.sampling.league import OPPONENT, Opponents
@@ -82,7 +82,18 @@ class OpponentRows(VenvRows):
         return {"opponents": self._games.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self._games[...] = state["opponents"]
+        games = np.asarray(state["opponents"])
+        # Another side than 0 or 1 would be the learner's turn never.
+        if (
+            games.shape != self._games.shape
+            or games.dtype != self._games.dtype
+            or not np.isin(games[:, _SIDE], (0, 1)).all()
+        ):
+            raise DamagedCheckpoint(
+                f"league: opponents must be {self._games.shape} {self._games.dtype} of sides 0 and "
+                f"1; got {repr(games)[:80]}. Take a checkpoint as it was written."
+            )
+        self._games[...] = games
 
     # Moves of the opponents -------------------------------------------------------
 
