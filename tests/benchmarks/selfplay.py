@@ -25,7 +25,6 @@ import plangym_ext
 from plangym_ext.run.evaluating.elo import match
 from plangym_ext.run.files import write_json
 from plangym_ext.run.settings.compose import compose
-from plangym_ext.run.training.callbacks import Callback
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
@@ -94,34 +93,13 @@ class Boards:
         return float(np.mean([row[p.action] for row, p in zip(self.right, plans, strict=True)]))
 
 
-class _Until(Callback):
-    """Ends a run once so many seconds of it are spent.
-
-    Args:
-        seconds: that were spent before; what is added is in `spent`.
-        most: the budget.
-    """
-
-    def __init__(self, seconds: float, most: float) -> None:
-        self.spent, self._most = seconds, most
-        self._began = time.monotonic()
-
-    def on_round(self, runner: Runner, values: dict[str, float]) -> None:
-        now = time.monotonic()
-        self.spent, self._began = self.spent + now - self._began, now
-        if self.spent >= self._most:
-            runner.stop("the minutes are spent")
-
-
 def trained(options: argparse.Namespace, spent: float, minutes: float) -> tuple[float, int]:
     """Train the run until so many minutes are spent; return the seconds, and its steps."""
-    most = {"rounds": 1_000_000, "seed": options.seed}
-    clock = _Until(spent, 60 * minutes)
-    with Runner(
-        compose([options.preset, most]), options.out / "run", resume=True, callbacks=[clock]
-    ) as runner:
+    limits = {"rounds": None, "seed": options.seed, "max_seconds": 60 * minutes - spent}
+    with Runner(compose([options.preset, limits]), options.out / "run", resume=True) as runner:
+        began = time.monotonic()
         runner.run()
-        return clock.spent, runner.steps
+        return spent + time.monotonic() - began, runner.steps
 
 
 def judged(options: argparse.Namespace, boards: Boards) -> dict[str, float]:

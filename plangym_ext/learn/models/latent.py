@@ -36,12 +36,10 @@ def compress(x: Any) -> Any:
 
 def expand(y: Any) -> Any:
     """Return x with h(x) = y, a fresh tensor of the same shape."""
-    size = y.abs()
-    # In float64: the root of 1 + 0.004 (y + 1.001) is near 1, and 1 is taken from it.
-    wide = size.double()
-    root = (1.0 + 4.0 * _EPSILON * (wide + 1.0 + _EPSILON)).sqrt()
-    found = ((root - 1.0) / (2.0 * _EPSILON)) ** 2 - 1.0
-    return y.sign() * found.to(y.dtype)
+    # sqrt(|x| + 1) - 1 without a difference of near numbers, with the sign of y.
+    once = 1.0 + 2.0 * _EPSILON
+    root = 2.0 * y / ((once * once + 4.0 * _EPSILON * y.abs()).sqrt() + once)
+    return root * (root.abs() + 2.0)
 
 
 class Support:
