@@ -214,8 +214,9 @@ def _defeats(rivals: Rivals) -> Iterator[str]:
         best = max(rate for who, rate in rates.items() if who.is_ours)
         for who, rate in rates.items():
             if not who.is_ours and rate > _CLOSE * best:
-                verdict = "**faster**" if rate > best else "about as fast"
-                lines.append(f"- {cell}: {who.name} is {verdict}, {rate / best:.2f} of ours.")
+                ratio = round(rate / best, 2)  # what is shown: a tie is none's defeat
+                verdict = "**faster**" if ratio > 1.0 else "about as fast"
+                lines.append(f"- {cell}: {who.name} is {verdict}, {ratio:.2f} of ours.")
     yield from lines or ["- none is faster."]
 
 
