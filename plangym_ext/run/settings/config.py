@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -224,9 +225,9 @@ class RunConfig(CheckedOptions):
         self._check_planner()
         if self.played_here and self.collector.n_workers:
             raise InvalidOption(
-                f"settings: collector.n_workers must be 0 with {self.played_here}, which needs "
-                f"searches, branches or opponents in the run's own process; got "
-                f"{self.collector.n_workers}. Set env.n_workers, the processes that step the env."
+                f"settings: collector.n_workers must be 0 with {self.played_here}, which plays in "
+                f"the run's own process; got {self.collector.n_workers}. Set env.n_workers, the "
+                f"processes that step the env."
             )
         first, *others = (self._checked_evaluation(one) for one in self.all_evaluations)
         object.__setattr__(self, "evaluation", first)
@@ -361,19 +362,13 @@ class RunConfig(CheckedOptions):
 
     def _check_league(self) -> None:
         """Refuse what plays no games against opponents."""
-        others = {
-            "mode": self.mode == "async",
-            "learners": self.learners > 1,
-            "starts.file": bool(self.starts.file),
-            "collector.attributes": bool(self.collector.attributes),
-            "collector.sums": bool(self.collector.sums),
-            "planner": self.planner is not None and not self.learns_episodes,
-        }
-        if wrong := [name for name, used in others.items() if used]:
+        names = "mode", "learners", "starts.file", "collector.attributes", "collector.sums"
+        of, plain = operator.attrgetter, RunConfig()
+        wrong = [name for name in names if of(name)(self) != of(name)(plain)]
+        if wrong or (self.planner is not None and not self.learns_episodes):
             raise InvalidOption(
-                f"settings: league.every must be 0 with {wrong[0]}, as games against opponents are "
-                f"played in turn, from their first move on; got {self.league.every}. Leave one of "
-                f"both out."
+                f"settings: league.every must be 0 with {', '.join(wrong) or 'expert'}, as games "
+                f"against opponents are played in turn; got {self.league.every}. Leave one out."
             )
 
     def check_discounts(self) -> None:
@@ -381,8 +376,15 @@ class RunConfig(CheckedOptions):
 
         Runs that were learned so before can be read all the same.
         """
-        if self.planner is not None and getattr(self.learner, "discounts", True):
-            checked_discounts("planner", self.planner, "algorithm", self.learner)
+        if self.planner is None or not getattr(self.learner, "discounts", True):
+            return
+        mine, theirs = getattr(self.learner, "discount", None), self.planner.discount
+        # The planner would add the learner's values to rewards of another discount.
+        if None not in (mine, theirs) and mine != theirs:
+            raise InvalidOption(
+                f"settings: planner.discount and algorithm.discount must be equal, as the planner "
+                f"adds learned values to rewards; got {theirs} and {mine}. Set both."
+            )
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -396,16 +398,3 @@ class RunConfig(CheckedOptions):
         if self.collector.kind == "solutions":
             return None
         return self.learners * self.collector.num_envs * self.collector.moves
-
-
-def checked_discounts(where: str, planner: PlannerSettings, learner: str, config: Any) -> None:
-    """Refuse a planner and a learner with different discounts.
-
-    The planner would add the learner's values to rewards of another discount.
-    """
-    mine, theirs = getattr(config, "discount", None), planner.discount
-    if None not in (mine, theirs) and mine != theirs:
-        raise InvalidOption(
-            f"settings: {where}.discount and {learner}.discount must be equal, as the planner adds "
-            f"learned values to rewards; got {theirs} and {mine}. Set both."
-        )

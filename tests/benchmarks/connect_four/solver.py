@@ -41,9 +41,9 @@ def _threats(stones: int, every: int) -> int:
         ahead = (stones << shift) & (stones << (2 * shift))
         found |= ahead & (stones << (3 * shift))
         found |= ahead & (stones >> shift)
-        behind = (stones >> shift) & (stones >> (2 * shift))
-        found |= behind & (stones << shift)
-        found |= behind & (stones >> (3 * shift))
+        before = (stones >> shift) & (stones >> (2 * shift))
+        found |= before & (stones << shift)
+        found |= before & (stones >> (3 * shift))
     cells = 0
     for column in range(7):
         cells |= 63 << (7 * column)
@@ -168,7 +168,7 @@ def move_values(stones: int, every: int, table: Table) -> npt.NDArray[np.int64]:
     """Return what each move is worth to its player with perfect play, `[7]`.
 
     Args:
-        stones: of the player to move; nobody has a line.
+        stones: of the player to move; there is no line yet.
         every: stones of both.
         table: of positions that were searched, which is added to.
 

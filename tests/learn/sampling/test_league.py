@@ -81,7 +81,7 @@ def test_what_is_sampled_is_the_game_as_the_learner_sees_it(stones, options):
             assert (mask[t, row].reshape(3, 3) == ~(mine | theirs)).all()
             mine = mine.copy()
             mine.flat[action[t, row]] = True
-            # Who moves after the last move sees the board, whoever that is.
+            # After the last move the board is that of the player who would be next.
             after = (final if ended[t, row] else obs[1:])[t, row].astype(bool)
             if not ended[t, row]:
                 assert (after[0] == mine).all()

@@ -149,7 +149,7 @@ class OpponentRows(VenvRows):
 
 
 class _Turns:
-    """What has come of the moves of k rows so far.
+    """Results of the moves of k rows so far.
 
     Args:
         venv: the rows' own.
