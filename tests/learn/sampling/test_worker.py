@@ -170,7 +170,7 @@ def test_a_worker_that_dies_again_ends_the_call_but_not_the_sampler(tmp_path, wa
 
 def test_a_hung_worker_is_named_and_its_fragment_played_again(tmp_path, wanted):
     make = fault(tmp_path, "sleep")
-    with WorkerSampler(make, Tally(), STEPS, ROWS, n_workers=2, timeout=2.0) as sampler:
+    with WorkerSampler(make, Tally(), STEPS, ROWS, n_workers=2, timeout=6.0) as sampler:
         with pytest.raises(WorkerTimeout, match=r"worker 0 .*in step \d of rows 0 to 2") as raised:
             collected(sampler)
         assert raised.value.workers == (0,)
