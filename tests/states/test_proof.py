@@ -369,7 +369,7 @@ class Connects(Base):
 )
 def test_what_no_state_holds_is_refused_by_its_name(make, name):
     with pytest.raises(IncompleteState, match=f"(?s)snapshot: [^\n]*({name})"):
-        plangym_ext.make(make, backend="serial", check=0.5)
+        plangym_ext.make(make, backend="serial", check=2.0)
     assert not os.path.exists("/tmp/plangym_ext_never_written")
 
 
