@@ -85,6 +85,28 @@ def player_swaps(infos: Any, ended: npt.NDArray[np.bool_]) -> npt.NDArray[np.boo
     return np.ascontiguousarray(made != following)
 
 
+def in_turns(count: int) -> dict[str, npt.NDArray[np.int64]]:
+    """Return infos of `count` moves, after each of which the other player moves."""
+    return {PLAYER: np.zeros(count, np.int64), TO_PLAY: np.ones(count, np.int64)}
+
+
+def check_turns(where: str, swaps: npt.NDArray[np.bool_]) -> None:
+    """Refuse games that a model of strict turns predicts wrongly.
+
+    Args:
+        where: they were played.
+        swaps: `[L]` bool, whether the other player made the next move.
+
+    Raises:
+        WrongKind: a player has moved twice in a row.
+    """
+    if not swaps.all():
+        raise WrongKind(
+            f"{where}: the two players of a learned model must move in turns; a player moved "
+            f"twice in a row. Search in the env instead, as the algorithm 'alphazero' does."
+        )
+
+
 def _players(
     infos: Any, ended: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

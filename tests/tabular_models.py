@@ -25,12 +25,15 @@ def table_of(env_id: str, **kwargs: Any) -> list[list[tuple[int, float, bool]]]:
     return rows
 
 
-def exact_network(table: list[list[tuple[int, float, bool]]], value: Any = None) -> LatentNetwork:
+def exact_network(
+    table: list[list[tuple[int, float, bool]]], value: Any = None, num_players: int = 1
+) -> LatentNetwork:
     """Return a network whose latents are one-hot states, and whose steps are those of the table.
 
     Args:
         table: see `table_of`.
         value: `[S]`, what states are worth by the prediction; None: nothing.
+        num_players: of the env.
     """
     states, actions = len(table), len(table[0])
     config = LatentConfig(
@@ -39,6 +42,7 @@ def exact_network(table: list[list[tuple[int, float, bool]]], value: Any = None)
         hidden=(states * actions,),
         value_support=0,
         reward_support=0,
+        num_players=num_players,
     )
     spaces = gym.spaces.Discrete(states), gym.spaces.Discrete(actions)
     network = make_latent_network(*spaces, config, seed=0)

@@ -137,7 +137,10 @@ def of_one_side(record: EpisodeRecord) -> tuple[EpisodeRecord, Floats]:
 
 
 def value_after_last(record: EpisodeRecord, discount: float) -> float:
-    """Return the value after the last step; 0 after a termination."""
+    """Return the value after the last step; 0 after a termination.
+
+    A discount below 0 says that it is the other player's.
+    """
     if record.terminated:
         return 0.0
     if record.final_value is not None:
@@ -150,7 +153,7 @@ def value_after_last(record: EpisodeRecord, discount: float) -> float:
         )
     # The search's value of the last state is r + gamma V of what follows, solved for V.
     # With a discount of 0 nothing reads what follows.
-    return (last - reward) / discount if discount > 0.0 else 0.0
+    return (last - reward) / discount if discount else 0.0
 
 
 def check_target(where: str, name: str | None, known: Mapping[str, Any] | tuple[str, ...]) -> None:

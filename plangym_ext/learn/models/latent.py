@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from plangym_ext.core.infos import InfoColumn
 from plangym_ext.core.typed_arguments import checking_arguments
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.agents.network_agent import ROWS
@@ -19,6 +20,7 @@ from plangym_ext.learn.networks.inputs import ObservationEncoder
 from plangym_ext.learn.networks.network import NetworkOutput, zero_residual_ends
 from plangym_ext.learn.repeatable import seeded
 from plangym_ext.learn.torch_extra import check_device, functional, nn, torch
+from plangym_ext.planners.players import PLAYER, TO_PLAY, in_turns
 
 #: Slope of the compression far from zero.
 _EPSILON = 1e-3
@@ -261,6 +263,9 @@ class LatentModel(ModelEnv):
     `NetworkEvaluator(OfLatents(network))` rates it. Rows are stepped in padded calls, so that a row
     does not depend on the others.
 
+    Of two players the infos say that 0 has moved and 1 moves next, from whatever state: a latent
+    does not tell them apart.
+
     Args:
         network: shared, not copied: what a learner changes is stepped at once.
         device: where it runs; it is moved there.
@@ -280,7 +285,13 @@ class LatentModel(ModelEnv):
         shown = box, network.action_space
         if starts is not None:
             starts = checked_obs("LatentModel: starts", starts, network.observation_space)
-        super().__init__("LatentModel", shown, 4 * width, identity, starts=starts)
+        two = network.config.num_players == 2
+        columns = tuple(InfoColumn(name, int, "<i8") for name in (PLAYER, TO_PLAY) if two)
+        super().__init__("LatentModel", shown, 4 * width, identity, columns, starts)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return {**super().metadata, "num_players": self.network.config.num_players}
 
     def _begun(self, obs: Any) -> Contents:
         with torch.inference_mode():
@@ -296,7 +307,8 @@ class LatentModel(ModelEnv):
             over = np.zeros(count, np.bool_)
             if found.ending is not None:
                 over = (found.ending[:count] > 0.0).cpu().numpy()
-            return Advanced(_bytes(found.latent[:count]), rewards.astype(np.float64), over)
+            infos = in_turns(count) if self.layout.info else {}
+            return Advanced(_bytes(found.latent[:count]), rewards.astype(np.float64), over, infos)
 
     def _seen(self, contents: Contents) -> tuple[npt.NDArray[Any], ...]:
         # Another array than the states' own: a caller may write to either.

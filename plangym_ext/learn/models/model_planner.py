@@ -12,13 +12,14 @@ import numpy.typing as npt
 
 from plangym_ext.core.options import Range
 from plangym_ext.core.typed_arguments import checking_arguments
-from plangym_ext.errors import InvalidOption, StateError
+from plangym_ext.errors import InvalidOption, StateError, WrongKind
 from plangym_ext.learn.evaluator import NetworkEvaluator
 from plangym_ext.learn.models.ensemble import EnsembleModel, EnsembleNetwork
 from plangym_ext.learn.models.latent import LatentModel, LatentNetwork, OfLatents
 from plangym_ext.learn.models.model_env import ModelEnv
 from plangym_ext.planners.base import Planner
 from plangym_ext.planners.plans import Budget, Plan
+from plangym_ext.planners.players import check_turns, in_turns, num_players, player_swaps
 from plangym_ext.planners.request import PlanRequest
 
 Bytes = npt.NDArray[np.uint8]
@@ -54,6 +55,7 @@ class MixedModel:
         self.env, self.model, self._true_steps = env, model, true_steps
         self.action_space: Any = model.action_space
         self.observation_space: Any = model.observation_space
+        self.metadata = model.metadata
 
     def states_of(self, states: Bytes) -> Bytes:
         """Return the rows `[B, 1 + S]` at which states `[B, S]` of the env begin."""
@@ -89,7 +91,8 @@ class MixedModel:
                 if len(some):
                     found = self._stepped(actions[some, h], rows[some])
                     rows[some], seen[some], rewards[some, h], over[some], cut[some] = found
-        return Stepped(rows, seen, rewards, over, cut, {}, steps)
+        infos = in_turns(count) if num_players(self) == 2 else {}
+        return Stepped(rows, seen, rewards, over, cut, infos, steps)
 
     def _stepped(self, actions: Any, rows: Bytes) -> Any:
         """Step rows of one kind; return rows, observations, rewards and endings."""
@@ -99,6 +102,9 @@ class MixedModel:
         told: Any = out.rewards, out.terminateds, out.truncateds
         if not true:
             return self._rows(out.states, rows[:, 0]), out.obs, *told
+        if num_players(self) == 2:
+            ended = out.terminateds | out.truncateds
+            check_turns(f"MixedModel: {self.env}", player_swaps(out.infos, ended) | ended)
         begun, left = self.model.states_of(out.obs), rows[:, 0] - 1
         found = self._rows(out.states, left)
         found[left == 0] = self._rows(begun[left == 0], left[left == 0])
@@ -148,6 +154,24 @@ class ModelPlanner(Planner):
             raise InvalidOption(
                 f"ModelPlanner: true_steps must be 0 with correct, as true steps are no "
                 f"predictions; got {self.true_steps}."
+            )
+
+    @property
+    def two_players(self) -> bool:
+        """Whether the model is of two players."""
+        return num_players(self.model) == 2
+
+    @property
+    def for_two_players(self) -> str:
+        return "Make the model of a LatentNetwork whose config has num_players=2."
+
+    def _check(self, env: Any) -> None:
+        super()._check(env)
+        # Without an env, states are searched again that were played in one.
+        if env is not None and self.two_players and num_players(env) != 2:
+            raise WrongKind(
+                f"ModelPlanner: env must have two players, as the model; got one in {env}. Make "
+                f"the network with num_players=1."
             )
 
     def _plan_batch(self, request: PlanRequest) -> list[Plan]:

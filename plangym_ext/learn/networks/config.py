@@ -362,6 +362,7 @@ class LatentConfig(CheckedOptions):
         value_scale: values are this times what the support expects.
         endings: whether dynamics also predict that the episode ends, and searches stop there;
             else what follows an end is learned to be worth nothing.
+        num_players: of the env. Two move in turns, and rewards and values are the mover's.
         image_channels: see `NetworkConfig`.
     """
 
@@ -377,4 +378,5 @@ class LatentConfig(CheckedOptions):
     reward_support: Whole = 5
     value_scale: Positive = 1.0
     endings: bool = True
+    num_players: Annotated[int, Range(1, 2)] = 1
     image_channels: Annotated[str, OneOf(CHANNELS)] = "auto"

@@ -22,6 +22,7 @@ from plangym_ext.learn import (
     model_planner,
 )
 from plangym_ext.learn.algorithms.learned.muzero import halved
+from plangym_ext.learn.targets import n_return
 from plangym_ext.planners import MCTS
 from tests.tabular_models import exact_network
 
@@ -42,7 +43,7 @@ CONFIG = MuZeroConfig(
 )
 
 
-def record(rng, length, *, terminated, final=None):
+def record(rng, length, *, terminated, final=None, sides=None):
     policies = rng.dirichlet([1.0, 1.0], length)
     return EpisodeRecord(
         seed=0,
@@ -54,40 +55,56 @@ def record(rng, length, *, terminated, final=None):
         root_values=rng.normal(size=length),
         policies=policies,
         final_value=final,
+        sides=sides,
     )
 
 
 def learner(rng, config=CONFIG, network=SMALL, episodes=9):
     made = make_latent_network(OBS, ACTIONS, network, seed=0)
     found = MuZero(made, config, seed=1)
-    records = [
-        record(rng, int(rng.integers(1, 9)), terminated=i % 2 == 0, final=2.0 + i)
-        for i in range(episodes)
-    ]
+    records = []
+    for i in range(episodes):
+        length = int(rng.integers(1, 9))
+        sides = in_turns(length) if network.num_players == 2 else None
+        told = {"terminated": i % 2 == 0, "final": 2.0 + i, "sides": sides}
+        records.append(record(rng, length, **told))
     for one in records:
         found.replay.add(found.samples(one))
     return found, records
+
+
+def in_turns(length):
+    """Return the sides of two players, each of whom moves once in turn."""
+    return np.where(np.arange(length + 1) % 2, -1.0, 1.0)
 
 
 def wanted_value(one, t):
     """Return the target of step t of an episode, one step at a time; None: nothing is learned."""
     if t > one.length:
         return 0.0 if one.terminated else None
+
+    def mine(gain, at):
+        """Return what the player to move at t gains by what the one to move at `at` gains."""
+        return gain if one.sides is None or one.sides[at] == one.sides[t] else -gain
+
     total = 0.0
     for i in range(N):
         if t + i == one.length:
-            return total + GAMMA**i * (0.0 if one.terminated else one.final_value)
-        total += GAMMA**i * one.rewards[t + i]
+            return total + GAMMA**i * (0.0 if one.terminated else mine(one.final_value, t + i))
+        total += GAMMA**i * mine(one.rewards[t + i], t + i)
     after = t + N
     if after == one.length:
-        return total + GAMMA**N * (0.0 if one.terminated else one.final_value)
-    return total + GAMMA**N * one.root_values[after]
+        return total + GAMMA**N * (0.0 if one.terminated else mine(one.final_value, after))
+    return total + GAMMA**N * mine(one.root_values[after], after)
 
 
-@pytest.mark.parametrize(("endings", "scheduled"), [(False, False), (True, False), (True, True)])
-def test_targets_of_windows_are_those_of_whole_episodes(endings, scheduled):
+@pytest.mark.parametrize(
+    ("endings", "scheduled", "players"),
+    [(False, False, 1), (True, False, 1), (True, True, 1), (False, False, 2), (True, True, 2)],
+)
+def test_targets_of_windows_are_those_of_whole_episodes(endings, scheduled, players):
     rng = np.random.default_rng(3)
-    network = LatentConfig(**{**vars(SMALL), "endings": endings})
+    network = LatentConfig(**{**vars(SMALL), "endings": endings, "num_players": players})
     config = CONFIG
     if scheduled:
         config = dataclasses.replace(CONFIG, discount=Schedule(start=0.1, end=GAMMA, over=2))
@@ -129,6 +146,47 @@ def test_targets_of_windows_are_those_of_whole_episodes(endings, scheduled):
                 if reached:
                     assert batch["action"][row, k - 1] == one.actions[at - 1] - 5
     assert len(seen) > 30
+
+
+def test_a_game_of_four_moves_has_these_targets():
+    # The second player wins at the end of four moves; N is 4, so all see the end.
+    rng = np.random.default_rng(0)
+    won = dataclasses.replace(
+        record(rng, 4, terminated=True, sides=in_turns(4)), rewards=np.array([0.0, 0.0, 0.0, 1.0])
+    )
+    network = LatentConfig(**{**vars(SMALL), "num_players": 2})
+    made, _ = learner(rng, network=network, episodes=0)
+    made.replay.add(made.samples(won))
+    batch = made.replay.sample(16).samples
+    first = (batch["obs"] == won.observations[0]).all(1).argmax()
+    np.testing.assert_allclose(batch["value"][first], [-(GAMMA**3), GAMMA**2, -GAMMA, 1], rtol=1e-6)
+    # Whole episodes of other algorithms have the same.
+    np.testing.assert_allclose(batch["value"][first], n_return(won, GAMMA, N), rtol=1e-6)
+
+
+def test_what_follows_a_cut_game_is_of_who_moves_there():
+    rng = np.random.default_rng(1)
+    network = LatentConfig(**{**vars(SMALL), "num_players": 2})
+    made, _ = learner(rng, network=network, episodes=0)
+    cut = record(rng, 3, terminated=False, sides=in_turns(3))
+    # A plan's value is its reward less gamma times what the other player expects.
+    expected = (cut.rewards[-1] - cut.root_values[-1]) / GAMMA
+    np.testing.assert_allclose(made.samples(cut)["final"], expected, rtol=1e-6)
+
+
+def test_games_of_other_players_are_refused():
+    rng = np.random.default_rng(2)
+    two = LatentConfig(**{**vars(SMALL), "num_players": 2})
+    made, _ = learner(rng, network=two, episodes=0)
+    with pytest.raises(WrongKind, match=r"of 2 players.*got 1\. Set agent.num_players"):
+        made.samples(record(rng, 3, terminated=True))
+    again = np.array([1.0, -1.0, 1.0, 1.0])
+    with pytest.raises(WrongKind, match=r"MuZero: the two players .* moved twice in a row"):
+        made.samples(record(rng, 3, terminated=False, sides=again))
+    made.samples(record(rng, 3, terminated=True, sides=again))  # nobody moves at the end
+    made, _ = learner(rng, episodes=0)
+    with pytest.raises(WrongKind, match=r"of 1 players.*got 2"):
+        made.samples(record(rng, 3, terminated=True, sides=again))
 
 
 def by_hand(network, batch, row, config):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.learn.algorithms.plan_config import MuZeroConfig
 from plangym_ext.learn.algorithms.plan_learning import ModelLearning, Part
 from plangym_ext.learn.models.latent import LatentNetwork
@@ -20,6 +20,7 @@ from plangym_ext.learn.schedule import at
 from plangym_ext.learn.targets import POLICY_TARGETS, root_value, value_after_last
 from plangym_ext.learn.torch_extra import functional, torch
 from plangym_ext.planners.base import Planner
+from plangym_ext.planners.players import check_turns
 
 # Training targets of windows of replayed steps ---------------------------------
 
@@ -69,7 +70,7 @@ def value_targets(
         rows: `[B, K + n + 1]` of `SCALARS`, consecutive rows of a replay.
         unroll: K.
         n_steps: n.
-        discount: gamma.
+        discount: gamma; -gamma of two players in turns, whose gains are each other's losses.
     """
     place = np.arange(unroll + n_steps + 1)
     left, final = rows["left"][:, :1], rows["final"][:, :1].astype(np.float64)
@@ -219,7 +220,8 @@ class MuZero(ModelLearning):
         network: a `LatentNetwork`, changed in place.
 
     Raises:
-        WrongKind: the network is no `LatentNetwork`.
+        WrongKind: the network is no `LatentNetwork`; or episodes are of another number of players
+            than its config says, or of two that do not move in turns.
     """
 
     config_class: ClassVar[type[MuZeroConfig]] = MuZeroConfig
@@ -239,18 +241,33 @@ class MuZero(ModelLearning):
             super()._made_replay(seed),
             unroll=config.unroll,
             n_steps=config.n_steps,
-            discount=at(self.config.discount, self.updates),
+            discount=self._discount(),
             first_action=network.distribution.start,
             endings=network.config.endings,
         )
+
+    def _discount(self) -> float:
+        """Return the factor of the next state's value; below 0 where the other player moves."""
+        discount = at(self.config.discount, self.updates)
+        return -discount if self.network.config.num_players == 2 else discount
 
     def search_with(self, planner: Planner) -> None:
         """Set the planner of `reanalyze`: one that searches in the network; see `ModelPlanner`."""
         self._planner = planner
 
     def samples(self, record: EpisodeRecord) -> dict[str, npt.NDArray[Any]]:
+        sides, players = record.sides, self.network.config.num_players
+        if (sides is None) == (players == 2):
+            raise WrongKind(
+                f"MuZero: episodes must be of {players} players, as num_players of the network's "
+                f"config says; got {1 if sides is None else 2}. Set agent.num_players."
+            )
+        if sides is not None:
+            # After an ending nobody moves.
+            moves = record.length - record.terminated
+            check_turns("MuZero", sides[1 : moves + 1] != sides[:moves])
         self._new_rows += record.length
-        return rows_of_episode(record, at(self.config.discount, self.updates))
+        return rows_of_episode(record, self._discount())
 
     def train(self, progress: Progress | None = None) -> dict[str, float]:
         """Search again from stored states, and make the updates of a round.
@@ -264,7 +281,7 @@ class MuZero(ModelLearning):
             InvalidOption: states are to be searched again, and no planner was given.
         """
         # By rounds, as the planner's is.
-        self.replay.discount = at(self.config.discount, self.updates)
+        self.replay.discount = self._discount()
         count = self._reanalyze()
         found = super().train(progress)
         return found | {"train/reanalyzed": count} if self.config.reanalyze else found
