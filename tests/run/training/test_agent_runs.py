@@ -574,6 +574,7 @@ REDUCED = {
     "dqn_lunarlander": ("box2d", _REPLAY),
     "dqn_atari": ("numpy", _SCREENS),
     "rainbow_atari": ("numpy", _SCREENS),
+    "muzero_atari": ("numpy", {**_SCREENS, "agent": {"hidden": [8], "representation": [8]}}),
     "sac_pendulum": ("numpy", _REPLAY),
     "td3_pendulum": ("numpy", _REPLAY),
     "ddpg_pendulum": ("numpy", _REPLAY),

@@ -46,6 +46,7 @@ CASES = {
         "muzero_cartpole",
         MUZERO | {"planner": {"num_simulations": 4, "selection": "gumbel", "temperature": 0.0}},
     ),
+    "two players": ("gumbel_muzero_connect4", MUZERO),
 }
 
 
