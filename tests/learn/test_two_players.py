@@ -176,14 +176,47 @@ def test_self_play_finds_right_moves(tmp_path):
     assert alike > 0.5
 
 
-def _judged(network):
+@pytest.mark.slow
+def test_self_play_in_a_learned_model_finds_right_moves(tmp_path):
+    # Three in a row with gravity: its model is learned in a quarter of a minute.
+    changed = {
+        "env": {"id": "plangym_ext/TicTacToe-v0", "kwargs": {"gravity": True}, "max_steps": 9},
+        # More moves are tried than by Gumbel's noise.
+        "planner": {
+            "selection": "puct",
+            "num_simulations": 16,
+            "temperature": 1.0,
+            "root_noise": 0.25,
+        },
+        "agent": {"kind": "mlp", "channels": None, "representation": [64], "hidden": [128]},
+        "algorithm": {
+            "n_steps": 9,
+            "unroll": 3,
+            "learning_rate": 0.003,
+            "learning_starts": 256,
+            "updates_per_round": 32,
+        },
+        "collector": {"num_envs": 32, "moves": 9},
+        "rounds": 40,
+        "checkpoint_every": 0,
+    }
+    with Runner(compose(["gumbel_muzero_connect4", changed]), tmp_path) as runner:
+        before, _ = _judged(runner.network, 1, gravity=True)
+        runner.run()
+        right, alike = _judged(runner.network, 1, gravity=True)
+    assert before < 0.8
+    assert right > 0.83
+    assert alike > 0.7
+
+
+def _judged(network, every=12, **rules):
     """Return the share of right moves of a policy, and how its values go with the true ones."""
-    game = LineGameEnv()
+    game = LineGameEnv(**rules)
     game.reset()
     judge = Minimax(game)
     judge.value(game.get_state())
     obs, right, values, legal = [], [], [], []
-    for state in judge.positions()[::12]:
+    for state in judge.positions()[::every]:
         worth = judge.actions(state)
         game.set_state(state)
         legal.append(game.infos()["action_mask"] != 0)
