@@ -183,7 +183,7 @@ def test_games_of_other_players_are_refused():
     again = np.array([1.0, -1.0, 1.0, 1.0])
     with pytest.raises(WrongKind, match=r"MuZero: the two players .* moved twice in a row"):
         made.samples(record(rng, 3, terminated=False, sides=again))
-    made.samples(record(rng, 3, terminated=True, sides=again))  # nobody moves at the end
+    made.samples(record(rng, 3, terminated=True, sides=again))  # no move follows the end
     made, _ = learner(rng, episodes=0)
     with pytest.raises(WrongKind, match=r"of 1 players.*got 2"):
         made.samples(record(rng, 3, terminated=True, sides=again))

@@ -263,7 +263,7 @@ class MuZero(ModelLearning):
                 f"config says; got {1 if sides is None else 2}. Set agent.num_players."
             )
         if sides is not None:
-            # After an ending nobody moves.
+            # After an ending there is no move.
             moves = record.length - record.terminated
             check_turns("MuZero", sides[1 : moves + 1] != sides[:moves])
         self._new_rows += record.length
