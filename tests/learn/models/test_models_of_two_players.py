@@ -10,7 +10,7 @@ import plangym_ext
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.envs import LineGameEnv
 from plangym_ext.errors import WrongKind
-from plangym_ext.learn import LatentModel, ModelPlanner
+from plangym_ext.learn import LatentModel, ModelPlanner, model_planner
 from plangym_ext.planners import MCTS, STS
 from tests.tabular_models import exact_network
 
@@ -46,7 +46,10 @@ def oracle():
 
 @pytest.fixture(scope="module")
 def network(oracle):
-    """The game as weights: its positions are numbers, and one more is that after its end."""
+    """The game as weights: its positions are numbers, and one more is that after its end.
+
+    Its values are the true ones of the player to move.
+    """
     boards, env = oracle.positions(), oracle.env
     number = {board.tobytes(): i for i, board in enumerate(boards)}
     table = []
@@ -59,7 +62,8 @@ def network(oracle):
             row.append((following, float(reward), bool(over)))
         table.append(row)
     table.append([(len(boards), 0.0, True)] * 3)
-    return exact_network(table, num_players=2)
+    values = [*map(oracle.value, boards), 0]
+    return exact_network(table, values, num_players=2)
 
 
 def states_of(env, boards):
@@ -98,6 +102,16 @@ def test_plans_are_those_of_the_true_env(planner, game, oracle, network):
     for mine, theirs in zip(planned(learned, game, oracle, some), true, strict=True):
         assert (mine.action, mine.value) == (theirs.action, theirs.value)
         np.testing.assert_array_equal(mine.q, theirs.q)
+
+
+def test_values_of_latents_are_those_of_who_moves_there(game, oracle, network):
+    worth = [oracle.actions(board) for board in oracle.positions()]
+    some = np.array([i for i, values in enumerate(worth) if len(values) == 3])
+    # Gumbel's selection tries each action once.
+    options = {"selection": "gumbel", "discount": 1.0, "rollout_depth": 0}
+    learned = model_planner(network, lambda asked: MCTS(3, evaluator=asked, **options))
+    for i, plan in zip(some, planned(learned, game, oracle, some), strict=True):
+        assert plan.q.tolist() == [*worth[i].values()]
 
 
 @pytest.mark.parametrize("selection", ["puct", "uct"])
