@@ -181,13 +181,7 @@ def test_self_play_in_a_learned_model_finds_right_moves(tmp_path):
     # Three in a row with gravity: its model is learned in a quarter of a minute.
     changed = {
         "env": {"id": "plangym_ext/TicTacToe-v0", "kwargs": {"gravity": True}, "max_steps": 9},
-        # More moves are tried than by Gumbel's noise.
-        "planner": {
-            "selection": "puct",
-            "num_simulations": 16,
-            "temperature": 1.0,
-            "root_noise": 0.25,
-        },
+        "planner": {"num_simulations": 16},
         "agent": {"kind": "mlp", "channels": None, "representation": [64], "hidden": [128]},
         "algorithm": {
             "n_steps": 9,
