@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from plangym_ext.errors import PlangymExtError
 from plangym_ext.run.cli import main
 from plangym_ext.run.pretrained import FOLDER, cards
 from plangym_ext.run.training.trained import Trained
@@ -61,3 +63,17 @@ def test_names_stand_for_checkpoints(tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().err
     assert "(did you mean 'ppo_cartpole'?)" in said
     assert "an agent of `plangym-ext list pretrained`" in said
+
+
+def test_an_agent_plays_on_the_threads_of_its_run():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with Trained("ppo_cartpole") as trained:
+            assert torch.get_num_threads() == trained.config.threads == 1
+        assert torch.get_num_threads() == 3
+        with pytest.raises(PlangymExtError):
+            Trained("ppo_cartpole", env={"no_such": 1})
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -101,7 +101,7 @@ class LocalSampler(PastSampler):
             for actor, state in zip(self._actors, self._saved, strict=True):
                 actor.load_state_dict(state)
             self._saved = None
-        if self._options.opponents is not None:
+        if self._options.opponents is not None and self._past.league is not None:
             self._options.opponents.league = self._past.league
         for actor in self._actors:  # states are captured of all envs together
             actor.begin_episodes()

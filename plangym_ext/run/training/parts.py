@@ -270,8 +270,8 @@ class Parts:
         if config.learns_episodes:
             planner, _ = self.planner(copy)
         else:
-            mode = "sample" if config.agent.kind.draws else "eval"
-            planner = AgentPlanner(agent=self.agent(copy), mode=mode)
+            draws = config.agent.kind.draws
+            planner = AgentPlanner(agent=self.agent(copy), mode="sample" if draws else "eval")
         return Opponents(League(network, config.league), copy, planner, env)
 
     def player(self, agent: Any, evaluation: EvaluationSettings | None = None) -> Any:

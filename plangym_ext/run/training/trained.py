@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ class Trained(ShownRun, Closing):
         make_network: MakeNetwork | None = None,
     ) -> None:
         from plangym_ext.learn import load_network_state
+        from plangym_ext.learn.repeatable import THREADS
 
         self.path, saved, own = _read(checkpoint)
         above = self.path.absolute().parent
@@ -96,8 +98,12 @@ class Trained(ShownRun, Closing):
         parts = Parts(self.config, make_env, make_network, capture=way)
         check_own_parts(str(self.path), saved, parts.own)
         self.max_steps = self.config.env.max_steps
-        self.env = parts.env(self.config.evaluation.env)
+        self._held = ExitStack()
+        # As in the run's evaluations: sums over another number of threads round otherwise.
+        THREADS.hold(self.config.threads)
+        self._held.callback(THREADS.release, self.config.threads)
         try:
+            self.env = self._held.enter_context(parts.env(self.config.evaluation.env))
             check_same_spaces(str(self.path), saved, self.env)
             self.network = parts.network(self.env)
             load_network_state(self.network, saved["trainer"]["network"], str(self.path))
@@ -113,7 +119,7 @@ class Trained(ShownRun, Closing):
             agent.version = self.player.updates = 1 if updates is None else int(updates)
         except BaseException:
             # Ctrl-C too: the caller has no object yet with which to close the env.
-            self.env.close()
+            self._held.close()
             raise
 
     def play(self, episodes: int, callback: Callable[[Move], None] | None = None) -> list[Episode]:
@@ -128,7 +134,7 @@ class Trained(ShownRun, Closing):
         )
 
     def close(self) -> None:
-        self.env.close()
+        self._held.close()
 
 
 def to_play(learned: Mapping[str, Any]) -> dict[str, Any]:
