@@ -10,6 +10,8 @@ the time is the search's own. Sections:
               beside them mctx's two policies on the same model, where mctx is installed
               (`tox -e mctx`)
     cartpole  moves per second on the CartPole kernel, with random rollouts
+    network   CartPole's rules, and an MLP of two layers of 64 as evaluator, beside mctx
+    latent    a latent model 128 wide, as MuZero's, beside mctx; and its network alone
 
 Contestants are measured in turn, round after round, on as many threads as they take; the
 best time of each counts. What is not measured again stays in the file; the page is written
@@ -24,16 +26,15 @@ import datetime
 import importlib.util
 import json
 import math
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 from stepping import machine
-from stepping.rounds import Contestant, interleaved
+from stepping.rounds import Contestant, Tree, fastest, interleaved
 from table.sections import write_section
 
 import plangym_ext
@@ -122,28 +123,6 @@ def plain_python(sims, gamma=0.99, c=1.5):
             node.total += ret
 
 
-class Tree(NamedTuple):
-    """A contestant."""
-
-    name: str
-    trees: int
-    sims: int
-    wave: int
-
-
-def fastest(call: Callable[[], Any]) -> Contestant:
-    """Contestant that gives the least seconds that one call took."""
-
-    def run(seconds):
-        least, stop = math.inf, time.perf_counter() + seconds
-        while (begun := time.perf_counter()) < stop:
-            call()
-            least = min(least, time.perf_counter() - begun)
-        return least
-
-    return run
-
-
 def ours(envs: contextlib.ExitStack, batch: int, sims: int, wave: int, *, compiled: bool) -> Any:
     planner = MCTS(sims, wave_size=wave, rollout_depth=0, compiled=compiled)
     rngs = [np.random.default_rng(i) for i in range(batch)]
@@ -228,6 +207,34 @@ def cartpole(rounds: int, seconds: float) -> list[dict[str, Any]]:
     ]
 
 
+def with_network(name: str) -> Callable[[int, float], dict[str, Any]]:
+    """Return what measures a section of `beside_mctx`."""
+
+    def measured(rounds: int, seconds: float) -> dict[str, Any]:
+        if not importlib.util.find_spec("mctx"):
+            raise SystemExit(f"{name}: mctx is not installed; tox -e mctx has it")
+        from with_networks.beside_mctx import NETWORK_SHAPES, contestants_of
+
+        with contextlib.ExitStack() as envs:
+            times = interleaved(contestants_of(name, envs), rounds, seconds)
+        rows = [
+            {**tree._asdict(), "simulations_per_second": tree.trees * tree.sims / min(found)}
+            for tree, found in times.items()
+        ]
+        policies = [row["name"] for row in rows if "policy" in row["name"]]
+        compared = []
+        for batch, sims, aim in NETWORK_SHAPES[name]:
+            shape = batch, sims
+            theirs = best_rate(rows, policies, shape)
+            one_by_one = [row for row in rows if row["wave"] == 1]
+            for told, mine in (("", rows), (", one simulation a wave", one_by_one)):
+                ratio = best_rate(mine, ["MCTS"], shape) / theirs
+                compared.append([f"{batch} x {sims}{told}", ratio, aim])
+        return {"rows": rows, "ratios": compared}
+
+    return measured
+
+
 def best_rate(rows: list[dict[str, Any]], names: list[str], shape: tuple[int, int]) -> float:
     return max(
         row["simulations_per_second"]
@@ -260,12 +267,7 @@ def part(kept: dict[str, Any]) -> str:
         lines.append(f"- {name}: {kept[name]['date']}; {about}.")
     if "trees" in kept:
         rows = kept["trees"]["found"]
-        lines += ["", "| | trees | simulations | wave size | simulations/s |"]
-        lines += ["|---|---:|---:|---:|---:|"]
-        lines += [
-            "| {name} | {trees} | {sims} | {wave} | {simulations_per_second:,.0f} |".format(**row)
-            for row in rows
-        ]
+        lines += ["", *_table(rows)]
         lines += ["", "| compiled MCTS against | times as fast | asked for |", "|---|---:|---:|"]
         lines += [f"| {name} | {ratio:.1f} | {aim} |" for name, ratio, aim in ratios(rows)]
     if "cartpole" in kept:
@@ -280,15 +282,38 @@ def part(kept: dict[str, Any]) -> str:
             "| {name} | {wave} | {moves_per_second:,.0f} |".format(**row)
             for row in kept["cartpole"]["found"]
         ]
+    for name in ("network", "latent"):
+        if name in kept:
+            lines += [
+                f"\nWith a network, `{name}` (see the program):",
+                "",
+                *_table(kept[name]["found"]["rows"]),
+            ]
+            lines += ["", "| MCTS against mctx's better policy | times as fast | asked for |"]
+            lines += ["|---|---:|---:|"]
+            for shape, ratio, aim in kept[name]["found"]["ratios"]:
+                lines.append(f"| {shape} | {ratio:.2f} | {aim} |")
     return "\n".join(lines)
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        "| | trees | simulations | wave size | simulations/s |",
+        "|---|---:|---:|---:|---:|",
+        *(
+            "| {name} | {trees} | {sims} | {wave} | {simulations_per_second:,.0f} |".format(**row)
+            for row in rows
+        ),
+    ]
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    sections = {"trees": trees, "cartpole": cartpole}
-    parser.add_argument("--only", nargs="+", choices=list(sections), default=list(sections))
+    sections: dict[str, Callable[[int, float], Any]] = {"trees": trees, "cartpole": cartpole}
+    sections |= {name: with_network(name) for name in ("network", "latent")}
+    parser.add_argument("--only", nargs="+", choices=list(sections), default=["trees", "cartpole"])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each in each round")
     parser.add_argument("--out", type=Path, default=Path("runs/search.json"))

@@ -28,9 +28,9 @@ from plangym_ext.run.settings.compose import compose
 from plangym_ext.run.training.runner import Runner
 from plangym_ext.run.training.trained import Trained
 
-#: Stones on the boards of the judge, and how many boards of each: fewer stones take seconds to
-#: solve, and with more few moves are left.
-STONES, BOARDS = range(10, 27, 2), 60
+#: Stones on the boards of the judge: with fewer a board takes seconds to solve, and with more few
+#: moves are left.
+STONES = range(10, 27, 2)
 _HEADING = """## Connect Four by self-play
 
 `tests/benchmarks/selfplay.py`: a run that plays itself, on two processors. Scores of {games} games
@@ -49,6 +49,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--games", type=int, default=100, help="with each opponent")
     parser.add_argument("--opening", type=int, default=2, help="random moves of each game")
+    parser.add_argument("--boards", type=int, default=60, help="of each number of stones")
     parser.add_argument("--simulations", type=int, default=400, help="of each judged move")
     parser.add_argument("--out", type=Path, default=Path("runs/selfplay"), help="folder of the run")
     parser.add_argument("--page", type=Path, help="docs/benchmarks_learning.md, to write its part")
@@ -65,11 +66,11 @@ class Boards:
         right: `[B, 7]` bool, the moves that keep the board's value.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, each: int) -> None:
         rng, table = np.random.default_rng(0), new_table()
         rows: list[tuple[Any, Any, Any, Any]] = []
         for stones in STONES:
-            until = len(rows) + BOARDS
+            until = len(rows) + each
             while len(rows) < until:
                 state, obs, info = env.reset(seed=0)
                 ended = False
@@ -127,7 +128,7 @@ def judged(options: argparse.Namespace, boards: Boards) -> dict[str, float]:
 
 def table(options: argparse.Namespace, rows: list[dict[str, float]]) -> str:
     """Return the table of what was judged."""
-    boards = len(STONES) * BOARDS
+    boards = len(STONES) * options.boards
     heading = _HEADING.format(games=options.games, opening=options.opening, boards=boards)
     lines = [
         heading,
@@ -153,7 +154,7 @@ def main() -> None:
     results = options.out / "judged.json"
     rows: list[dict[str, float]] = json.loads(results.read_text()) if results.exists() else []
     with plangym_ext.make("plangym_ext/ConnectFour-v0") as env:
-        boards = Boards(env)
+        boards = Boards(env, options.boards)
     for minutes in sorted(options.minutes):
         if any(row["minutes"] >= minutes for row in rows):
             continue

@@ -66,6 +66,7 @@ REDUCED: dict[str, str] = {
     "states.py": "--envs CartPole-v1 --seconds 0.02",
     "starts.py": "--only NarrowPath --seeds 0 --steps 2000",
     "step_batch.py": "--only overhead --rounds 1 --seconds 0.02",
+    "selfplay.py": "--minutes 0.05 --games 2 --simulations 4 --boards 1",
     "shares.py": "--quick --only a2c --rounds 1",
     "time_to_return.py": "--quick --only CartPole --seeds 0 --who ours",
     "training.py": "--quick --only ppo_cartpole --seeds 0 --who ours",

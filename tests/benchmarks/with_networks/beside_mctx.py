@@ -1,25 +1,9 @@
-"""How fast is a search whose leaves a network rates, beside mctx with the same network?
-
-    python tests/benchmarks/network_search.py --page docs/benchmarks_planning.md
-
-Two kinds of models, the same weights in torch and in JAX, which are compared first:
-
-    network  CartPole's rules, with an MLP of two layers of 64 as evaluator
-    latent   a latent model 128 wide, as MuZero's: dynamics and prediction, supports of 21 atoms
-
-Contestants are measured in turn, round after round, on as many threads as they take; the best
-time of each counts. `tox -e mctx` installs what it needs.
-"""
+"""Searches whose leaves a network rates: ours, and mctx's with the same weights in JAX."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import datetime
-import json
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,10 +11,7 @@ import jax.numpy as jnp
 import mctx
 import numpy as np
 import torch
-from search import Tree, fastest
-from stepping import machine
-from stepping.rounds import interleaved
-from table.sections import write_section
+from stepping.rounds import Tree, fastest
 
 import plangym_ext
 from plangym_ext.learn import (
@@ -44,10 +25,9 @@ from plangym_ext.learn import (
 )
 from plangym_ext.learn.networks.quick_forward import of_observations
 from plangym_ext.planners import MCTS
-from plangym_ext.run.files import write_json
 
 #: Trees, simulations, and how many times mctx's better policy we aim at.
-SHAPES = {"network": [(1, 200, 5), (32, 128, 3), (128, 64, 2)], "latent": [(32, 50, 2)]}
+NETWORK_SHAPES = {"network": [(1, 200, 5), (32, 128, 3), (128, 64, 2)], "latent": [(32, 50, 2)]}
 POLICIES = (mctx.muzero_policy, mctx.gumbel_muzero_policy)
 WAVES = (1, 4, 8)
 #: Largest difference of the two forward passes that is rounding.
@@ -140,7 +120,7 @@ def with_network(envs: contextlib.ExitStack) -> dict[Tree, Any]:
         ), following
 
     found: dict[Tree, Any] = {}
-    for batch, sims, _ in SHAPES["network"]:
+    for batch, sims, _ in NETWORK_SHAPES["network"]:
         root = jnp.tile(jnp.asarray(obs)[None], (batch, 1))
         for policy in POLICIES:
             call = planned(policy, rate, recurrent, root, sims)
@@ -221,7 +201,7 @@ def with_latents(envs: contextlib.ExitStack) -> dict[Tree, Any]:
     same("latent", (out.obs, out.rewards), (following, reward))
     same("latent", evaluator(out.obs), (jax.nn.softmax(logits), value))
     found: dict[Tree, Any] = {}
-    for batch, sims, _ in SHAPES["latent"]:
+    for batch, sims, _ in NETWORK_SHAPES["latent"]:
         root = jnp.tile(jnp.asarray(rows[:1]), (batch, 1))
         for policy in POLICIES:
             call = planned(policy, rate, recurrent, root, sims)
@@ -248,88 +228,7 @@ def alone(network: Any, latents: Any, waves: int) -> Any:
     return call
 
 
-# Measuring ------------------------------------------------------------------------
-
-
-def measured(name: str, rounds: int, seconds: float) -> list[dict[str, Any]]:
-    """Return simulations per second of every contestant of a section."""
-    with contextlib.ExitStack() as envs:
-        found = (with_network if name == "network" else with_latents)(envs)
-        times = interleaved(found, rounds, seconds)
-    return [
-        {**tree._asdict(), "simulations_per_second": tree.trees * tree.sims / min(all_)}
-        for tree, all_ in times.items()
-    ]
-
-
-def ratios(name: str, rows: list[dict[str, Any]]) -> list[tuple[str, float, int]]:
-    """Return what was compared, how many times as fast our best wave is, and the aim."""
-    found = []
-    for batch, sims, aim in SHAPES[name]:
-        here = [row for row in rows if (row["trees"], row["sims"]) == (batch, sims)]
-        theirs, mine = max(_rates(here, "_policy")), _rates(here, "MCTS")
-        found.append((f"{batch} x {sims}", max(mine) / theirs, aim))
-        found.append((f"{batch} x {sims}, one simulation a wave", mine[0] / theirs, aim))
-    return found
-
-
-def _rates(rows: list[dict[str, Any]], name: str) -> list[float]:
-    return [row["simulations_per_second"] for row in rows if row["name"].endswith(name)]
-
-
-def part(kept: dict[str, Any]) -> str:
-    """Return the part of the page."""
-    lines = [
-        "## The tree with a network, beside mctx",
-        "",
-        "`tests/benchmarks/network_search.py`: the same weights in torch and in JAX. CartPole's",
-        "rules with an MLP of two layers of 64 as evaluator; and a latent model 128 wide, as",
-        "MuZero's. Contestants take turns on two processors; the best time of each counts.",
-    ]
-    for name, one in kept.items():
-        about = ", ".join(f"{key} {value}" for key, value in one["machine"].items())
-        lines += ["", f"{name}: {one['date']}; {about}; load {one['load']:.1f}.", ""]
-        lines += [
-            "| | trees | simulations | wave size | simulations/s |",
-            "|---|---:|---:|---:|---:|",
-        ]
-        lines += [
-            "| {name} | {trees} | {sims} | {wave} | {simulations_per_second:,.0f} |".format(**row)
-            for row in one["found"]
-        ]
-        lines += ["", f"| {name}: MCTS against mctx's better policy | times as fast | asked for |"]
-        lines += ["|---|---:|---:|"]
-        lines += [
-            f"| {shape} | {ratio:.2f} | {aim} |" for shape, ratio, aim in ratios(name, one["found"])
-        ]
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Measure, and write the part of the page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", nargs="+", choices=list(SHAPES), default=list(SHAPES))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each in each round")
-    parser.add_argument("--out", type=Path, default=Path("runs/network_search.json"))
-    parser.add_argument("--page", type=Path, help="docs/benchmarks_planning.md, to write its part")
-    options = parser.parse_args()
+def contestants_of(name: str, envs: contextlib.ExitStack) -> dict[Tree, Any]:
+    """Return the contestants of a section, `network` or `latent`."""
     torch.set_num_threads(1)  # as in a run: products of this size are slower on two
-    kept = json.loads(options.out.read_text()) if options.out.exists() else {}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    for name in options.only:
-        found = measured(name, options.rounds, options.seconds)
-        about = machine.described() | machine.versions("numba", "mctx", "jax")
-        about = {key: value for key, value in about.items() if value is not None}
-        date = datetime.date.today().isoformat()
-        kept[name] = {"date": date, "machine": about, "load": os.getloadavg()[0], "found": found}
-        write_json(options.out, kept)
-    print(part(kept))
-    if options.page:
-        write_section(options.page, "network-search", part(kept))
-
-
-if __name__ == "__main__":
-    main()
+    return (with_network if name == "network" else with_latents)(envs)

@@ -1,0 +1,1 @@
+"""Searches with a network, beside mctx with the same one."""
