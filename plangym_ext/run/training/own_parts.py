@@ -197,8 +197,8 @@ class Actors:
         """
         if config.played_here:
             raise InvalidOption(
-                f"settings: {config.played_here} plays in the run's own "
-                f"process; actors only play games. Leave out --ray."
+                f"settings: {config.played_here} needs searches, branches or opponents in the "
+                f"run's own process; actors only play games. Leave out --ray."
             )
         if config.learners > 1:
             raise InvalidOption(
