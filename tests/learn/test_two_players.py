@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from minimax import Minimax
-from training_runs import log, small, weights
+from training_runs import assert_resumes, small, weights
 
 import plangym_ext
 from plangym_ext.envs import LineGameEnv
@@ -133,15 +133,8 @@ SELF_PLAY = {
     ids=["alphazero", "gumbel"],
 )
 def test_self_play_resumes_bit_for_bit(tmp_path, changed):
-    with Runner(small(SELF_PLAY, changed), tmp_path / "whole") as whole:
-        whole.run()
-    with Runner(small(SELF_PLAY, changed, {"rounds": 2}), tmp_path / "broken") as runner:
-        runner.run()
-    with Runner(small(SELF_PLAY, changed), tmp_path / "broken", resume=True) as runner:
-        assert runner.round == 2
-        runner.run()
-    assert weights(runner.network) == weights(whole.network)
-    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+    whole, cut = small(SELF_PLAY, changed), small(SELF_PLAY, changed, {"rounds": 2})
+    assert_resumes(tmp_path, whole, cut)
 
 
 @pytest.mark.slow

@@ -268,12 +268,12 @@ class RunConfig(CheckedOptions):
         """The setting for which the run's own process plays all games; "" if others may."""
         if self.collector.kind == "solutions":
             return "collector.kind 'solutions'"
-        if self.league.every:
-            return "league.every"
         if self.planner is not None and not self.learns_episodes:
             return "algorithm 'expert'"
         how = getattr(self.learner, "advantages", None)
-        return "algorithm.advantages 'forked'" if how is not None and how.forked else ""
+        if how is not None and how.forked:
+            return "algorithm.advantages 'forked'"
+        return "league.every" if self.league.every else ""
 
     def _check_planner(self) -> None:
         """Refuse an algorithm without the planner that it needs, and one that needs none with."""
@@ -363,11 +363,11 @@ class RunConfig(CheckedOptions):
     def _check_league(self) -> None:
         """Refuse what plays no games against opponents."""
         names = "mode", "learners", "starts.file", "collector.attributes", "collector.sums"
-        of, plain = operator.attrgetter, RunConfig()
+        of, plain, here = operator.attrgetter, RunConfig(), self.played_here
         wrong = [name for name in names if of(name)(self) != of(name)(plain)]
-        if wrong or (self.planner is not None and not self.learns_episodes):
+        if wrong or here != "league.every":
             raise InvalidOption(
-                f"settings: league.every must be 0 with {', '.join(wrong) or 'expert'}, as games "
+                f"settings: league.every must be 0 with {', '.join(wrong) or here}, as games "
                 f"against opponents are played in turn; got {self.league.every}. Leave one out."
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from training_runs import log, weights
+from training_runs import assert_resumes
 
 import plangym_ext
 from plangym_ext.envs import LineGameEnv
@@ -254,17 +254,8 @@ LEARNERS = {
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path, name):
     config = compose([RUN, LEARNERS[name]])
-    with Runner(config, tmp_path / "whole") as whole:
-        whole.run()
-        assert len(whole.sampler.league.versions) == 2
-    cut = compose([RUN, LEARNERS[name], {"rounds": 2}])
-    with Runner(cut, tmp_path / "broken") as runner:
-        runner.run()
-    with Runner(config, tmp_path / "broken", resume=True) as runner:
-        assert runner.round == 2
-        runner.run()
-    assert weights(runner.network) == weights(whole.network)
-    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+    whole = assert_resumes(tmp_path, config, compose([RUN, LEARNERS[name], {"rounds": 2}]))
+    assert len(whole.sampler.league.versions) == 2
 
 
 @pytest.mark.slow
@@ -296,6 +287,11 @@ def test_a_league_teaches_to_win(tmp_path):
         ({"learners": 2}, "learners"),
         ({"collector": {"sums": ["a"]}}, "collector.sums"),
         ({"starts": {"file": "starts.npz"}}, "starts.file"),
+        ({"algorithm": {"advantages": {"name": "forked"}}}, "algorithm.advantages 'forked'"),
+        (
+            {**LEARNERS["alphazero"], "collector": {"kind": "solutions"}},
+            "collector.kind 'solutions'",
+        ),
         ({"league": {"priority": "hardest"}}, "league.priority"),
     ],
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from parallel_envs import numbered
-from training_runs import log, weights
+from training_runs import assert_resumes, weights
 
 from plangym_ext.errors import PlangymExtError
 from plangym_ext.run.settings.compose import compose
@@ -51,16 +51,8 @@ def make_env(**_):
     ids=["central", "workers", "groups"],
 )
 def test_a_resumed_run_equals_one_that_was_not_interrupted(tmp_path, changed):
-    whole = Runner(small(changed), tmp_path / "whole", make_env=make_env)
-    with whole:
-        whole.run()
-    with Runner(small(changed, {"rounds": 2}), tmp_path / "broken", make_env=make_env) as runner:
-        runner.run()
-    with Runner(small(changed), tmp_path / "broken", make_env=make_env, resume=True) as runner:
-        assert runner.round == 2
-        runner.run()
-    assert weights(runner.network) == weights(whole.network)
-    assert log(tmp_path / "broken") == log(tmp_path / "whole")
+    cut = small(changed, {"rounds": 2})
+    assert_resumes(tmp_path, small(changed), cut, make_env=make_env)
 
 
 def test_the_number_of_workers_changes_nothing(tmp_path):
