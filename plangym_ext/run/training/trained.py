@@ -38,6 +38,7 @@ class Trained(ShownRun, Closing):
     """Env, network and player of a checkpoint, as in the run's evaluations.
 
     The network is where it was while it learned, or on the CPU if that was a GPU that is not here.
+    Until `close` torch computes on as many threads as in the run.
 
     Args:
         checkpoint: a file, or the folder of a run, of which the newest one is taken, or the name
@@ -64,6 +65,7 @@ class Trained(ShownRun, Closing):
         ForeignCheckpoint: the env has other observations or actions; or the run had an env or a
             network of your own, which is not given.
         ForeignNetwork: the weights are those of another network.
+        ConcurrentUse: a run in another thread computes on another number of threads.
     """
 
     @checking_arguments

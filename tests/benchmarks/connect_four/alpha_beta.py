@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from connect_four.solver import _count, _has_line, _playable, bits_of
+from connect_four.solver import bits_of, count_of, has_line, playable_cells
 from plangym_ext.planners import Budget, Plan, Planner
 from plangym_ext.planners.request import PlanRequest
 
@@ -37,9 +37,9 @@ def _worth(stones: int, every: int, windows: npt.NDArray[np.int64]) -> int:
     for window in windows:
         mine, theirs = stones & window, other & window
         if theirs == 0 and mine:
-            total += _count(mine) ** 3
+            total += count_of(mine) ** 3
         elif mine == 0 and theirs:
-            total -= _count(theirs) ** 3
+            total -= count_of(theirs) ** 3
     return total
 
 
@@ -47,7 +47,7 @@ def _worth(stones: int, every: int, windows: npt.NDArray[np.int64]) -> int:
 def _search(
     stones: int, every: int, depth: int, low: int, high: int, windows: npt.NDArray[np.int64]
 ) -> int:
-    playable = _playable(every)
+    playable = playable_cells(every)
     if playable == 0:
         return 0
     if depth == 0:
@@ -57,7 +57,7 @@ def _search(
         move = playable & (63 << (7 * column))
         if move == 0:
             continue
-        if _has_line(stones | move):
+        if has_line(stones | move):
             return _WON + depth
         value = -_search(stones ^ every, every | move, depth - 1, -high, -low, windows)
         best = max(best, value)
@@ -72,10 +72,10 @@ def _values(
     stones: int, every: int, depth: int, windows: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     values = np.full(7, -3 * _WON)
-    playable = _playable(every)
+    playable = playable_cells(every)
     for column in range(7):
         move = playable & (63 << (7 * column))
-        if move and _has_line(stones | move):
+        if move and has_line(stones | move):
             values[column] = _WON + depth
         elif move:
             values[column] = -_search(

@@ -23,7 +23,7 @@ def new_table() -> Table:
 
 
 @njit(int64(int64))
-def _has_line(stones: int) -> int:
+def has_line(stones: int) -> int:
     """Return whether four stones are in a line."""
     for shift in (1, 7, 6, 8):
         pairs = stones & (stones >> shift)
@@ -51,7 +51,7 @@ def _threats(stones: int, every: int) -> int:
 
 
 @njit(int64(int64))
-def _playable(every: int) -> int:
+def playable_cells(every: int) -> int:
     """Return the lowest empty cell of each column."""
     found = 0
     for column in range(7):
@@ -61,7 +61,7 @@ def _playable(every: int) -> int:
 
 
 @njit(int64(int64))
-def _count(bits: int) -> int:
+def count_of(bits: int) -> int:
     found = 0
     while bits:
         bits &= bits - 1
@@ -81,7 +81,7 @@ def _value(
     bounds: npt.NDArray[np.int8],
 ) -> int:
     """Return the value of a position for its mover, if it lies in (low, high), else a bound."""
-    playable = _playable(every)
+    playable = playable_cells(every)
     if playable == 0:
         return 0
     if _threats(stones, every) & playable:
@@ -96,11 +96,11 @@ def _value(
     playable &= ~(theirs >> 1)
     if playable == 0:
         return -1
-    if _count(every) >= 40:
+    if count_of(every) >= 40:
         # No line by this move, and none by the answer.
         return 0
     key = stones + every
-    place = key % 8388593
+    place = key % keys.size
     if keys[place] == key:
         bound = bounds[place]
         if bound == 2 or (bound == 1 and high <= 0):
@@ -118,7 +118,7 @@ def _value(
     for column in (3, 2, 4, 1, 5, 0, 6):
         move = playable & (63 << (7 * column))
         if move:
-            mark = _count(_threats(stones | move, every | move))
+            mark = count_of(_threats(stones | move, every | move))
             at = size
             while at > 0 and marks[at - 1] < mark:
                 moves[at], marks[at] = moves[at - 1], marks[at - 1]
@@ -147,10 +147,10 @@ def _move_values(
     stones: int, every: int, keys: npt.NDArray[np.int64], bounds: npt.NDArray[np.int8]
 ) -> npt.NDArray[np.int64]:
     values = np.full(7, -2)
-    playable = _playable(every)
+    playable = playable_cells(every)
     for column in range(7):
         move = playable & (63 << (7 * column))
-        if move and _has_line(stones | move):
+        if move and has_line(stones | move):
             values[column] = 1
         elif move:
             values[column] = -_value(stones ^ every, every | move, -1, 1, keys, bounds)
