@@ -15,6 +15,7 @@ segment that its creator unlinks.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import math
 import mmap
@@ -34,6 +35,9 @@ from plangym_ext.errors import ArrayClosed, InvalidOption, StorageError, WrongKi
 # Reaching another process's descriptor needs /proc, and so does an anonymous
 # block that is to travel in a pickle.
 ANONYMOUS = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
+
+#: In place of what is mapped there; Python's `mmap` has no name for it.
+_MAP_FIXED = 0x10
 
 # Blocks of this process by (device, inode): unpickling a block that is here
 # already, its creator included, gives the same mapping, so views keep aliasing.
@@ -204,6 +208,21 @@ class SharedBlock:
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"fd={self.fd}"
         return f"SharedBlock(nbytes={self.nbytes}, {state})"
+
+
+def keep_blocks_private() -> None:
+    """Map every open block anew, so that what this process writes reaches no other one.
+
+    For a forked copy that may still run code which writes to blocks. Its arrays stay valid and
+    keep their bytes.
+    """
+    remap = ctypes.CDLL(None).mmap
+    remap.restype = ctypes.c_void_p
+    remap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    access, how = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | _MAP_FIXED
+    for block in list(_by_map.values()):
+        if not block.closed:
+            remap(block._address, block.nbytes, access, how, block.fd, 0)
 
 
 def spawning() -> bool:

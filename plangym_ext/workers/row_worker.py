@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import gymnasium as gym
 import numpy as np
 
-from plangym_ext.arrays.storage import SharedBlock
+from plangym_ext.arrays.storage import SharedBlock, keep_blocks_private
 from plangym_ext.core.gym_env import GymEnv
 from plangym_ext.core.one_caller import end_copy, in_child
 from plangym_ext.core.row_loop import RowError, RowLoop, row_error
@@ -72,7 +72,11 @@ class Worker:
         self._busy = False
 
     def _leave(self) -> None:
-        """Let go of the parent, in a copy of this process: it would take and answer its calls."""
+        """Let go of the parent, in a copy of this process: it would take and answer its calls.
+
+        And it would write results over newer ones before it comes back to the channel.
+        """
+        keep_blocks_private()
         for name in ("send", "receive", "has_come"):
             setattr(self._channel, name, _come_back)
         nothing = os.open(os.devnull, os.O_RDWR)

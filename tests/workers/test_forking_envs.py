@@ -77,9 +77,31 @@ ENV = """
                 note(pid)
             return super().step(action)
 
+    class StepComesBackLate(Base):
+        # Copies of the first step come back when the first env has ended its third one, whose
+        # results lie where those of the first did.
+        def __init__(self):
+            super().__init__()
+            self.me = os.getpid()
+
+        def step(self, action):
+            late = os.environ["PIDS"] + ".late"
+            if os.getpid() == self.me:
+                if pid := os.fork():
+                    note(pid)
+                    pids = [int(line) for line in open(os.environ["PIDS"])]
+                    if len(pids) == 6:
+                        open(late, "w").close()
+                        for pid in pids:
+                            os.waitpid(pid, 0)
+                else:
+                    while not os.path.exists(late):
+                        time.sleep(0.01)
+            return super().step(action)
+
     def made(kind, way):
         if way == "make":
-            return plangym_ext.make(kind, n_workers=0, check=kind is not StepComesBack)
+            return plangym_ext.make(kind, n_workers=0, check=not kind.__name__.startswith("StepC"))
         backend = {"backend": "serial"} if way == "serial" else {"n_workers": 1}
         return plangym_ext.make_vec(kind, 2, check=kind is not StepComesBack, **backend)
 """
@@ -162,6 +184,7 @@ def test_what_an_env_that_fails_has_started_ends_and_what_others_have_stays(tmp_
         *(("ComesBack", way) for way in ("make", "serial", "process")),
         # `make` refuses it: no state holds what an env does by forks.
         *(("StepComesBack", way) for way in ("serial", "process")),
+        ("StepComesBackLate", "process"),
     ],
 )
 def test_a_copy_that_comes_back_is_ended_and_told(tmp_path, kind, way):
