@@ -100,10 +100,11 @@ ENV = """
             return super().step(action)
 
     def made(kind, way):
+        check = not issubclass(kind, StepComesBack | StepComesBackLate)
         if way == "make":
-            return plangym_ext.make(kind, n_workers=0, check=not kind.__name__.startswith("StepC"))
+            return plangym_ext.make(kind, n_workers=0, check=check)
         backend = {"backend": "serial"} if way == "serial" else {"n_workers": 1}
-        return plangym_ext.make_vec(kind, 2, check=kind is not StepComesBack, **backend)
+        return plangym_ext.make_vec(kind, 2, check=check, **backend)
 """
 
 
