@@ -71,6 +71,8 @@ class Planner(CheckedOptions, ABC):
     plays_policy: ClassVar[bool] = False
     #: What the actions of any space are for this planner: "numbers" or "vectors"; "": themselves.
     plans_over: ClassVar[str] = ""
+    #: Options that add chance to what is played, none of it where they are 0.
+    noise_options: ClassVar[tuple[str, ...]] = ()
     #: What `num_simulations` is if nothing limits a plan.
     default_simulations: ClassVar[int] = 64
     #: The model of numbers or vectors, of the env that was planned in last.

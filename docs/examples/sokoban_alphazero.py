@@ -27,7 +27,7 @@ alphazero = {
     },
     "agent": {"heads": ["policy", "value"]},
     "algorithm": {"name": "alphazero", "discount": 0.97, "capacity": 30_000},
-    "evaluation": {"every": 0, "planner": {"temperature": 0.0, "root_noise": 0.0}},
+    "evaluation": {"every": 0},
     "rounds": rounds,
 }
 with Runner(compose(["sokoban_6x6", alphazero]), folder, show=True) as runner:

@@ -139,7 +139,8 @@ class Search:
         if self.settings.root_noise > 0.0:
             self._add_noise()
         if self.halving is not None:
-            numbers = self.settings.num_considered, self.settings.num_simulations
+            with_what = self.settings
+            numbers = with_what.num_considered, with_what.num_simulations, with_what.gumbel_scale
             self.halving = new_halving(self.tree, self.rngs, *numbers, self.rater.rates_roots)
 
     def _put_roots(self, request: PlanRequest) -> None:

@@ -190,6 +190,7 @@ class SearchSettings:
     discount: float
     selection: Selection
     num_considered: int = 1
+    gumbel_scale: float = 1.0
     root_noise: float = 0.0
     dirichlet_alpha: float = 1.0
     temperature: float = 0.0

@@ -79,6 +79,8 @@ class TreeSearch(DiscretePlanner):
             rather than in an array of the planner. The plan is the same.
     """
 
+    noise_options = ("root_noise", "temperature")
+
     wave_size: Count = 8
     rollout_depth: Whole | None = None
     num_rollouts: Count = 1

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.core.compiling.jit import kernel
-from plangym_ext.core.options import Count, OneOf, Range, Share
+from plangym_ext.core.options import Count, OneOf, Range, Share, Weight
 from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners.compiled.search import CompiledSearch, compiled_search
 from plangym_ext.planners.compiled.waves import make_leaf_wave
@@ -76,12 +76,15 @@ class MCTS(WidenedSearch):
             for few simulations and a good prior).
             Its noise samples the action: there is no `temperature`.
         num_considered: actions that "gumbel" begins with.
+        gumbel_scale: "gumbel": weight of its noise; 0 plays the best action, as in a match.
         c_visit: "gumbel": added to the most visits in the weight of returns.
         c_scale: "gumbel": weight of returns against the logarithm of the prior.
 
     Source: PUCT after Silver et al. 2017, UCT after Kocsis & Szepesvari 2006, Gumbel
     after Danihelka et al. 2022, with the c_visit and c_scale of their MuZero.
     """
+
+    noise_options = (*WidenedSearch.noise_options, "gumbel_scale")
 
     waves_in_flight: Count = 1
     chance: bool = False
@@ -90,6 +93,7 @@ class MCTS(WidenedSearch):
     keep_rollouts: bool = False
     selection: Annotated[str, OneOf(("puct", "uct", "gumbel"))] = "puct"
     num_considered: Count = 16
+    gumbel_scale: Weight = 1.0
     c_visit: Annotated[float, Range(0.0, 1e9)] = 50.0
     c_scale: Annotated[float, Range(0.0, 1e9)] = 1.0
 
@@ -211,6 +215,7 @@ class MCTS(WidenedSearch):
         """Return the waves in flight, and what sequential halving begins with."""
         return super()._own_settings() | {
             "num_considered": self.num_considered,
+            "gumbel_scale": self.gumbel_scale,
             "waves_in_flight": self.waves_in_flight,
         }
 

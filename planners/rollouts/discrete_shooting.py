@@ -163,6 +163,8 @@ class BanditShooting(DiscretePlanner):
     Source: Alpacka's Bandit agent.
     """
 
+    noise_options = ("root_noise", "temperature")
+
     wave_size: Count = 8
     rollout_depth: Whole = 20
     num_rollouts: Count = 1

@@ -22,7 +22,7 @@ from plangym_ext.planners.trees.tree import NO_ACTION, PENDING, ROOT, UNVISITED,
 class Halving(NamedTuple):
     """Root actions that B searches of n simulations still consider."""
 
-    noise: npt.NDArray[np.float64]  # [B, A] Gumbel(0) draws
+    noise: npt.NDArray[np.float64]  # [B, A] weighted draws of Gumbel(0)
     considered: npt.NDArray[np.int32]  # [B, n] visits that an action must have to be next
     phase_end: npt.NDArray[np.int32]  # [B, n] first simulation of the next phase
     logits: npt.NDArray[np.float64]  # [B, A] to write on
@@ -69,7 +69,12 @@ def halving_schedule(num_considered: int, num_simulations: int) -> tuple[list[in
 
 
 def new_halving(
-    tree: Tree, rngs: Sequence[Rng], num_considered: int, num_simulations: int, rated: bool
+    tree: Tree,
+    rngs: Sequence[Rng],
+    num_considered: int,
+    num_simulations: int,
+    weight: float,
+    rated: bool,
 ) -> Halving:
     """Draw the noise of all actions, and schedule the simulations of B searches.
 
@@ -78,13 +83,14 @@ def new_halving(
         rngs: B generators.
         num_considered: most actions to begin with.
         num_simulations: n.
+        weight: that the noise is multiplied by.
         rated: whether the roots have a rating.
     """
     counts = tree.legal[:, ROOT].sum(axis=1).tolist()
     schedules = [halving_schedule(min(num_considered, n), num_simulations) for n in counts]
     considered, ends = np.array(schedules, np.int32).swapaxes(0, 1)
     # From each search's own generator: the rows of a batch do not affect each other.
-    noise = np.stack([rng.gumbel(size=tree.order.shape[1]) for rng in rngs])
+    noise = weight * np.stack([rng.gumbel(size=tree.order.shape[1]) for rng in rngs])
     own = np.full(len(noise), float(rated))
     return Halving(noise, considered.copy(), ends.copy(), np.empty_like(noise), own)
 

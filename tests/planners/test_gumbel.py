@@ -122,6 +122,23 @@ def test_only_the_actions_considered_are_tried(models):
     assert len(chosen) > 2
 
 
+def test_without_noise_the_likeliest_actions_are_considered(models):
+    prior = np.array([0.02, 0.3, 0.05, 0.25, 0.08, 0.1, 0.1, 0.1])
+
+    def evaluator(obs):
+        return np.tile(prior, (len(obs), 1)), np.zeros(len(obs))
+
+    model = models.bandit(np.arange(8) / 8)
+    options = {"selection": "gumbel", "num_considered": 2, "evaluator": evaluator}
+    tried = {}
+    for scale in (0.0, 1.0):
+        planner = MCTS(16, gumbel_scale=scale, **options)
+        plans = [planner.plan(model, model.state(0), rng=k, obs=np.zeros(1)) for k in range(20)]
+        tried[scale] = {(plan.action, *np.flatnonzero(plan.visits)) for plan in plans}
+    assert tried[0.0] == {(3, 1, 3)}
+    assert len(tried[1.0]) > 2
+
+
 def test_trees_halved_together_equal_trees_halved_alone(models):
     model, planner = models.random_mdp(3), MCTS(24, selection="gumbel")
     states = np.stack([model.state(i) for i in (0, 5, 9)])

@@ -12,8 +12,10 @@ from clock_bounds import within
 
 from plangym_ext.errors import InvalidOption, PlangymExtError, UnknownName
 from plangym_ext.learn.schedule import OwnSchedule, Schedule
+from plangym_ext.planners import PLANNERS, load_planner, options_of
 from plangym_ext.run.settings.compose import PRESETS, compose
 from plangym_ext.run.settings.config import RunConfig
+from plangym_ext.run.settings.sections import PlannerSettings
 from plangym_ext.run.settings.settings import (
     Text,
     build,
@@ -286,10 +288,24 @@ def test_a_section_of_another_name_begins_anew():
 
 
 def test_how_a_planner_is_evaluated_goes_with_it():
-    assert compose(["cartpole"]).evaluation.planner == {"temperature": 0.0, "root_noise": 0.0}
-    changed = compose(["cartpole", {"planner": {"name": "shooting"}}])
+    layers = ["cartpole", {"evaluation": {"planner": {"num_simulations": 9}}}]
+    one = compose(layers)
+    assert one.evaluation.planner == {"num_simulations": 9}
+    changed = compose([*layers, {"planner": {"name": "shooting"}}])
     assert (changed.planner.options, changed.evaluation.planner) == ({}, {})
-    assert changed.evaluation.every == compose(["cartpole"]).evaluation.every
+    assert changed.evaluation.every == one.evaluation.every
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_a_planner_is_evaluated_without_its_noise(name):
+    cls = load_planner(name)
+    known = [option.name for option in options_of(cls)]
+    noisy = {key: 0.25 for key in ("root_noise", "gumbel_scale") if key in known}
+    assert {*cls.noise_options} >= {*noisy}
+    training = PlannerSettings(name, {"discount": 0.5, **noisy})
+    found = training.evaluated({}, "evaluation.planner").options
+    assert found == {"discount": 0.5, **dict.fromkeys(cls.noise_options, 0.0)}
+    assert training.evaluated(noisy, "evaluation.planner").options.items() >= noisy.items()
 
 
 def test_differences_name_key_and_both_values():

@@ -124,7 +124,7 @@ class EvaluationSettings(CheckedOptions):
             of a `Planner` of your own, which gets the `evaluator` if it has a field of that name.
         sample: whether an agent with a policy samples its actions, as in training. On Atari a PPO
             agent often scores more with sampled actions than with the most likely ones.
-        planner: options of the planner that differ from training.
+        planner: options of the planner that differ from training, beside its noise, which is 0.
         env: arguments of the env that differ from training, such as held-out levels.
         seed: of the first episode; the others follow.
         record: number of evaluations per film of an episode, in RUN/episodes; 0: no films.
@@ -333,7 +333,7 @@ class RunConfig(CheckedOptions):
                     )
             return one
         # As the evaluation's planner reads them, so that a mistake is found at the start.
-        changed = self.planner.changed(one.planner, "evaluation.planner")
+        changed = self.planner.evaluated(one.planner, "evaluation.planner")
         # As they were read, and alone: what training has is not repeated.
         given = {key: changed.options[key] for key in one.planner}
         return dataclasses.replace(one, planner=given)

@@ -320,10 +320,14 @@ class PlannerSettings:
                 found.append(Setting(dotted(where, option.name), value, option.help))
         return found
 
-    def changed(self, options: Mapping[str, Any], where: str) -> PlannerSettings:
-        """Return the same planner with some options changed."""
+    def evaluated(self, options: Mapping[str, Any], where: str) -> PlannerSettings:
+        """Return the same planner without noise, and with some options changed."""
+        from plangym_ext.planners import load_planner
+
+        quiet = dict.fromkeys(load_planner(self.name).noise_options, 0.0)
         # All are read again, which changes none: a value of the right type is read as it is.
-        return self.from_settings({"name": self.name, **self.options, **options}, where)
+        values = {"name": self.name, **self.options, **quiet, **options}
+        return self.from_settings(values, where)
 
     @property
     def discount(self) -> Number | None:

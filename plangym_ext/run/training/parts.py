@@ -289,7 +289,7 @@ class Parts:
             cls = load_own_class(settings.player, "settings: evaluation.player", Planner)
             return make_planner(cls, evaluator, policy=self._policy(evaluator))
         assert self.config.planner is not None
-        changed = self.config.planner.changed(settings.planner, "evaluation.planner")
+        changed = self.config.planner.evaluated(settings.planner, "evaluation.planner")
         return self._searching(changed.make, evaluator)
 
     def _searching(self, make: Callable[[Any, Any], Any], evaluator: Any) -> Any:
