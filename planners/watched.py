@@ -1,4 +1,4 @@
-"""SearchCallback, and WatchedModel, which reports a search's steps and passes to it."""
+"""SearchCallback: hooks on a search's model steps and waves; WatchedModel, which calls them."""
 
 from __future__ import annotations
 

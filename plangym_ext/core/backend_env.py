@@ -1,4 +1,4 @@
-"""BackendEnv: base class of all backends but the serial one, with a local reference env."""
+"""BackendEnv, base class of all backends but the serial one; LiveStepper, of native backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of options: integers, finite floats, timeouts, bounds, flags."""
+"""Validation of options: integers, floats, timeouts, flags; values as text and HTML tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compiled checks of caller inputs: intact states, actions in range.
+"""Compiled checks of caller inputs (intact states, actions in range), and checksums of states.
 
-They only ever say yes: `core` checks doubtful inputs again, accepts those that are only unusual,
+The checks only accept: `core` checks doubtful inputs again, accepts those that are only unusual,
 and refuses the rest with the messages of every backend.
 """
 

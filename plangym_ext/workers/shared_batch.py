@@ -1,4 +1,4 @@
-"""SharedBatch: memory of one batch, in a page or in arrays of the caller; the pages.
+"""SharedBatch: memory of one batch, in a page or in the caller's arrays; Page, a shared block.
 
 A batch runs on a page. Its results are not copied out: the caller gets arrays that
 look at the page, and the page serves another batch when the last of them is gone.

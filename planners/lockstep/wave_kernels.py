@@ -1,4 +1,4 @@
-"""Tree-search kernels between two model calls: back up a wave, select the next; settings.
+"""Tree-search kernels between two model calls: backup of a wave, selection; SearchSettings.
 
 With a few dozen rows a kernel runs for a microsecond or two, and handing it the arrays
 of a search takes as long. So all that is done between two calls is one call of compiled

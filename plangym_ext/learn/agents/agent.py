@@ -1,4 +1,4 @@
-"""Agent protocol: the interface of everything that selects actions. Imports no torch."""
+"""Agent protocol: interface of everything that selects actions; RandomAgent. Imports no torch."""
 
 from __future__ import annotations
 

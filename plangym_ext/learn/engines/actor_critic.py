@@ -1,4 +1,4 @@
-"""Engine of a policy and critics, by autograd."""
+"""Engines of a policy and critics: by autograd, or by hand-written gradients of dense layers."""
 
 from __future__ import annotations
 

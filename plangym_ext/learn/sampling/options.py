@@ -1,4 +1,4 @@
-"""SamplerOptions: options that all samplers share."""
+"""SamplerOptions: options that all samplers share; check of their vector env."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MujocoResets: resets of state rows with the generator stored in each state."""
+"""MujocoResets: resets of state rows with their own generators; MujocoStates, a row's columns."""
 
 from __future__ import annotations
 

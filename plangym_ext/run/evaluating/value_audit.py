@@ -1,4 +1,4 @@
-"""Value audit: a critic's estimates for stored states against returns of rollouts from them."""
+"""Value audit: a critic's estimates against returns of rollouts from the same states; its page."""
 
 from __future__ import annotations
 

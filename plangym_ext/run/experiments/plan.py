@@ -1,4 +1,4 @@
-"""Sweep specification: parsing, and the list of runs with settings and folders."""
+"""Sweep specification: parsing, list of runs with settings and folders, outcome files."""
 
 from __future__ import annotations
 

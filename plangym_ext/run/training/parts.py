@@ -1,4 +1,4 @@
-"""Parts: factory of a run's env, network, agent and algorithm; env without exact states."""
+"""Parts: factory of a run's env, network, agent and algorithm; PlainEnv for inexact states."""
 
 from __future__ import annotations
 

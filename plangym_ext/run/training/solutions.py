@@ -1,4 +1,4 @@
-"""Factories of a run's sampler and start distribution; SolutionSampler for found solutions."""
+"""Factories of a run's sampler and start distribution; SolutionSampler of planners' solutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay batches as tensors on the network's device."""
+"""Replay batches as tensors on the network's device (StepTensors); TargetNetwork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First episodes of an actor (seeded resets, random steps), and rows that wait (Waiting)."""
+"""First episodes of an actor (seeded resets, random steps); rows that wait for a new episode."""
 
 from __future__ import annotations
 
