@@ -126,7 +126,7 @@ class Planner(CheckedOptions, ABC):
         if self.max_model_steps is not None and self.max_model_steps < cost:
             raise InvalidOption(
                 f"{self._option('max_model_steps')} must pay for one {what} of {cost} steps; "
-                f"got {self.max_model_steps}. Raise it, or make it shorter."
+                f"got {self.max_model_steps}. Raise it, or shorten the {what}."
             )
 
     @property

@@ -153,7 +153,7 @@ def load_planner(name: str) -> type[Planner]:
     own = cast("type[Planner]", load_own_class(name, "planner", Planner))
     if missing := sorted(own.__abstractmethods__):
         raise WrongKind(
-            f"planner: {name} must write {', '.join(missing)}, which {Planner.__name__} leaves to "
-            f"the planners; it has none."
+            f"planner: {name} must define {', '.join(missing)}, which {Planner.__name__} leaves "
+            f"abstract."
         )
     return own

@@ -123,8 +123,8 @@ class SuspendingPlanner(Planner):
         sizes = {np.shape(leaf)[:1] for leaf in leaves(asked)}
         if len(sizes) != 1 or sizes == {()}:
             raise InvalidAnswer(
-                f"plan_row must ask of [n, ...] arrays of equal n; got {sorted(sizes)} in "
-                f"{type(asked).__name__}."
+                f"plan_row must yield {type(asked).__name__} of [n, ...] arrays of equal n; got "
+                f"{sorted(sizes)}."
             )
         ((rows,),) = sizes
         if isinstance(asked, AskEvaluator):
@@ -132,8 +132,8 @@ class SuspendingPlanner(Planner):
         most = UNBOUNDED if self.max_model_steps is None else self.max_model_steps
         if before.model_steps + rows > most:
             raise InvalidAnswer(
-                f"plan_row must ask for at most max_model_steps={most} steps; got "
-                f"{before.model_steps + rows}. Look at self.max_model_steps."
+                f"plan_row must yield at most max_model_steps={most} steps; got "
+                f"{before.model_steps + rows}. Stop at self.max_model_steps."
             )
         return Budget(model_steps=rows, restores=rows)
 
@@ -141,7 +141,8 @@ class SuspendingPlanner(Planner):
         """Return prior and value of the observations of all."""
         if self.evaluator is None:
             raise InvalidOption(
-                f"{self._option('evaluator')} must be given, as plan_row asks it; got None."
+                f"{self._option('evaluator')} must be given, as plan_row yields AskEvaluator; got "
+                f"None."
             )
         num_actions = getattr(request.env.action_space, "n", None)
         return evaluate(self.evaluator, asked[0], num_rows(asked[0]), num_actions)
@@ -171,7 +172,7 @@ def _joined(asked: Mapping[int, Any]) -> tuple[Any, ...]:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidAnswer(
-            f"plan_row must ask of equal arrays for every state; {error}"
+            f"plan_row must yield arrays of equal names and row shapes for every state; {error}"
         ) from error
 
 

@@ -117,8 +117,8 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         told = str(error).partition("\n")[0]
     raise UnreadableFile(
-        f"{path}: it must hold {what}, a JSON object; it was damaged, or is of another kind "
-        f"({told}). Mend it, or take it away."
+        f"{path}: it must hold {what}, a JSON object; it is damaged, or another kind of file "
+        f"({told}). Repair or remove it."
     )
 
 

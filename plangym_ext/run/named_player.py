@@ -42,8 +42,8 @@ class NamedPlayer:
         self._make = _function(self.name, option)
         if options:
             raise InvalidOption(
-                f"{option}: options are those of a planner or of a class; {self.name} is a "
-                f"function, and got {options!r}."
+                f"{option}: only planners and classes take options; {self.name} is a function, and "
+                f"got {options!r}."
             )
 
     def made_for(self, env: Any) -> Any:

@@ -39,8 +39,8 @@ def tell_trained(options: argparse.Namespace) -> None:
     own = config.env
     if made_by and options.env == own.id:
         raise ForeignCheckpoint(
-            f"{options.network}: it was trained in an env made by {made_by}, not in {own.id}, as "
-            f"its settings have it. Register that env, and name its id."
+            f"{options.network}: it was trained in an env made by {made_by}, not in {own.id} of "
+            f"its settings. Register that env, and name its id."
         )
     if made_by:
         print(f"{options.network}: trained in an env made by {made_by}; this is {options.env}")

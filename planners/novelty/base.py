@@ -100,8 +100,8 @@ class NoveltySearch(DiscretePlanner):
         super().__post_init__()
         if self.count_bonus > 0 and not self.keep_tree:
             raise InvalidOption(
-                f"{self._option('count_bonus')} counts over all plans of an episode, which needs "
-                "kept trees; got keep_tree=False. Leave one of them out."
+                f"{self._option('count_bonus')} counts over all plans of an episode, and needs "
+                "keep_tree=True; got keep_tree=False. Leave one of them out."
             )
         self._check_features("features", list(FEATURES))
         self._check_features("counted", [name for name in FEATURES if "pairs" not in name])

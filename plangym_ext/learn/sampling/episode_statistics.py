@@ -165,8 +165,8 @@ class Window:
         shapes = {column.shape for column in self.columns.values()}
         if len(shapes) > 1 or not all(len(shape) == 1 for shape in shapes):
             raise DamagedCheckpoint(
-                f"columns of the last episodes must all be [E]; got {sorted(shapes)}. Take a "
-                "checkpoint as it was written."
+                f"columns of the last episodes must all be [E]; got {sorted(shapes)}. Load an "
+                "unchanged checkpoint."
             )
 
     def after(self, episodes: Mapping[str, Ndarray]) -> Window:

@@ -86,7 +86,7 @@ class ExpertSampler(LocalSampler):
                 f"ExpertSampler: the agent must be a PlannerAgent with a student that is not "
                 f"recurrent, as it learns from single states; got "
                 f"{f'a recurrent {type(student).__name__}' if student else 'no student'}. Make its "
-                f"network without a core."
+                f"network with recurrent='none'."
             )
         self._share, self._expert = share, agent
         self._again = finite_between("ExpertSampler: reanalyze", reanalyze, 0.0, 1000.0)

@@ -182,8 +182,8 @@ class ForkingSampler(LocalSampler):
         super().__init__(venv, agent, num_steps, chosen, [range(venv.num_envs)])
         if "log_prob" not in self.tree.get("agent_info", {}):
             raise InvalidOption(
-                f"ForkingSampler: the agent must return the log_prob of its actions, as an "
-                f"ActorCriticAgent does; {type(agent).__name__} does not."
+                f"ForkingSampler: the agent must return the log_prob of its actions; "
+                f"{type(agent).__name__} does not. Use an ActorCriticAgent."
             )
         self._numbers = np.array(chosen.numbers(range(venv.num_envs)))
         numbers = self._numbers[:, None] * self._count + np.arange(self._count)
@@ -283,7 +283,7 @@ def _check(env: Any, agent: Any) -> None:
         raise InvalidOption(
             f"ForkingSampler: the agent must not be recurrent, as a branch begins in the middle of "
             f"an episode; {type(agent).__name__} is. Use advantages by GAE, or make its network "
-            f"without a core."
+            f"with recurrent='none'."
         )
 
 

@@ -172,7 +172,7 @@ class League:
             if _shapes(weights) != wanted:
                 raise DamagedCheckpoint(
                     f"league: a version must have weights {wanted!r:.80}; got "
-                    f"{_shapes(weights)!r:.80}. Take a checkpoint as it was written."
+                    f"{_shapes(weights)!r:.80}. Load an unchanged checkpoint."
                 )
         columns = (np.asarray(state[name]).tolist() for name in ("points", "games"))
         numbers = np.asarray(state["numbers"]).tolist()

@@ -98,8 +98,8 @@ class SamplerOptions:
         if refused := set(self.episode_sums) - (set(self.env_info) - set(self.episode_fields)):
             raise InvalidOption(
                 f"sampler: episode_sums must be infos that env_info keeps, "
-                f"{sorted(self.env_info)}, and no episode_fields; got {sorted(refused)}. Name "
-                f"them in env_info alone."
+                f"{sorted(self.env_info)}, without episode_fields; got {sorted(refused)}. Name "
+                f"them in env_info, and not in episode_fields."
             )
 
     @property
@@ -120,7 +120,7 @@ def no_opponents(where: str, options: SamplerOptions) -> None:
     """
     if options.opponents is not None:
         raise InvalidOption(
-            f"{where}: opponents are for a SerialSampler; got {options.opponents!r}. Use that."
+            f"{where}: opponents must be None; got {options.opponents!r}. Use a SerialSampler."
         )
 
 

@@ -117,8 +117,8 @@ def whole_fragment(where: str, asked: int | None, num_steps: int) -> None:
     """
     if asked not in (None, num_steps):
         raise InvalidOption(
-            f"{where}.collect: fragments have {num_steps} steps, as the sampler was made; got "
-            f"{asked!r}."
+            f"{where}.collect: fragments have {num_steps} steps, set when the sampler was "
+            f"made; got {asked!r}."
         )
 
 
@@ -174,8 +174,8 @@ def split_state(state: Mapping[str, Any], ranges: Sequence[range]) -> list[dict[
     saved = len(state["first"])
     if saved != ranges[-1].stop:
         raise ForeignCheckpoint(
-            f"sampler: the state is of {saved} envs, and this sampler has {ranges[-1].stop}. "
-            "Make the sampler as the one that was saved."
+            f"sampler: the state was saved with {saved} envs; this sampler has {ranges[-1].stop}. "
+            f"Make a sampler of {saved} envs."
         )
     return [
         {name: _cut(value, part.start, part.stop) for name, value in state.items()}

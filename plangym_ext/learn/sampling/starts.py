@@ -87,8 +87,8 @@ class Starts(ABC):
         """Refuse what was saved with a set of another size."""
         if count != len(self.states):
             raise ForeignCheckpoint(
-                f"{type(self).__name__}: the state is of {count} stored states, and here are "
-                f"{len(self.states)}. Make it with the set that it was saved with."
+                f"{type(self).__name__}: the state was saved with {count} stored states; there are "
+                f"{len(self.states)} now. Load it with the set that it was saved with."
             )
 
 

@@ -353,8 +353,8 @@ class WorkerSampler(PastSampler):
             return {"rows": joined_states(self._states), **known}
         if not self._options.recover:
             raise IncompleteState(
-                "WorkerSampler: a fragment is being played ahead, and the state at its beginning "
-                "was not saved. Save with recover=True, or without ahead."
+                "WorkerSampler.state_dict: workers play the next fragment, and the state at its "
+                "beginning was not kept. Make the sampler with recover=True, or ahead=False."
             )
         flight = {
             "version": self._owed,

@@ -131,7 +131,7 @@ def _agent(trained: Trained) -> Any:
     if trained.learned["steps"] is None:
         raise InvalidOption(
             f"audit: {trained.path} must have the number of steps and the reward scale of the "
-            f"training; it has only weights, as earlier files of weights. Name a checkpoint of "
+            f"training; it has only weights, like files of earlier versions. Name a checkpoint of "
             f"the run."
         )
     return trained.player.agent

@@ -274,8 +274,8 @@ def _logged(path: Path, steps: int) -> list[dict[str, Any]]:
         return [row for row in lines if int(row["steps"]) <= steps]
     except (ValueError, LookupError, TypeError, csv.Error) as error:
         raise UnreadableFile(
-            f"{path}: it must hold the log of an exploration; it was damaged ({error}). Take it "
-            "away: the exploration goes on without."
+            f"{path}: the log of the exploration is damaged ({error}). Remove it: the "
+            "exploration continues without."
         ) from None
 
 

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             f"name: expected a name of a class, such as Lookahead; got {options.name!r}"
         )
     if keyword.iskeyword(cls) or any(cls in _names(text) for text in texts):
-        raise InvalidOption(f"name: the file itself uses {cls}; choose another name")
+        raise InvalidOption(f"name: the template uses the name {cls}; choose another one")
     if module == "conftest" or importlib.util.find_spec(module):
         raise InvalidOption(
             f"name: {module}.py would hide the Python module {module} from other files in its "

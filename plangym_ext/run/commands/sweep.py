@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
     from plangym_ext.run.experiments.summary import lines, scores
 
     if options.ray is not None and options.gpus:
-        raise InvalidOption("--gpus shares out those of this machine; leave it out with --ray")
+        raise InvalidOption("--gpus is for GPUs of this machine; leave it out with --ray")
     import_modules(options)
     # All settings of all runs are checked here: a mistake in the last one would show after days.
     jobs = jobs_of(_asked(options))

@@ -103,7 +103,7 @@ class AppendedFile(LateFile):
             raise
         except (ValueError, LookupError, TypeError, RecursionError, csv.Error) as error:
             raise UnreadableFile(
-                f"{self._path}: it must hold the log of a run, and was damaged ({error}). Mend it, "
+                f"{self._path}: it must hold the log of a run; it is damaged ({error}). Repair it, "
                 "or begin in another folder."
             ) from None
 

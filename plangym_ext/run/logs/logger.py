@@ -237,7 +237,7 @@ def _row(step: int, values: Numbers) -> dict[str, int | float]:
     row: dict[str, int | float] = {STEP: at_least("Logger.log: step", step, 0)}
     for name, value in values.items():
         if name == STEP:
-            raise InvalidOption("Logger.log: the step must be passed once; values have it too.")
+            raise InvalidOption("Logger.log: step must be passed once; values contain it, too.")
         row[name] = _number(name, value)
     return row
 
@@ -278,8 +278,8 @@ class TensorBoardFile(LogService):
     def __init__(self, folder: Path, params: Mapping[str, Any] | None = None) -> None:
         if not tensorboard_is_there():
             raise MissingExtra(
-                "Logger: tensorboard must be installed, or tensorboard=False be passed; it is "
-                f"not. {installing('tensorboard')}"
+                "Logger: tensorboard is not installed. Pass tensorboard=False, or install it. "
+                f"{installing('tensorboard')}"
             )
         super().__init__(folder, params)
         self._file = LateFile(self._opened)
@@ -341,7 +341,7 @@ class WandbRun(LogService):
     def __init__(self, folder: Path, project: str, params: Mapping[str, Any] | None) -> None:
         if importlib.util.find_spec("wandb") is None:
             raise MissingExtra(
-                "Logger: wandb must be installed, or wandb be left out; it is not. "
+                "Logger: wandb is not installed. Leave wandb out, or install it. "
                 f"{installing('wandb')}"
             )
         super().__init__(folder, params)

@@ -96,7 +96,7 @@ def read_columns(path: Path) -> dict[str, Floats]:
         names, rows = parse_table(AppendedFile(path).whole_lines(errors="replace"))
     except csv.Error as error:
         raise UnreadableFile(
-            f"{path}: it must hold a table, and was damaged, or is of another kind ({error})."
+            f"{path}: it must hold a table; it is damaged, or another kind of file ({error})."
         ) from None
     # A row of another length was written while the columns were rewritten, by a run that goes on.
     cells = [[_number(cell) for cell in row] for row in rows if len(row) == len(names)]

@@ -54,7 +54,7 @@ def compose(sources: Sequence[str | Path | Mapping[str, Any]] = ()) -> RunConfig
             _check_numbers(given)
         except RecursionError:
             raise InvalidOption(
-                "settings: sections or lists hold one another, or lie too deep"
+                "settings: sections or lists contain each other, or are nested too deeply"
             ) from None
         found = _over(found, given)
     config: RunConfig = build(RunConfig, found)
@@ -152,7 +152,7 @@ def _yaml_loader() -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.depth += 1
             if self.depth > _MOST_LEVELS:
-                raise ValueError(f"more than {_MOST_LEVELS} levels, one in another")
+                raise ValueError(f"more than {_MOST_LEVELS} nested levels")
             node = super().compose_node(parent, index)
             self.depth -= 1
             return node
@@ -161,7 +161,7 @@ def _yaml_loader() -> Any:
             node = super().get_single_node()
             # Before anything is made: a few lines that name others make millions of values.
             if node is not None and _num_values(node, {}) > _MOST_VALUES:
-                raise ValueError(f"with all that is named by * more than {_MOST_VALUES:,} values")
+                raise ValueError(f"more than {_MOST_VALUES:,} values, aliases (*) included")
             return node
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -206,7 +206,7 @@ def _num_values(node: Any, known: dict[int, int]) -> int:
         ]
         known[id(node)] = 1 + sum(_num_values(one, known) for one in parts)
     if not known[id(node)]:
-        raise ValueError(f"line {node.start_mark.line + 1}: it holds itself")
+        raise ValueError(f"line {node.start_mark.line + 1}: it contains itself")
     return known[id(node)]
 
 
@@ -220,7 +220,7 @@ def _check_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} must stand in a section once; it stands there twice")
+        raise ValueError(f"the name {twice!r} occurs twice in a section")
     return found
 
 
@@ -234,7 +234,7 @@ def _check_levels(text: str) -> None:
     for bracket in re.findall(r"[\[\]{}]", text):
         depth += 1 if bracket in "[{" else -1
         if depth > _MOST_LEVELS:
-            raise ValueError(f"more than {_MOST_LEVELS} brackets, one in another")
+            raise ValueError(f"more than {_MOST_LEVELS} nested brackets")
 
 
 def _parsed(ending: str, text: str) -> Any:

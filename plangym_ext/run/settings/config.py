@@ -247,7 +247,7 @@ class RunConfig(CheckedOptions):
         for name in ("agent", "algorithm"):
             if getattr(self, name) is None:
                 raise InvalidOption(
-                    f"settings: a run has an agent and an algorithm; it has no {name}. Give "
+                    f"settings: a run needs an agent and an algorithm; it has no {name}. Set "
                     f"{name}.name."
                 )
         if self.planner is None and self.learns_episodes:

@@ -168,8 +168,8 @@ class BlockFiles:
             return cast(BufferedReader, opened(self._path(number)))
         except (FileNotFoundError, IsADirectoryError, UnreadableFile):
             raise DamagedCheckpoint(
-                f"{self._path(number)}: it is not there, or is no file, and the checkpoint needs "
-                f"it. Keep files of blocks beside the checkpoints."
+                f"{self._path(number)}: it is missing, or no file, and the checkpoint needs it. "
+                f"Keep files of blocks beside the checkpoints."
             ) from None
 
 
@@ -268,6 +268,6 @@ def _nbytes(described: Any) -> int:
 def _check(right: bool, described: Any) -> None:
     if not right:
         raise DamagedCheckpoint(
-            f"{_BLOCKS}: a table of blocks must say where an array is; got {described!r:.200}. "
+            f"{_BLOCKS}: an array's place in block files must be valid; got {described!r:.200}. "
             "Take an older checkpoint."
         )

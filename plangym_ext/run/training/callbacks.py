@@ -125,8 +125,9 @@ class CuriousRewards(Callback):
         learners, kind = runner.config.learners, runner.config.collector.kind
         if learners > 1 or kind == "solutions":
             raise InvalidOption(
-                f"CuriousRewards: a run must have one learner, that learns from a tree; got "
-                f"learners={learners}, collector.kind={kind!r}. Leave the callback out."
+                f"CuriousRewards: a run must have one learner, and a collector.kind other than "
+                f"'solutions'; got learners={learners}, collector.kind={kind!r}. Leave the "
+                f"callback out."
             )
         if self._model is None:
             network = runner.network

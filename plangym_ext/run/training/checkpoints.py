@@ -295,8 +295,8 @@ def check_same_run(where: str, saved: Mapping[str, Any], config: Mapping[str, An
     found = [line for line in differences(config, saved) if line.partition(": ")[0] not in FREE]
     if found:
         raise ForeignCheckpoint(
-            f"{where}: it belongs to other settings: {'; '.join(found[:6])}. Continue with its "
-            f"own, or begin in another folder."
+            f"{where}: it belongs to other settings: {'; '.join(found[:6])}. Resume with its "
+            f"settings, or begin in another folder."
         )
 
 

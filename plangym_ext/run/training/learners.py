@@ -174,9 +174,9 @@ class Learners(Closing):
         for worker, theirs in zip(self._workers, self._answers(self._timeout), strict=True):
             if theirs != mine:
                 raise LearnerLost(
-                    f"learner {worker.index} of {self._size}: its weights must be those of "
-                    f"learner 0, and differ; what {type(self._algorithm).__name__} learns is not "
-                    f"averaged, or not computed alike. Run it with one learner."
+                    f"learner {worker.index} of {self._size}: its weights differ from those of "
+                    f"learner 0; {type(self._algorithm).__name__} does not average all gradients, "
+                    f"or computes updates differently. Run it with one learner."
                 )
         return {"own": self._sampler.state_dict(), "rounds": self._rounds}
 

@@ -54,8 +54,8 @@ class OwnParts:
             names = ", ".join(f"{name} {type(one).__name__}" for name, one in self._own.items())
             raise WrongKind(
                 f"checkpoint: a run must be able to resume from its checkpoint; new parts "
-                f"({names}), loaded with the saved state, raised {text_of(error)}. Have "
-                f"load_state_dict take the result of state_dict."
+                f"({names}), loaded with the saved state, raised {text_of(error)}. Make "
+                f"load_state_dict accept the result of state_dict."
             ) from error
         found = {name: own_state(one, others[name], name) for name, one in self._own.items()}
         return {name: one for name, one in found.items() if one}
@@ -202,6 +202,6 @@ class Actors:
             )
         if config.learners > 1:
             raise InvalidOption(
-                f"settings: learners must be 1 in a run whose games actors play; got "
+                f"settings: learners must be 1 in a run with --ray; got "
                 f"{config.learners}. Leave out --ray, or learners."
             )

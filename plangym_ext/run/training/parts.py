@@ -141,7 +141,7 @@ class Parts:
         env.close()
         if self.config.planner is not None:
             raise IncompleteState(
-                f"{name}: training plans from exact states, and resumes from them; this env's are "
+                f"{name}: a run with a planner needs exact states; this env's are "
                 f"approximate. `plangym-ext doctor {settings.id}` says what can be captured."
             )
         return self._plain_env(kwargs)
@@ -377,8 +377,8 @@ class PlainEnv(Closing):
             IncompleteState: always.
         """
         raise IncompleteState(
-            f"{self.name}: it cannot play {len(actions)} actions from states, since they are not "
-            f"exact. Play one episode after the other, by an agent."
+            f"{self.name}: step_batch needs exact states, which this env lacks; got "
+            f"{len(actions)} actions. Play one episode after the other, by an agent."
         )
 
     def render(self) -> Any:

@@ -377,7 +377,7 @@ class Runner(ShownRun, Closing):
         except Exception as error:
             raise DamagedCheckpoint(
                 f"{path}: a run cannot resume from its content ({type(error).__name__}: "
-                f"{str(error)[:200]}). Take one that this library wrote, as it was written."
+                f"{str(error)[:200]}). Use an unchanged checkpoint of this library."
             ) from error
 
     # Life -----------------------------------------------------------------------

@@ -119,8 +119,8 @@ def _moves(plan: Plan) -> list[Plan]:
     """Return a plan for every move of a solution; the first has the whole cost."""
     if plan.actions is None or plan.weights is None:
         raise InvalidOption(
-            "settings: collector.kind 'solutions' needs a planner that finds ways, such as phs, "
-            "levin or best-first; this one's plans have no actions."
+            "settings: collector.kind 'solutions' needs a planner that finds solutions, such as "
+            "phs, levin or best-first; this one's plans have no sequence of actions."
         )
     # A Discrete space may begin elsewhere than at 0; weights do not.
     origin = int(plan.action) - int(np.argmax(plan.weights))

@@ -159,8 +159,8 @@ def checked_best(saved: Mapping[str, Any]) -> dict[str, float]:
         return {"round": checked_count(found, "round"), "return": float(found["return"])}
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise DamagedCheckpoint(
-            f"best: expected the number of a round and its return; got {found!r:.40}. Take a "
-            f"checkpoint that this library wrote, as it was written."
+            f"best: expected the number of a round and its return; got {found!r:.40}. Use an "
+            f"unchanged checkpoint of this library."
         ) from error
 
 

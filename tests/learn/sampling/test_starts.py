@@ -337,11 +337,11 @@ def test_mistakes_are_named():
         StoredStarts(states, share=1.5)
     with pytest.raises(InvalidOption, match="to_go"):
         BackwardStarts(states)
-    with pytest.raises(ForeignCheckpoint, match="of 3 stored states, and here are 4"):
+    with pytest.raises(ForeignCheckpoint, match="with 3 stored states; there are 4"):
         unsure(states).loaded({"errors": np.zeros(3)})
     saved = backward(states).state_dict()
     for count in (len(states) - 1, len(states) + 1):
-        with pytest.raises(ForeignCheckpoint, match=f"is of {count} stored states"):
+        with pytest.raises(ForeignCheckpoint, match=f"saved with {count} stored states"):
             backward(states).loaded({**saved, "count": count})
     # As it was saved before it named them.
     assert backward(states).loaded({k: saved[k] for k in ("place", "last")}).place == saved["place"]

@@ -54,10 +54,10 @@ def test_files_are_not_written_over_and_names_are_checked(tmp_path, capsys, monk
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
-        ("env", "none", "the file itself uses None"),
-        ("env", "MCTS", "the file itself uses MCTS"),
-        ("planner", "planner", "the file itself uses Planner"),
-        ("algorithm", "A2CConfig", "the file itself uses A2CConfig"),
+        ("env", "none", "the template uses the name None"),
+        ("env", "MCTS", "the template uses the name MCTS"),
+        ("planner", "planner", "the template uses the name Planner"),
+        ("algorithm", "A2CConfig", "the template uses the name A2CConfig"),
         ("env", "Random", "would hide the Python module random"),
         ("env", "numpy", "would hide the Python module numpy"),
         ("planner", "Conftest", "would hide the Python module conftest"),

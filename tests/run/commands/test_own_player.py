@@ -177,7 +177,7 @@ def test_planners_of_one_s_own_are_compared_and_evaluated(plan, tmp_path, capsys
     assert main(["compare", "CartPole-v1", "--planners", "my_players:left:depth=4"]) == 2
     assert "my_players:left is a function, and got 'depth=4'" in capsys.readouterr().err
     assert main(["compare", "CartPole-v1", "--planners", "my_players:Abstract"]) == 2
-    assert "my_players:Abstract must write _plan_batch" in capsys.readouterr().err
+    assert "my_players:Abstract must define _plan_batch" in capsys.readouterr().err
 
 
 def test_heuristics_of_one_s_own_are_found_in_the_current_folder(tmp_path, monkeypatch):

@@ -105,7 +105,7 @@ def test_a_planner_on_the_command_line_asks_the_network_of_a_run(tmp_path, capsy
 def test_a_planner_without_ways_is_refused():
     config = tiny(planner={"name": "mcts", "num_simulations": 2})
     parts = Parts(config)
-    with parts.env() as env, pytest.raises(InvalidOption, match="planner that finds ways"):
+    with parts.env() as env, pytest.raises(InvalidOption, match="planner that finds solutions"):
         made(parts, env).collect(1)
 
 

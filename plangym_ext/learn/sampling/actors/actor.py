@@ -113,8 +113,8 @@ class Actor:
             first = np.bool_(True) if self._first_legal is None else self._first_legal
             if first.shape not in ((), legal[-1].shape):
                 raise DamagedCheckpoint(
-                    f"the first masks must be {legal[-1].shape}; got {first.shape}. Take a "
-                    "checkpoint as it was written."
+                    f"the first masks must be {legal[-1].shape}; got {first.shape}. Load an "
+                    "unchanged checkpoint."
                 )
             # Row T, which is the first one of the next fragment.
             legal[-1] = first
@@ -315,7 +315,7 @@ class Actor:
             [(leaf.shape, leaf.dtype) for leaf in parts] for parts in (form.split(first), saved)
         )
         if found != wanted:
-            raise InvalidSamples(f"the carry that was saved must be {wanted}; got {found}.")
+            raise InvalidSamples(f"the saved recurrent carry must be {wanted}; got {found}.")
         self._carry = form.join(saved)
         self._sums.sums[:] = np.asarray(state["sums"]).T
         self.restarts.load_state_dict(state)

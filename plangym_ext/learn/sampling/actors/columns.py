@@ -257,7 +257,7 @@ def check_numbers(name: str, values: Any, where: str) -> None:
     if values.dtype.kind not in "biuf":
         raise InvalidObservation(
             f"sampler: {where} names the info {name!r}, which must be a number; got "
-            f"{values[0]!r}. Leave it out, or have the env give a number."
+            f"{values[0]!r}. Leave it out, or return a number from the env."
         )
 
 

@@ -91,7 +91,7 @@ class OpponentRows(VenvRows):
         ):
             raise DamagedCheckpoint(
                 f"league: opponents must be {self._games.shape} {self._games.dtype} of sides 0 and "
-                f"1; got {repr(games)[:80]}. Take a checkpoint as it was written."
+                f"1; got {repr(games)[:80]}. Load an unchanged checkpoint."
             )
         self._games[...] = games
 
