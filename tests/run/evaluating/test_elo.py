@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import plangym_ext
-from plangym_ext.errors import InvalidOption
+from plangym_ext.envs import LineGameEnv
+from plangym_ext.errors import InvalidOption, WrongKind
 from plangym_ext.planners import MCTS
 from plangym_ext.run.cli import main
 from plangym_ext.run.evaluating.elo import match, ratings
@@ -36,6 +37,83 @@ def test_ratings_of_several_players_foretell_their_scores():
     for row in ratings(list(true), scores):
         assert row["low"] <= true[row["player"]] <= row["high"]
         assert row["high"] - row["low"] < 80
+
+
+def most_likely(names, scores):
+    """Return ratings by small steps up the likelihood, one difference after the other."""
+    chance = [
+        (names.index(one), names.index(other), games.sum() + 0.5, games.size + 1.0)
+        for (one, other), games in scores.items()
+    ]
+    at = np.zeros(len(names))
+    for _ in range(3_000):
+        slope, bend = np.zeros((2, len(names)))
+        for i, j, won, count in chance:
+            share = 1 / (1 + math.exp(at[j] - at[i]))
+            slope[[i, j]] += np.array([1, -1]) * (won - count * share)
+            bend[[i, j]] += count * share * (1 - share)
+        at += 0.5 * np.clip(slope / bend, -1, 1)
+    return 400 / math.log(10) * (at - at[0])
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_ratings_far_apart_are_the_most_likely_ones(every):
+    names = [f"p{k}" for k in range(8)]
+    scores = {
+        (one, other): np.array([[1.0, 1.0]] * 50 + [[0.0, 0.5]] * (j - i == 1))
+        for i, one in enumerate(names)
+        for j, other in enumerate(names)
+        if j == i + 1 or (every and j > i)
+    }
+    found = [row["elo"] for row in ratings(names, scores)]
+    np.testing.assert_allclose(found, most_likely(names, scores), atol=0.1)
+    assert found[-1] < -1_000
+
+
+def test_a_pair_in_either_order_is_one_pair():
+    first, then = np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([[0.5, 0.0], [1.0, 0.0]])
+    both = ratings(["a", "b"], {("a", "b"): first, ("b", "a"): then})
+    assert both == ratings(["a", "b"], {("a", "b"): np.concatenate([first, 1 - then])})
+    assert both[0]["games"] == 8
+
+
+@pytest.mark.parametrize("pairs", [["ab"], ["ab", "cd"], ["ab", "bc", "ca", "dd"], ["ab", "xb"]])
+def test_ratings_are_of_players_that_games_connect(pairs):
+    with pytest.raises(InvalidOption, match="ratings: "):
+        ratings(list("abcd"), {tuple(pair): np.ones((3, 2)) for pair in pairs})
+
+
+class Paying(LineGameEnv):
+    """A stone earns 1 at once, and no game ends."""
+
+    def step(self, action):
+        obs, _, _, _, info = super().step(action)
+        self.state[-1] = 0
+        return obs, 1.0, False, False, info
+
+
+def test_a_game_that_is_cut_is_a_draw_whatever_was_earned():
+    with plangym_ext.make(Paying, n_workers=0) as env:
+        limits = {"games": 2, "seed": 0, "max_steps": 3}
+        assert (match(env, MCTS(2), MCTS(2), **limits) == 0.5).all()
+
+
+@pytest.mark.parametrize("wrong", [{"max_steps": 0}, {"opening": -1}, {"games": 0}])
+def test_numbers_of_a_match_are_checked(wrong):
+    limits = {"games": 1, "seed": 0, "max_steps": 9, **wrong}
+    with (
+        plangym_ext.make("plangym_ext/TicTacToe-v0") as env,
+        pytest.raises(InvalidOption, match=f"match: {next(iter(wrong))}"),
+    ):
+        match(env, MCTS(2), MCTS(2), **limits)
+
+
+def test_a_match_is_of_two_players():
+    with (
+        plangym_ext.make("CartPole-v1") as env,
+        pytest.raises(WrongKind, match="match: the env must have two players"),
+    ):
+        match(env, MCTS(2), MCTS(2), games=1, seed=0, max_steps=2)
 
 
 def test_both_sides_of_a_game_are_resampled_together():
