@@ -166,8 +166,8 @@ def agent_rows(tree: ArrayDict, network: Any) -> ArrayDict:
     """Return a fragment of B envs of A agents as one of `B * A` rows, fresh.
 
     Rewards and endings are each agent's own. An agent that has left, is still to come, or learns
-    nothing, has rows that do not count (`valid`). What cuts an env's episode cuts those of the
-    agents in it.
+    nothing, has rows that do not count (`valid`). What ends or cuts an env's episode ends or cuts
+    those of the agents in it.
 
     Args:
         tree: of a sampler that an `AgentsAgent` or a `TeamsAgent` played in, with its `env_info`.
@@ -195,9 +195,11 @@ def agent_rows(tree: ArrayDict, network: Any) -> ArrayDict:
     reward, terminated, truncated, acted = (x if team is None else team.of(x, 2) for x in infos)
     count = reward.shape[2]
     learned = np.array(getattr(network, "learned", True))
-    ended = _read(tree["truncated"], steps)[..., None]
+    cut, done = (_read(tree[name], steps)[..., None] for name in ("truncated", "terminated"))
+    # A wrapper may end an episode of which the agents say nothing.
+    terminated = acted & (terminated | (done & ~truncated))
     obs = of("obs", steps + 1)
-    over = ended | _read(tree["terminated"], steps)[..., None]
+    over = cut | done
     # Where the env goes on, an agent's last observation is what it is shown next.
     over = over.reshape(*over.shape, *[1] * (obs.ndim - 3))
     final = np.where(over, of("final_obs"), obs[1:])
@@ -208,8 +210,8 @@ def agent_rows(tree: ArrayDict, network: Any) -> ArrayDict:
         "action": _kept(rows(of("action"), 2)),
         "prev_action": _kept(rows(of("prev_action", steps + 1), 2), 1),
         "reward": _kept(rows(reward.astype(np.float32), 2)),
-        "terminated": _kept(rows(terminated & acted, 2)),
-        "truncated": _kept(rows((truncated | ended) & ~terminated & acted, 2)),
+        "terminated": _kept(rows(terminated, 2)),
+        "truncated": _kept(rows(acted & (truncated | cut) & ~terminated, 2)),
         "valid": _kept(rows(acted & learned, 2)),
         "first": _kept(first, 1),
     }

@@ -156,3 +156,37 @@ def test_one_agent_is_a_single_one_bit_for_bit(recurrent):
         sampler.close()
     assert found[0][0] == found[1][0]
     assert found[0][1] == found[1][1]
+
+
+class Ended(gym.Wrapper):
+    """Ends each episode after three steps, of which the agents say nothing."""
+
+    def reset(self, **options):
+        self.count = 0
+        return self.env.reset(**options)
+
+    def step(self, action):
+        obs, reward, _, truncated, info = self.env.step(action)
+        self.count += 1
+        return obs, reward, self.count == 3, truncated, info
+
+
+def test_an_end_of_the_env_is_one_of_its_agents():
+    def make():
+        return Ended(numbered())
+
+    venv = plangym_ext.make_vec(make, 2, autoreset_mode="same_step", n_workers=0)
+    network = _network(venv)
+    agent = AgentsAgent(network)
+    sampler = SerialSampler(venv, agent, 6, env_info=agent.env_info)
+    tree = sampler.collect().data
+    found = {
+        name: agent_rows(tree, network)[name].to_ndarray()
+        for name in ("terminated", "truncated", "valid")
+    }
+    sampler.close()
+    ended = np.zeros((6, 2 * COUNT), bool)
+    ended[[2, 5]] = True
+    assert found["valid"][2].all()
+    assert (found["terminated"] == ended).all()
+    assert not found["truncated"].any()
