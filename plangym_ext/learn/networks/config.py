@@ -191,6 +191,11 @@ class DeterministicPolicyConfig(AgentConfig):
 CRITICS = ("own", "central")
 
 
+#: Options of all groups' networks together: how actions are drawn, and what is shown.
+_DRAWN, _SHOWN = ("squash", "deterministic"), ("normalize_obs", "clip_obs", "previous_reward")
+_OF_ALL = frozenset(("critic", "groups", "networks", "fixed", "heads", *_DRAWN, *_SHOWN))
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentsConfig(AgentConfig):
     """Configuration of the networks of several agents.
@@ -200,7 +205,7 @@ class AgentsConfig(AgentConfig):
             of all agents, by a network of its own. Policies see the agent's own alone.
         groups: number of the network that each agent plays, from 0 on: (0, 1, 2) gives each of
             three its own, (0, 0, 1) lets two share one; (): all share one.
-        networks: options of the network of each group that differ from these, such as
+        networks: options of the layers of each group's network that differ from these, such as
             ({}, {"hidden": (16,), "recurrent": "gru"}); (): none.
         fixed: groups that learn nothing: they play the weights that they have.
     """
@@ -221,6 +226,13 @@ class AgentsConfig(AgentConfig):
                 f"AgentsConfig: networks must be one for each of the groups {known}, and fixed of "
                 f"these; got {len(self.networks)} networks, fixed={self.fixed}."
             )
+        for group, options in enumerate(self.networks):
+            if shared := sorted(_OF_ALL.intersection(options)):
+                raise InvalidOption(
+                    f"AgentsConfig: networks must differ in their layers alone; that of group "
+                    f"{group} has {', '.join(shared)}. Set these for all groups, or leave them out."
+                )
+            replace(self.of_one, **options)  # which refuses what it does not know
         if self.heads != ("policy", "value"):
             raise InvalidOption(
                 f"AgentsConfig: several agents have heads ('policy', 'value'); got {self.heads}."
@@ -239,7 +251,7 @@ class AgentsConfig(AgentConfig):
     @property
     def is_plain(self) -> bool:
         """Whether one network of a single agent's observations plays all agents."""
-        return self.critic == "own" and not any(self.groups)
+        return self.critic == "own" and not (any(self.groups) or self.networks or self.fixed)
 
     @property
     def of_one(self) -> AgentsConfig:

@@ -8,7 +8,7 @@ import torch
 from parallel_envs import numbered
 
 import plangym_ext
-from plangym_ext.errors import InvalidOption
+from plangym_ext.errors import InvalidOption, PlangymExtError
 from plangym_ext.learn import (
     PPO,
     AgentsAgent,
@@ -115,6 +115,34 @@ def test_agents_of_a_group_share_a_policy_and_others_do_not():
     out.policy_logits[1].sum().backward()
     assert all(p.grad is None or not p.grad.any() for p in network.policies[0].parameters())
     assert any(p.grad.any() for p in network.policies[1].parameters())
+
+
+def test_options_of_one_group_are_its_own():
+    network, collected = _sampled(groups=(0, 0, 0), networks=({"hidden": (4, 4)},), fixed=(0,))
+    assert [part.out_features for part in network.policies[0].body.dense[::2]] == [4, 4]
+    algorithm = PPO(network, PPOConfig())
+    algorithm.take(collected)
+    assert algorithm.train() == {"updates": 0}
+
+
+@pytest.mark.parametrize("critic", ["own", "central"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"squash": True},
+        {"deterministic": True},
+        {"normalize_obs": True},
+        {"previous_reward": True},
+        {"critic": "central"},
+        {"groups": (0, 1)},
+        {"heads": ("policy",)},
+        {"hiden": (4,)},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_groups_differ_in_layers_alone(critic, options):
+    with pytest.raises(PlangymExtError, match=next(iter(options))):
+        AgentsConfig(critic=critic, groups=(0, 1), networks=({}, options))
 
 
 @pytest.mark.parametrize("critic", ["own", "central"])
