@@ -13,6 +13,7 @@ import numpy.typing as npt
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.core.options import CheckedOptions, Count, OneOf, Share, Whole
 from plangym_ext.errors import DamagedCheckpoint, WrongKind
+from plangym_ext.planners.plans import Budget
 from plangym_ext.planners.players import check_players, num_players
 
 if TYPE_CHECKING:  # planners bring numba, which settings do without
@@ -138,7 +139,9 @@ class League:
         found = dataclasses.replace(self, versions=tuple(versions), fragments=fragments)
         if not self.config.every or fragments % self.config.every:
             return found
-        if len(versions) == self.config.capacity:
+        # More than one may leave: what was saved may be of a larger capacity.
+        while len(versions) >= self.config.capacity:
+            found = dataclasses.replace(found, versions=tuple(versions))
             del versions[int(found.priorities.argmin())]
         versions.append(Version(fragments, _copied(self.network)))
         return dataclasses.replace(found, versions=tuple(versions))
@@ -165,8 +168,17 @@ class League:
         """Return the league with the data of a `state_dict`.
 
         Raises:
-            DamagedCheckpoint: it is of another network.
+            DamagedCheckpoint: it is of another network, or no such state.
         """
+        columns = [np.asarray(state[name]) for name in ("numbers", "points", "games")]
+        fragments = int(state["fragments"])
+        if not _fit(*columns, len(state["weights"]), fragments):
+            told = [one.tolist() for one in columns]
+            raise DamagedCheckpoint(
+                f"league: {len(state['weights'])} versions of {fragments} fragments must have "
+                f"ascending numbers, and points of at most their games; got {told!r:.80}. Take a "
+                f"checkpoint as it was written."
+            )
         wanted = _shapes(self.network.state_dict())
         for weights in state["weights"]:
             if _shapes(weights) != wanted:
@@ -174,12 +186,9 @@ class League:
                     f"league: a version must have weights {wanted!r:.80}; got "
                     f"{_shapes(weights)!r:.80}. Load an unchanged checkpoint."
                 )
-        columns = (np.asarray(state[name]).tolist() for name in ("points", "games"))
-        numbers = np.asarray(state["numbers"]).tolist()
-        versions = map(Version, numbers, state["weights"], *columns)
-        return dataclasses.replace(
-            self, versions=tuple(versions), fragments=int(state["fragments"])
-        )
+        numbers, points, games = (one.tolist() for one in columns)
+        versions = map(Version, numbers, state["weights"], points, games)
+        return dataclasses.replace(self, versions=tuple(versions), fragments=fragments)
 
 
 class Opponents:
@@ -190,6 +199,9 @@ class Opponents:
         network: of the planner, whose weights are written over; not the learner's.
         planner: plays it, in sampling.
         env: the model that it searches in.
+
+    Attributes:
+        cost: of all moves since `begin`, with the steps of the env that they were.
 
     Raises:
         WrongKind: the env is not of two players, or the planner cannot move for either.
@@ -203,6 +215,19 @@ class Opponents:
             )
         check_players(planner, env)
         self.league, self.network, self.planner, self.env = league, network, planner, env
+        self.cost = Budget()
+
+    def begin(self, league: League, version: int) -> None:
+        """Begin a fragment.
+
+        Args:
+            league: the versions.
+            version: of the learner's weights, by which the planner's options follow schedules.
+        """
+        self.league, self.cost, self.planner.updates = league, Budget(), version
+        # Of version 0 an agent may play anything, whatever its weights are.
+        if (agent := getattr(self.planner, "agent", None)) is not None:
+            agent.version = version
 
     def moves(
         self, numbers: Ndarray, states: Ndarray, obs: Any, legal: Any, seeds: Ndarray
@@ -231,6 +256,9 @@ class Opponents:
             )
             for row, plan in zip(rows.tolist(), plans, strict=True):
                 found[row] = plan.action
+                # Seconds are the sampler's, which waits for it.
+                self.cost += dataclasses.replace(plan.budget, seconds=0.0)
+        self.cost += Budget(model_steps=len(numbers))
         return found
 
     def _load(self, number: int) -> None:
@@ -247,6 +275,16 @@ def _played(version: Version, points: Ndarray) -> Version:
     for one in points.tolist():
         before, games = _FADES * before + one, _FADES * games + 1.0
     return version._replace(points=before, games=games)
+
+
+def _fit(numbers: Ndarray, points: Ndarray, games: Ndarray, count: int, fragments: int) -> bool:
+    """Return whether columns are those of so many versions, in the order in which they joined."""
+    if any(one.shape != (count,) for one in (numbers, points, games)) or (
+        numbers.dtype.kind not in "iu"
+    ):
+        return False
+    joined = (np.diff(numbers, prepend=0, append=fragments + 1) > 0).all()
+    return bool(joined and ((points >= 0) & (points <= games) & np.isfinite(games)).all())
 
 
 def _shapes(weights: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

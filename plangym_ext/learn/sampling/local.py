@@ -82,7 +82,7 @@ class LocalSampler(PastSampler):
         whole_fragment(type(self).__name__, n, self.num_steps)
         began = time.perf_counter()
         self._agent.set_mode("sample")
-        self._settle()
+        self._settle(version)
         # Before the first step, and kept until the fragment is whole: a failed one is played again
         # from here.
         self._saved = [actor.state_dict(envs=self._options.recover) for actor in self._actors]
@@ -93,16 +93,18 @@ class LocalSampler(PastSampler):
         # At once, so that an interrupt finds the fragment played or not.
         self._past, self._saved = self._past.after(episodes, self.tree), None
         restored = sum(actor.restarts.restored for actor in self._actors)
-        return collected(self.tree, episodes, version, began, restored)
+        found = collected(self.tree, episodes, version, began, restored)
+        opponents = self._options.opponents
+        return found if opponents is None else found._replace(cost=found.cost + opponents.cost)
 
-    def _settle(self) -> None:
+    def _settle(self, version: int = 0) -> None:
         """Restore the actors if the last fragment failed; begin the episodes of new ones."""
         if self._saved is not None:
             for actor, state in zip(self._actors, self._saved, strict=True):
                 actor.load_state_dict(state)
             self._saved = None
         if self._options.opponents is not None and self._past.league is not None:
-            self._options.opponents.league = self._past.league
+            self._options.opponents.begin(self._past.league, version)
         for actor in self._actors:  # states are captured of all envs together
             actor.begin_episodes()
         if any(actor.lacks_masks for actor in self._actors):

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from plangym_ext.core.options import CheckedOptions, Count, Finite, OneOf, Range, Share, Whole
 from plangym_ext.errors import InvalidOption
 from plangym_ext.learn.algorithms.off_policy.config import OffPolicyConfig
-from plangym_ext.learn.algorithms.plan_config import ExpertConfig, PlanLearningConfig
+from plangym_ext.learn.algorithms.plan_config import ExpertConfig, MuZeroConfig, PlanLearningConfig
 from plangym_ext.learn.sampling.league import LeagueConfig
 from plangym_ext.run.settings.sections import AgentSettings, AlgorithmSettings, PlannerSettings
 
@@ -334,7 +334,6 @@ class RunConfig(CheckedOptions):
             return one
         # As the evaluation's planner reads them, so that a mistake is found at the start.
         changed = self.planner.evaluated(one.planner, "evaluation.planner")
-        # As they were read, and alone: what training has is not repeated.
         given = {key: changed.options[key] for key in one.planner}
         return dataclasses.replace(one, planner=given)
 
@@ -365,6 +364,7 @@ class RunConfig(CheckedOptions):
         names = "mode", "learners", "starts.file", "collector.attributes", "collector.sums"
         of, plain, here = operator.attrgetter, RunConfig(), self.played_here
         wrong = [name for name in names if of(name)(self) != of(name)(plain)]
+        wrong += ["algorithm 'muzero'"] * isinstance(self.learner, MuZeroConfig)
         if wrong or here != "league.every":
             raise InvalidOption(
                 f"settings: league.every must be 0 with {', '.join(wrong) or here}, as games "

@@ -129,7 +129,17 @@ def test_a_sampler_goes_on_from_its_state():
         ("opponents", lambda rows: rows + 3),
         ("opponents", lambda rows: rows[:2]),
         ("opponents", lambda rows: rows.astype(float)),
+        ("opponents", lambda rows: rows - [0, 0, 1 << 40]),
         ("weights", lambda versions: [{"w": np.zeros(3)}, *versions[1:]]),
+        ("weights", lambda versions: versions * 2),
+        ("numbers", lambda numbers: numbers[:0]),
+        ("numbers", lambda numbers: numbers - 2),
+        ("numbers", lambda numbers: numbers + 1),
+        ("numbers", lambda numbers: numbers + 0.5),
+        ("points", lambda points: points * np.nan),
+        ("points", lambda points: points + 100.0),
+        ("games", lambda games: games * 0.0 - 3.0),
+        ("fragments", lambda fragments: 0),
     ],
 )
 def test_a_state_that_was_altered_is_refused(part, changed):
@@ -210,6 +220,9 @@ def test_results_move_the_score_and_the_one_that_is_met_least_leaves():
     assert after.versions[0].points == pytest.approx(0.5)
     assert after.versions[0].games == pytest.approx(1.0)
     assert list(after.versions[1].weights) == list(network().state_dict())
+    # What was saved may be of a larger capacity.
+    many = [Version(k, {}) for k in range(1, 6)]
+    assert len(league(*many, capacity=2).after(episodes).versions) == 2
     twice = league(Version(9, {})).after(
         {"opponent": np.array([9, 9]), "return": np.array([1.0, 1.0])}
     )
@@ -291,6 +304,14 @@ def test_a_league_teaches_to_win(tmp_path):
         (
             {**LEARNERS["alphazero"], "collector": {"kind": "solutions"}},
             "collector.kind 'solutions'",
+        ),
+        (
+            {
+                **LEARNERS["alphazero"],
+                "agent": {"name": "latent", "num_players": 2},
+                "algorithm": {"name": "muzero", "discount": 1.0},
+            },
+            "algorithm 'muzero'",
         ),
         ({"league": {"priority": "hardest"}}, "league.priority"),
     ],

@@ -23,6 +23,8 @@ Ndarray = npt.NDArray[Any]
 #: Stream of the random numbers of opponents: who they are, and what their planners draw.
 _STREAM = 6
 _SEEDS = 2.0**53
+#: Moves of opponents in a step; more are those of an env in which the learner never moves.
+_MOST_MOVES = 1_000
 #: Columns of what a row's game is about.
 _SIDE, _OPPONENT, _DRAWS = range(3)
 
@@ -88,6 +90,7 @@ class OpponentRows(VenvRows):
             games.shape != self._games.shape
             or games.dtype != self._games.dtype
             or not np.isin(games[:, _SIDE], (0, 1)).all()
+            or (games[:, _DRAWS] < 0).any()
         ):
             raise DamagedCheckpoint(
                 f"league: opponents must be {self._games.shape} {self._games.dtype} of sides 0 and "
@@ -116,7 +119,14 @@ class OpponentRows(VenvRows):
 
     def _answer(self, turns: _Turns) -> None:
         """Have the opponents move until it is the learner's turn everywhere."""
+        made = 0
         while len(places := np.flatnonzero(turns.to_play != self._games[turns.rows, _SIDE])):
+            if (made := made + 1) > _MOST_MOVES:
+                raise WrongKind(
+                    f"league: both players must come to move; after {_MOST_MOVES:,} moves of the "
+                    f"opponent {TO_PLAY!r} still says that it is not the learner's turn. Correct "
+                    f"the env."
+                )
             rows = turns.rows[places]
             legal = None if turns.legal is None else turns.legal[places]
             states, obs = self.get_states()[rows], rows_of(turns.obs, places)
@@ -179,17 +189,19 @@ class _Turns:
 
     def _look(self, places: Ndarray, infos: Any) -> None:
         values, known = info_column(infos, TO_PLAY)
-        if values is None or not known.all():
+        if values is None or not known.all() or not np.isin(values, (0, 1)).all():
+            got = sorted(infos) if values is None else f"{TO_PLAY!r} {repr(values.tolist())[:60]}"
             raise WrongKind(
                 f"league: the infos of an env with two players must say in {TO_PLAY!r} who makes "
-                f"the next move, 0 or 1; got {sorted(infos)}. Return it from reset and from step."
+                f"the next move, 0 or 1; got {got}. Return it from reset and from step."
             )
         self.to_play[places] = values
         legal = legal_actions(infos, self._space, len(places))
-        if legal is not None:
-            if self.legal is None:
-                self.legal = np.ones((len(self.rows), legal.shape[1]), bool)
-            self.legal[places] = legal
+        if legal is not None and self.legal is None:
+            self.legal = np.ones((len(self.rows), legal.shape[1]), bool)
+        if self.legal is not None:
+            # Where no mask is told everything may be played, whatever the last one said.
+            self.legal[places] = True if legal is None else legal
 
     def take(
         self, places: Ndarray, rewards: Any, terminateds: Any, truncateds: Any, infos: Any
