@@ -88,7 +88,8 @@ class EnsembleNetwork(nn.Module):
         if self._count:
             index = (played - int(self.action_space.start)).long()
             return functional.one_hot(index, self._count).float()
-        return played.float().flatten(-len(self.action_space.shape) or None)
+        shape = self.action_space.shape
+        return played.float().reshape(*played.shape[: played.ndim - len(shape)], math.prod(shape))
 
     def members(self, obs: Any, actions: Any) -> Predicted:
         """Return the predictions of all members.
@@ -269,7 +270,7 @@ class EnsembleModel(ModelEnv):
         particles = (self._particle, (config.members, config.particles))
         self._form = np.dtype([("key", "<u8"), ("of", *particles)])
         box = spaces.Box(-np.inf, np.inf, (network.width,), np.float32)
-        identity = {"particles": list(self._shape), "actions": str(network.action_space)}
+        identity = {"particles": list(self._shape), "actions": network.action_space}
         column = InfoColumn("disagreement", float, "<f8")
         shown = box, network.action_space
         payload = self._form.itemsize

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from plangym_ext.arrays.actions import check_actions
 from plangym_ext.arrays.nested import as_array, rows_of
 from plangym_ext.arrays.spaces import SpaceLayout
 from plangym_ext.core.infos import InfoBatch, InfoColumn
@@ -85,7 +86,9 @@ class ModelEnv(LocalStepper, PlanEnv):
         starts: Any = None,
     ) -> None:
         super().__init__()
-        self.name, self.starts, self._payload = name, starts, payload
+        self.name, self._payload = name, payload
+        # A copy: what the caller does with its array moves no episode.
+        self.starts = None if starts is None else np.array(starts)
         self.envelope = Envelope({"id": name, "arguments": dict(identity)}, payload)
         obs, action = map(SpaceLayout, spaces)
         self.layout = RowLayout(obs, action, self.envelope.width, columns)
@@ -145,7 +148,8 @@ class ModelEnv(LocalStepper, PlanEnv):
             rewards: `[B]`; NaN: not known, the model's own.
         """
         rows = [self.checked_states(one, "correct") for one in (states, following)]
-        parts = tuple(map(np.asarray, self.layout.action.split(actions)))
+        # In the space's own dtypes, as steps have them: bytes of others would never be met.
+        parts = check_actions(self.layout.action, actions, (-1,), "correct")
         sizes = {np.shape(one)[:1] for one in (*rows, *parts, rewards)}
         if len(sizes) > 1:
             raise InvalidOption(
@@ -293,7 +297,8 @@ class ModelEnv(LocalStepper, PlanEnv):
         made = copy.copy(self)
         # What belongs to one caller is made anew: rows, slots, the lock.
         LocalStepper.__init__(made)
-        made._state = None
+        made._state, made._known = None, dict(self._known)
+        made._rng = copy.deepcopy(self._rng)
         return made
 
     def render(self) -> Any:

@@ -200,3 +200,33 @@ def test_true_steps_are_not_corrected():
     search, model = planner_in(TABLE)
     with pytest.raises(InvalidOption, match="true_steps must be 0 with correct"):
         ModelPlanner(planner=search, model=model, true_steps=2, correct=True)
+
+
+@pytest.mark.parametrize("kind", [None, np.int8, np.int32, np.int64])
+def test_corrections_are_found_whatever_the_dtype_of_their_actions(kind):
+    model = LatentModel(exact_network(TABLE))
+    states = model.states_of(np.array([0, 1]))
+    actions = [1, 2] if kind is None else np.array([1, 2], kind)
+    model.correct(states, actions, states, np.array([5.0, 6.0]))
+    found = model.step_batch(np.array([1, 2]), states)
+    assert found.rewards.tolist() == [5.0, 6.0]
+    np.testing.assert_array_equal(found.states, states)
+
+
+def test_a_clone_draws_and_learns_by_itself():
+    starts = np.arange(16)
+    model, alone = (LatentModel(exact_network(TABLE), starts=starts) for _ in range(2))
+    for one in (model, alone):
+        one.reset(seed=3)
+    other = model.clone()
+    for _ in range(5):
+        other.reset()
+    states = model.states_of(np.array([0]))
+    other.correct(states, np.array([1]), states, np.array([9.0]))
+    assert model.step_batch(np.array([1]), states).rewards[0] != 9.0
+    model.correct(states, np.array([1]), states, np.array([8.0]))
+    model.forget_corrections()
+    assert other.step_batch(np.array([1]), states).rewards[0] == 9.0
+    starts[:] = 0  # the caller's own array
+    for _ in range(5):
+        np.testing.assert_array_equal(model.reset()[0], alone.reset()[0])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from plangym_ext.errors import InvalidOption, WrongKind
+from plangym_ext.errors import ForeignState, InvalidOption, WrongKind
 from plangym_ext.learn import (
     EnsembleConfig,
     EnsembleLearning,
@@ -207,3 +207,37 @@ def test_other_spaces_and_networks_are_refused():
         make_ensemble_network(spaces.Box(0, 1, (2, 2)), BOX, seed=0)
     with pytest.raises(WrongKind, match="EnsembleNetwork"):
         EnsembleLearning(make_network(OBS, BOX, seed=0))
+
+
+def test_an_action_that_is_a_single_number():
+    seen, act = spaces.Box(-1.0, 1.0, (3,), np.float32), spaces.Box(-1.0, 1.0, (), np.float32)
+    config = EnsembleConfig(members=2, hidden=(8,), sample=False)
+    models = [
+        EnsembleModel(make_ensemble_network(seen, one, config, seed=0))
+        for one in (act, spaces.Box(-1.0, 1.0, (1,), np.float32))
+    ]
+    obs, actions = np.ones((4, 3), np.float32), np.linspace(-1, 1, 4, dtype=np.float32)
+    found, wanted = (
+        model.step_batch(played, model.states_of(obs))
+        for model, played in zip(models, (actions, actions[:, None]), strict=True)
+    )
+    np.testing.assert_array_equal(found.obs, wanted.obs)
+
+
+def test_states_know_the_action_space_by_its_values():
+    seen, config = spaces.Box(-1.0, 1.0, (3,), np.float32), EnsembleConfig(members=2, hidden=(8,))
+
+    def model(low):
+        act = spaces.Box(low, np.ones_like(low))
+        return EnsembleModel(make_ensemble_network(seen, act, config, seed=0))
+
+    low = np.linspace(-1.123456789, -0.1, 2000, dtype=np.float32)
+    states = model(low).states_of(np.zeros((1, 3), np.float32))
+    actions = np.zeros((1, 2000), np.float32)
+    with np.printoptions(precision=3, suppress=True):
+        model(low).step_batch(actions, states)
+    # What the text of the space leaves out.
+    other = low.copy()
+    other[1000] = -5.0
+    with pytest.raises(ForeignState):
+        model(other).step_batch(actions, states)

@@ -73,6 +73,9 @@ def test_corrections_have_a_row_for_each_step():
         model.correct(states, actions[:1], states, rewards)
     with pytest.raises(InvalidOption, match="a row for each step"):
         model.correct(states, actions, states, rewards[:1])
+    for wrong in (actions + 7, actions + 0.5, actions[:, None], ["a", "b"]):
+        with pytest.raises(InvalidAction, match="correct"):
+            model.correct(states, wrong, states, rewards)
     for wrong in (states[:, :-5], states ^ 1):
         with pytest.raises(PlangymExtError, match="correct"):
             model.correct(wrong, actions, states, rewards)
