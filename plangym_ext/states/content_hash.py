@@ -18,7 +18,7 @@ import re
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,7 +137,7 @@ class _Digests:
             return _digest("outside", _name(kind))
         gym: Any = sys.modules.get("gymnasium")  # before it is loaded there are no spaces
         if gym is not None and isinstance(value, gym.Space):
-            return _digest("space", _ADDRESS.sub("", repr(value)), self._space(value))
+            return self._space(value)
         if module_of(kind).partition(".")[0] == "pandas":
             return self._frame(value, kind)
         return self._reduced(value, kind)
@@ -152,7 +152,14 @@ class _Digests:
 
     def _space(self, value: Any) -> bytes:
         own = {k: v for k, v in vars(value).items() if k in ("low", "high", "nvec", "start", "n")}
-        return self._mapping("space", own)
+        inner = getattr(value, "spaces", None)
+        if "low" in own or inner is not None:
+            # The text of a Box has its numbers as numpy printed them when it was made.
+            text = f"{type(value).__name__} {value.shape} {value.dtype}"
+        else:
+            text = _ADDRESS.sub("", repr(value))
+        parts = list(inner.items() if isinstance(inner, Mapping) else inner or ())
+        return _digest("space", text, self._mapping("space", own), self._all("spaces", parts))
 
     def _frame(self, value: Any, kind: Any) -> bytes:
         """Return the digest of one of pandas' objects: labels, types and values."""

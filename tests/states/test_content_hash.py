@@ -168,3 +168,25 @@ def test_workers_know_the_data_that_their_function_encloses():
         state, _, _ = env.reset(seed=0)
         found = parallel.step_batch(np.zeros(2, np.int64), [state, state])
         assert found.obs.tolist() == [[1.0], [1.0]]
+
+
+def test_a_space_is_known_by_its_values_and_not_by_how_numpy_prints_them():
+    def space(low, kind=gym.spaces.Box):
+        box = gym.spaces.Box(np.array([low, -2.0]), np.array([1.0, 2.0]), dtype=np.float64)
+        return box if kind is gym.spaces.Box else kind((box, gym.spaces.Discrete(3)))
+
+    for kind in (gym.spaces.Box, gym.spaces.Tuple):
+        found = content_digest(space(-1.123456789, kind))
+        with np.printoptions(precision=3):
+            assert content_digest(space(-1.123456789, kind)) == found
+            assert content_digest(space(-1.123456788, kind)) != found
+    boxes = [
+        gym.spaces.Box(0, 1, (2, 2), np.uint8),
+        gym.spaces.Box(0, 1, (4,), np.uint8),
+        gym.spaces.Dict(a=gym.spaces.Discrete(2), b=gym.spaces.Discrete(3)),
+        gym.spaces.Dict(a=gym.spaces.Discrete(3), b=gym.spaces.Discrete(2)),
+        gym.spaces.Tuple([gym.spaces.Discrete(2), gym.spaces.Discrete(3)]),
+        gym.spaces.Text(5),
+        gym.spaces.Text(6),
+    ]
+    assert len({content_digest(one) for one in boxes}) == len(boxes)
