@@ -143,7 +143,8 @@ def step(state: Any, params: Any, action: Any, info: Any) -> tuple[float, bool, 
     """Move the agents, and pay them."""
     _move(state, params, action)
     total = _earned(state, params, info["agent_reward"])
-    state["steps"] += 1
+    # A step past the end counts as the last one: more than so many are no state.
+    state["steps"] = min(state["steps"] + 1, params.max_cycles)
     cut = state["steps"] >= params.max_cycles
     for i in range(params.agents):
         info["agent_terminated"][i] = False

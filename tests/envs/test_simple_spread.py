@@ -50,6 +50,15 @@ def test_steps_are_those_of_the_formulas(count):
             np.testing.assert_allclose(obs[0, 4 : 4 + 2 * count], landmarks, rtol=1e-6)
 
 
+def test_a_step_past_the_end_leads_to_a_state_that_goes_on():
+    with plangym_ext.make("plangym_ext/SimpleSpread-v0", max_cycles=2) as env:
+        state, *_ = env.reset(seed=0)
+        for t in range(5):
+            found = env.step_batch(np.zeros((1, 3), int), state[None])
+            state = found.states[0]
+            assert found.truncateds[0] == (t >= 1)
+
+
 def test_the_kernel_and_the_env_agree_bit_for_bit():
     rng = np.random.default_rng(1)
     with plangym_ext.make("plangym_ext/SimpleSpread-v0", backend="kernel") as env:

@@ -77,7 +77,8 @@ class Support:
         place = compress(numbers).clamp(-self.size, self.size) + self.size
         low = place.floor().clamp(max=2 * self.size - 1)
         share = (place - low)[..., None]
-        index = low.long()
+        # Of no number there is no atom, and the target is NaN: the update is refused by name.
+        index = low.nan_to_num().long()
         first = functional.one_hot(index, self.width)
         second = functional.one_hot(index + 1, self.width)
         return first * (1.0 - share) + second * share

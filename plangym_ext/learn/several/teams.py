@@ -73,14 +73,17 @@ def make_teams(
     else:
         *both, count = agent_spaces(observation_space, action_space)
         names, alone = list(range(count)), dict.fromkeys(range(count), (both[0], both[1]))
-    placed = [one for team in members.values() for one in team]
-    if sorted(map(str, placed)) != sorted(map(str, names)) or not all(members.values()):
+    told = {name: [*team] if _is_list(team) else [team] for name, team in members.items()}
+    placed = [one for team in told.values() for one in team]
+    # As texts: files and commands have numbers as either.
+    if sorted(map(str, placed)) != sorted(map(str, names)) or not all(told.values()):
         raise InvalidOption(
-            f"make_teams: each of the agents {names} must be in one team; got "
-            f"{ {name: list(team) for name, team in members.items()} }."
+            f"make_teams: each of the agents {names} must be in one team; got {told}."
         )
+    known = {str(one): one for one in names}
     found = {}
-    for name, team in members.items():
+    for name, texts in told.items():
+        team = [known[str(one)] for one in texts]
         seen, acts = alone[team[0]]
         kinds = isinstance(seen, spaces.Box) and isinstance(
             acts, spaces.Discrete | spaces.MultiDiscrete | spaces.Box
@@ -94,6 +97,10 @@ def make_teams(
         numbers = tuple(names.index(one) for one in team)
         found[name] = Team(name, tuple(team), numbers, seen, acts)
     return found
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 class TeamsNetwork(nn.Module):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from plangym_ext.errors import ForeignNetwork, InvalidOption, WrongKind
+from plangym_ext.errors import ForeignNetwork, InvalidOption, LossNotFinite, WrongKind
 from plangym_ext.learn import (
     EpisodeRecord,
     LatentConfig,
@@ -354,3 +354,15 @@ def test_networks_and_states_of_others_are_refused():
     other = MuZero(make_latent_network(OBS, ACTIONS, wide, seed=0), CONFIG)
     with pytest.raises(ForeignNetwork):
         other.load_state_dict(made.state_dict())
+
+
+@pytest.mark.parametrize("name", ["reward", "value"])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_target_that_is_no_number_is_refused_by_name(name, wrong):
+    algorithm = MuZero(make_latent_network(OBS, ACTIONS, SMALL, seed=0), CONFIG)
+    algorithm.replay.add(algorithm.samples(record(np.random.default_rng(0), 9, terminated=True)))
+    batch = algorithm.replay.sample(4).samples
+    batch[name][0, 0] = wrong
+    with pytest.raises(LossNotFinite, match=f"not finite in {name}"):
+        algorithm.update(batch)
+    assert algorithm.updates == 0

@@ -49,3 +49,14 @@ def test_plain_numbers_stand_for_themselves():
     assert support.decode(out).tolist() == [1.5, -1.0]
     assert support.loss(out, numbers).tolist() == [0.25, 0.0]
     assert support.least_loss(numbers).tolist() == [0.0, 0.0]
+
+
+def test_what_is_no_number_has_a_loss_that_is_none():
+    # An update then refuses it, and says in which field it is.
+    for size in (0, 3):
+        support = Support(size)
+        for wrong in (math.nan, math.inf, -math.inf):
+            out = torch.zeros(2, support.width)
+            loss = support.loss(out, torch.tensor([wrong, 1.0]))
+            assert not math.isfinite(loss[0])
+            assert math.isfinite(loss[1])

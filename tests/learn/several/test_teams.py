@@ -346,3 +346,13 @@ def test_what_cannot_be_is_refused(tmp_path):
         with pytest.raises(error, match=message):
             started(tmp_path / "refused", changed)
     assert not (tmp_path / "refused").exists()
+
+
+def test_members_are_known_by_number_or_by_its_text():
+    spaces_of = spaces.Box(-1.0, 1.0, (3, 2)), spaces.MultiDiscrete([2, 2, 2])
+    wanted = make_teams(*spaces_of, {"x": [2, 0], "y": [1]})
+    for members in ({"x": ["2", "0"], "y": ["1"]}, {"x": (2, 0), "y": 1}, {"x": [2, 0], "y": "1"}):
+        assert make_teams(*spaces_of, members) == wanted
+    for members in ({"x": 5}, {"x": "012"}, {"x": [0, 1, 2.5]}, {"x": [0, 1], "y": []}):
+        with pytest.raises(InvalidOption, match="make_teams: each of the agents"):
+            make_teams(*spaces_of, members)
