@@ -172,7 +172,7 @@ class League:
         """
         columns = [np.asarray(state[name]) for name in ("numbers", "points", "games")]
         fragments = int(state["fragments"])
-        if not _fit(*columns, len(state["weights"]), fragments):
+        if not _fit(columns, len(state["weights"]), fragments):
             told = [one.tolist() for one in columns]
             raise DamagedCheckpoint(
                 f"league: {len(state['weights'])} versions of {fragments} fragments must have "
@@ -277,11 +277,10 @@ def _played(version: Version, points: Ndarray) -> Version:
     return version._replace(points=before, games=games)
 
 
-def _fit(numbers: Ndarray, points: Ndarray, games: Ndarray, count: int, fragments: int) -> bool:
+def _fit(columns: list[Ndarray], count: int, fragments: int) -> bool:
     """Return whether columns are those of so many versions, in the order in which they joined."""
-    if any(one.shape != (count,) for one in (numbers, points, games)) or (
-        numbers.dtype.kind not in "iu"
-    ):
+    numbers, points, games = columns
+    if any(one.shape != (count,) for one in columns) or numbers.dtype.kind not in "iu":
         return False
     joined = (np.diff(numbers, prepend=0, append=fragments + 1) > 0).all()
     return bool(joined and ((points >= 0) & (points <= games) & np.isfinite(games)).all())
