@@ -14,6 +14,7 @@ from plangym_ext.planners.graphs.best_first import LevinTS as LevinTS
 from plangym_ext.planners.graphs.search import GraphSearch as GraphSearch
 from plangym_ext.planners.mcts.mcts import MCTS as MCTS
 from plangym_ext.planners.mcts.open_loop import OpenLoopMCTS as OpenLoopMCTS
+from plangym_ext.planners.mcts.simultaneous import SimultaneousMCTS as SimultaneousMCTS
 from plangym_ext.planners.mcts.soft import ANTS as ANTS
 from plangym_ext.planners.mcts.soft import BTS as BTS
 from plangym_ext.planners.mcts.soft import DENTS as DENTS

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, mapped, num_rows, rows_of
+from plangym_ext.core.infos import info_values
 from plangym_ext.errors import InvalidAnswer, InvalidOption
 from plangym_ext.planners.base import UNBOUNDED, Planner
 from plangym_ext.planners.clock import Clock
@@ -53,6 +54,7 @@ class Stepped(NamedTuple):
     rewards: npt.NDArray[np.float64]  # [n]
     terminated: npt.NDArray[np.bool_]  # [n]
     truncated: npt.NDArray[np.bool_]  # [n]
+    agent_rewards: npt.NDArray[np.float64]  # [n, P] of each agent; [n, 1] where nothing tells them
     legal: tuple[Any, ...]  # n masks [A]; None each where the env says nothing
 
 
@@ -159,8 +161,11 @@ def _stepped(request: PlanRequest, asked: Any) -> Stepped:
     states, actions = asked
     out = request.env.step_batch(actions, states=states)
     masks = told_masks(out.infos, request.env.action_space, len(states))
+    rewards = np.asarray(out.rewards)
     ends = np.asarray(out.terminateds), np.asarray(out.truncateds)
-    return Stepped(out.states, out.obs, np.asarray(out.rewards), *ends, tuple(masks))
+    of_agents, told = info_values(out.infos, "agent_reward", len(states))
+    of_agents = of_agents if told.all() else rewards[:, None]
+    return Stepped(out.states, out.obs, rewards, *ends, of_agents, tuple(masks))
 
 
 def _joined(asked: Mapping[int, Any]) -> tuple[Any, ...]:
