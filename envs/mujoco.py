@@ -107,7 +107,7 @@ class MujocoPart(StatePart):
         self._derived_names = _READ_BEFORE.get(task, _ALL_DERIVED) if derived is None else derived
         self._drawn = _DRAWN.get(task, ())
         self._rng = GeneratorBytes()
-        self._guard = ModelGuard(model, thorough=thorough and not self._is_own)
+        self.guard = ModelGuard(model, thorough=thorough and not self._is_own)
         self._bind(model, env.data)
         carried = sum(len(view) for view in self._derived)
         self.width = len(self._bytes) + carried + len(self._drawn) * _DRAWN_BYTES + RNG_BYTES
@@ -121,10 +121,6 @@ class MujocoPart(StatePart):
     def kept_bytes(self) -> int:
         """Bytes after those of vectors that a reset draws and keeps."""
         return len(self._drawn) * _DRAWN_BYTES
-
-    def check_model(self) -> None:
-        """Refuse to go on with a model that was edited since; see `ModelGuard.check`."""
-        self._guard.check()
 
     def _bind(self, model: Any, data: Any) -> None:
         """Take hold of the memory of `data`, which is copied from and to as it is."""
@@ -143,7 +139,7 @@ class MujocoPart(StatePart):
         env = self._env
         if env.data is not self._data:
             self._rebind()
-        self._guard.check()
+        self.guard.check()
         mujoco.mj_getState(self._model, self._data, self._vector, _SIGNATURE)
         stop = offset + len(self._bytes)
         buffer[offset:stop] = self._bytes

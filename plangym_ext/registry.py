@@ -340,7 +340,7 @@ def make_gym(
         raise
     assert env.unwrapped.spec is not None
     env.unwrapped.spec.entry_point = spec.entry_point  # others may be built from it
-    wrap = family.load_wrap() if family is not None else None
+    wrap = family.load("wrap") if family is not None else None
     return env if wrap is None else wrap(env, **options)
 
 

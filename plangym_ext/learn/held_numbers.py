@@ -224,7 +224,8 @@ def _as_array(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ndarray):
         return value
     torch = sys.modules["torch"]
-    if value.is_sparse or value.is_quantized or value.is_meta or _is_lazy(value):
+    lazy = torch.nn.parameter.is_lazy(value)
+    if value.is_sparse or value.is_quantized or value.is_meta or lazy:
         return np.frombuffer(repr(value).encode(), np.uint8)
     plain = value.detach().cpu().resolve_conj().resolve_neg()
     try:
@@ -232,10 +233,6 @@ def _as_array(value: Any) -> np.ndarray[Any, Any]:
     except TypeError:  # a dtype that numpy has not, such as bfloat16
         found = plain.contiguous().view(torch.uint8).numpy()
     return found
-
-
-def _is_lazy(value: Any) -> bool:
-    return bool(sys.modules["torch"].nn.parameter.is_lazy(value))
 
 
 def _is_private(name: str) -> bool:

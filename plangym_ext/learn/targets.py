@@ -32,11 +32,6 @@ def solved(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # n
     return np.full(record.length, float(record.attributes["solved"]))
 
 
-def undiscounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
-    """Return the undiscounted return from each step on, `[T]` float64, fresh."""
-    return discounted_return(record, 1.0, n_steps)
-
-
 def discounted_return(record: EpisodeRecord, discount: float, n_steps: int) -> Floats:  # noqa: ARG001
     """Return `[T]` float64, fresh: G_t = r_t + gamma G_{t+1}.
 
@@ -101,7 +96,7 @@ def qualities(record: EpisodeRecord) -> Floats:
 #: Name -> function of (record, discount, n_steps) to `[T]` float64.
 VALUE_TARGETS: Mapping[str, Callable[[EpisodeRecord, float, int], Floats]] = {
     "solved": solved,
-    "return": undiscounted_return,
+    "return": lambda record, _, n_steps: discounted_return(record, 1.0, n_steps),
     "discounted_return": discounted_return,
     "value": root_value,
     "n_return": n_return,

@@ -197,7 +197,7 @@ class EnvFilm:
         from plangym_ext.states.families import family_of
 
         family = family_of(self._simulator)
-        self._frames = None if family is None else family.load_frames()
+        self._frames = None if family is None else family.load("frames")
         fps, self._within = _rate(env.metadata), False
         if self._frames is not None:
             fps, self._within = self._frames(self._simulator, None)

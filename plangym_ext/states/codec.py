@@ -227,7 +227,7 @@ def with_recorder(env: gym.Env[Any, Any], method: str) -> gym.Env[Any, Any]:
     """
     stack = layers(env)
     family = family_of(stack[-1])
-    playback = family.load_playback() if family is not None else None
+    playback = family.load("playback") if family is not None else None
     if method == "replay":
         kind: type[ResetRecorder] = Recorder
     elif method == "approximate" and playback is not None:

@@ -98,21 +98,10 @@ class Family:
             raise IncompleteState(f"{self.name}: this family has no {kind} codec")
         return load_named(codec)
 
-    def load_playback(self) -> Callable[[Any], Any] | None:
-        """Return the family's `Playback` class, or None for the general one."""
-        return None if self.playback is None else load_named(self.playback)
-
-    def load_frames(self) -> Callable[[Any, Callable[[], None] | None], tuple[float, bool]] | None:
-        """Return the hook that is called after every emulator frame, or None."""
-        return None if self.frames is None else load_named(self.frames)
-
-    def load_wrap(self) -> Callable[..., Any] | None:
-        """Return the wrapper function that `make` applies to the family's envs, or None."""
-        return None if self.wrap is None else load_named(self.wrap)
-
-    def load_prepare(self) -> Callable[[Any], object] | None:
-        """Return the function that prepares a simulator before its first reset, or None."""
-        return None if self.prepare is None else load_named(self.prepare)
+    def load(self, hook: str) -> Any:
+        """Return `playback`, `frames`, `wrap` or `prepare`, imported on first use, or None."""
+        found = getattr(self, hook)
+        return None if found is None else load_named(found)
 
     def build_context(self) -> AbstractContextManager[Any]:
         """Return a new context in which an env of the family is built."""

@@ -93,10 +93,6 @@ def _is_constant(kind: Any) -> bool:
     return issubclass(kind, _CONSTANT_TYPES) or drawing or outside
 
 
-def _is_code(value: Any) -> bool:
-    return isinstance(value, _CODE_TYPES)
-
-
 def _is_weak_layer(value: Any) -> bool:
     """Return whether an attribute refers to an env without keeping it alive."""
     if type(value) is weakref.ReferenceType:
@@ -162,7 +158,9 @@ class LayerAttributes:
         # A simulator may well call a part of itself `env`.
         self._constant = names | {"env"} if isinstance(layer, gym.Wrapper) else names
         #: Functions and classes that the attributes hold at first.
-        self._code = {name: value for name, value in vars(layer).items() if _is_code(value)}
+        self._code = {
+            name: value for name, value in vars(layer).items() if isinstance(value, _CODE_TYPES)
+        }
         #: By names and types of all attributes.
         self._plans: dict[Any, AttributePlan] = {}
         self._checked: set[Any] = set()
@@ -198,7 +196,7 @@ class LayerAttributes:
         return plan
 
     def _is_state(self, name: str, value: Any) -> bool:
-        if _is_code(value) and is_same(value, self._code.get(name)):
+        if isinstance(value, _CODE_TYPES) and is_same(value, self._code.get(name)):
             return False
         return self._may_be_state(name, value)
 

@@ -79,10 +79,6 @@ class KeptStates:
             self._in_buffer = shown
         return self._obs
 
-    def seed_of(self, row: int) -> int:
-        """Return the seed of a row's last seeded reset; -1 if it is not known."""
-        return self.now.seeds.get(row, -1)
-
     def seed(self, seeds: dict[int, int]) -> None:
         """Note the seeds that the call gives to rows; -1 for one that is not known."""
         self._seeded = self._seeded | seeds

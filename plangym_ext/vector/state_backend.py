@@ -309,7 +309,7 @@ class StateBackend(VectorBackend):
             return [True] * len(rows)
         if name in ("np_random_seed", "_np_random_seed"):
             # No state holds it; -1 is gymnasium's word for a generator that came otherwise.
-            return [self._kept.seed_of(row) for row in rows]
+            return [self._kept.now.seeds.get(row, -1) for row in rows]
         found, moved, states = [], [], []
         for row in rows:
             if self._kept.now.fresh[row]:

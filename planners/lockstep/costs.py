@@ -40,10 +40,6 @@ class Costs:
             # A number and an array of them are two types, so there are two kernels.
             (tally if isinstance(cost, int) else tally_each)(counter, rows, cost)
 
-    def add_steps(self, rows: Index) -> None:
-        """Add a model step into a new node for each of the trees `rows` `[L]`."""
-        tally_steps(self.counts, rows)
-
     def add_rating(self, rows: Index, rating: Rating) -> None:
         """Add the cost of rating L leaves of the trees `rows` `[L]`."""
         spent = rating.model_steps, rating.evaluator_rows, rating.restores

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import rows_of
 from plangym_ext.errors import InvalidOption
-from plangym_ext.planners.lockstep.costs import Costs
+from plangym_ext.planners.lockstep.costs import Costs, tally_steps
 from plangym_ext.planners.lockstep.node_states import ArrayStates, NodeStates, SlotStates, reuse
 from plangym_ext.planners.lockstep.simulated_states import simulated_states
 from plangym_ext.planners.lockstep.wave_kernels import (
@@ -305,7 +305,7 @@ class Search:
         out: Transitions = self.states.step(actions, rows, parents, nodes)
         new = self.with_rating(self.answered(rows, nodes, out), out)
         expand(tree, new, self.settings.discount)
-        self.costs.add_steps(rows)
+        tally_steps(self.costs.counts, rows)
         return out
 
     def random(self, rows: Index, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from plangym_ext.arrays.nested import leaves, rows_of
 from plangym_ext.errors import InvalidAnswer
+from plangym_ext.planners.lockstep.costs import tally_steps
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.rating import Leaves, all_finite, as_floats
 from plangym_ext.planners.simulator import States
@@ -145,7 +146,7 @@ class Expansions:
             if self._by_chance:
                 new = new._replace(legal=new.legal[:0])
             expand(tree, search.with_rating(new, out), search.settings.discount)
-            search.costs.add_steps(rows)
+            tally_steps(search.costs.counts, rows)
             self._stepped = out, {pair: k for k, pair in enumerate(zip(rows, nodes, strict=True))}
         else:
             tree.legal[rows, nodes], tree.prior[rows, nodes] = True, 1.0 / self._q.shape[1]

@@ -27,7 +27,7 @@ from plangym_ext.planners.trees.sts_kernels import (
     observed,
     select_frontier,
 )
-from plangym_ext.planners.trees.tree import ROOT, UNVISITED, Tree
+from plangym_ext.planners.trees.tree import ROOT, UNVISITED
 
 #: Given the number of the expansion and how many simulations go on: which children, `[n, A]`.
 Draw = Callable[[int, int], npt.NDArray[np.bool_] | None]
@@ -133,7 +133,8 @@ class STS(BanditSearch):
             return first
         # Once the root has its children, no later simulation adds that many.
         later = search.allowance(self.num_expansions * self._width(num_actions) * steps)
-        return np.where(_expanded(search.tree), later, first)
+        expanded = (search.tree.children[:, ROOT] != UNVISITED).any(axis=1)
+        return np.where(expanded, later, first)
 
     def _draws(self, search: Search, descent: Descent, size: int) -> Draw:
         """Return what says which children the nodes of `size` simulations are given."""
@@ -167,11 +168,6 @@ def _complete_roots(search: Search) -> None:
     """Give the roots of kept trees the children that were not drawn for them."""
     descent = new_descent(*search.tree.children.shape[::2])
     _add(search, descent, complete_roots(search.tree, descent))
-
-
-def _expanded(tree: Tree) -> npt.NDArray[np.bool_]:
-    """Return whether each root has children, `[B]`."""
-    return np.asarray((tree.children[:, ROOT] != UNVISITED).any(axis=1))
 
 
 def _add(search: Search, descent: Descent, count: int) -> None:

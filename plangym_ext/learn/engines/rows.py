@@ -150,24 +150,19 @@ def standardized(parts: Sequence[Any], group: LearnerGroup) -> list[Any]:
         group: the learners.
     """
     if group.size == 1:
-        return [_with(part, normalized(part.advantage, _valid(part))) for part in parts]
+        return [part._replace(advantage=normalized(part.advantage, _valid(part))) for part in parts]
     # Moments of the rows of all learners: each divides its own by the same numbers.
     found = group.merged([moments_of(*_arrays(part)) for part in parts])
     return [
-        _with(
-            part,
-            (part.advantage - float(moments.mean))
-            / (math.sqrt(float(moments.variance)) + _EPSILON),
+        part._replace(
+            advantage=(part.advantage - float(moments.mean))
+            / (math.sqrt(float(moments.variance)) + _EPSILON)
         )
         # As of `normalized`: a single row stays as it is.
         if moments.num_rows > 1
         else part
         for part, moments in zip(parts, found, strict=True)
     ]
-
-
-def _with(part: Any, advantage: Any) -> Any:
-    return part._replace(advantage=advantage)
 
 
 def _valid(part: Any) -> Any:

@@ -33,7 +33,9 @@ def load_network_state(network: nn.Module, state: Mapping[str, Any], where: str 
         ForeignNetwork: names or shapes differ; the message has the first differences.
     """
     check_network_state(network, state, where)
-    network.load_state_dict({name: one for name, one in state.items() if not _is_held(name)})
+    network.load_state_dict(
+        {name: one for name, one in state.items() if not name.startswith(_HELD)}
+    )
     mine = _held(network)
     for name, (part, attribute, value) in _numbers(network).items():
         if name in state and _kind(state[name]) == _kind(_number(value)):
@@ -100,16 +102,14 @@ def _number(value: Any) -> torch.Tensor:
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
-def _is_held(name: str) -> bool:
-    return name.startswith(_HELD)
-
-
 def check_network_state(network: nn.Module, state: Mapping[str, Any], where: str) -> None:
     """Refuse weights that a network cannot have; arguments as in `load_network_state`."""
     mine = network.state_dict()
     faults = [f"{name} is missing" for name in mine if name not in state]
     faults += [
-        f"{name} is not known here" for name in state if name not in mine and not _is_held(name)
+        f"{name} is not known here"
+        for name in state
+        if name not in mine and not name.startswith(_HELD)
     ]
     for name in mine:
         theirs, ours = _kind(state[name]) if name in state else "", _kind(mine[name])

@@ -8,9 +8,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from plangym_ext.core.numbers import at_least
 from plangym_ext.errors import InvalidSamples
-from plangym_ext.learn.replay.base import Batch, Samples
+from plangym_ext.learn.replay.base import Samples
 from plangym_ext.learn.replay.uniform import Ring, RowReplay, leaves, mapped
 
 
@@ -66,12 +65,6 @@ class BestReplay(RowReplay):
         for (_, target), (_, source) in zip(leaves(rows), leaves(samples), strict=True):
             target[places] = source[room:][new]
         self._priorities[places], self._came[places] = given[room:][new], came[room:][new]
-
-    def sample(self, batch_size: int) -> Batch:
-        at_least(f"{self._name}: batch_size", batch_size, 1)
-        self._ring.check_filled()
-        places = self._rng.integers(len(self._ring), size=batch_size)
-        return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
 
     def _contents(self) -> dict[str, Any]:
         return {**self._ring.state_dict(), "priorities": self.priorities, "came": self._came.copy()}

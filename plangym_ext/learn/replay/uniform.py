@@ -171,6 +171,12 @@ class RowReplay(Replay):
         """
         return self._ring.counted_back(back)
 
+    def sample(self, batch_size: int) -> Batch:
+        at_least(f"{self._name}: batch_size", batch_size, 1)
+        self._ring.check_filled()
+        places = self._rng.integers(len(self._ring), size=batch_size)
+        return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
+
     def all(self) -> dict[str, Any]:
         return self._ring.take(self._ring.by_age)
 
@@ -194,12 +200,6 @@ class ReplayBuffer(RowReplay):
     def add(self, samples: Samples) -> None:
         self._ring.check(samples)
         self._ring.add(samples)
-
-    def sample(self, batch_size: int) -> Batch:
-        at_least(f"{self._name}: batch_size", batch_size, 1)
-        self._ring.check_filled()
-        places = self._rng.integers(len(self._ring), size=batch_size)
-        return Batch(self._ring.take(places), places, np.ones(batch_size, np.float32))
 
     def _contents(self) -> dict[str, Any]:
         return self._ring.state_dict()

@@ -165,7 +165,7 @@ class MujocoEnv(NativeEnv):
     def _run_rows(self, request: RowRequest) -> RowResults:
         if self._closed:
             raise EnvClosed(f"step_batch: this {self.name} env is closed. Make a new one.")
-        self._part.check_model()
+        self._part.guard.check()
         fresh = None
         if request.reset_first is not None and request.reset_first.any():
             states = request.states.copy()
@@ -186,7 +186,7 @@ class MujocoEnv(NativeEnv):
     ) -> RowResults | None:
         if self._closed:
             raise EnvClosed(f"step: this {self.name} env is closed. Make a new one.")
-        self._part.check_model()
+        self._part.guard.check()
         if not self._tried_resets:
             self._tried_resets = True
             self.reset_columns = proved_resets(self.plan_env, self._live.run)

@@ -111,17 +111,15 @@ def _normal(walk: Any, loc: Any = None, scale: Any = None, size: Any = None) -> 
     return _between(walk, mean, deviation, size, "normal")
 
 
-def _standard_normal(walk: Any, size: Any = None) -> Any:
-    return _draws(walk, size, lambda _: walk.let("float", 'standard_normal(state["rng"])'))
-
-
 DRAWS: dict[str, Callable[..., Any]] = {
     "random": _random,
     "uniform": _uniform,
     "integers": _integers,
     "choice": _choice,
     "normal": _normal,
-    "standard_normal": _standard_normal,
+    "standard_normal": lambda walk, size=None: _draws(
+        walk, size, lambda _: walk.let("float", 'standard_normal(state["rng"])')
+    ),
 }
 
 

@@ -152,11 +152,10 @@ class Expressions(Operators):
         keys = [self.static(self.eval(key)) for key in node.keys if key is not None]
         return Info(dict(zip(keys, self._items(node.values), strict=True)))
 
-    def _e_listcomp(self, node: ast.ListComp) -> Any:
+    def _e_listcomp(self, node: ast.ListComp | ast.GeneratorExp) -> Any:
         return self.comprehension(node, node.elt)
 
-    def _e_generatorexp(self, node: ast.GeneratorExp) -> Any:
-        return self.comprehension(node, node.elt)
+    _e_generatorexp = _e_listcomp
 
     def _e_subscript(self, node: ast.Subscript) -> Any:
         return self.subscript(self.eval(node.value), node.slice)

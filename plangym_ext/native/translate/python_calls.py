@@ -151,14 +151,6 @@ def _isinstance(walk: Any, value: Any, classes: Any) -> Num:
     raise Untranslatable("isinstance of a value that is only known as it runs")
 
 
-def _zip(walk: Any, *values: Any) -> Seq:
-    return Seq([Seq(list(row)) for row in zip(*map(walk.listed, values), strict=False)], True)
-
-
-def _range(walk: Any, *bounds: Any) -> Const:
-    return Const(range(*map(walk.static, bounds)))
-
-
 BUILTINS: dict[str, Callable[..., Any]] = {
     "int": to_int,
     "float": to_float,
@@ -168,11 +160,13 @@ BUILTINS: dict[str, Callable[..., Any]] = {
     "max": _extreme(ast.Gt),
     "sum": _sum,
     "len": _length,
-    "range": _range,
+    "range": lambda walk, *bounds: Const(range(*map(walk.static, bounds))),
     "all": _all_of("and"),
     "any": _all_of("or"),
     "isinstance": _isinstance,
-    "zip": _zip,
+    "zip": lambda walk, *values: Seq(
+        [Seq(list(row)) for row in zip(*map(walk.listed, values), strict=False)], True
+    ),
     "enumerate": lambda walk, values: Seq(
         [Seq([literal(k), one]) for k, one in enumerate(walk.listed(values))], True
     ),

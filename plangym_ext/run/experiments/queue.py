@@ -48,19 +48,6 @@ class Process(Protocol):
         """Send it a signal."""
 
 
-class Jobs(Protocol):
-    """Protocol of a place that runs jobs.
-
-    Attributes:
-        slots: how many at a time.
-    """
-
-    slots: int
-
-    def start(self, folder: Path, slot: int) -> Process:
-        """Start the run whose settings lie in a folder."""
-
-
 @dataclass
 class Running:
     """A run in progress.
@@ -103,7 +90,7 @@ class JobQueue:
         folder: Path,
         jobs: Sequence[Job],
         *,
-        where: Jobs | None = None,
+        where: LocalJobs | RayJobs | None = None,
         processes: int = 1,
         gpus: int = 0,
         imports: Sequence[str] = (),
@@ -190,7 +177,7 @@ class JobQueue:
 
 
 class LocalJobs:
-    """Processes of this machine; see `JobQueue`."""
+    """Runs `slots` jobs at a time, in processes of this machine; see `JobQueue`."""
 
     def __init__(self, processes: int, gpus: int, imports: Sequence[str]) -> None:
         self.slots = processes
@@ -198,7 +185,7 @@ class LocalJobs:
         self._gpus, self._imports = gpus, imports
 
     def start(self, folder: Path, slot: int) -> subprocess.Popen[bytes]:
-        """See `Jobs`."""
+        """Start the run whose settings lie in a folder."""
         environ = dict(os.environ)
         if self._gpus:
             environ["CUDA_VISIBLE_DEVICES"] = str(slot % self._gpus)
@@ -282,7 +269,7 @@ class RayJobs(Closing):
         self._remote = ray_module().remote(num_cpus=taken, max_retries=0)(run_job)
 
     def start(self, folder: Path, slot: int) -> RayJob:  # noqa: ARG002
-        """See `Jobs`."""
+        """Start the run whose settings lie in a folder."""
         where = folder.resolve()
         ref = self._remote.remote(Driver.of_this_process().path, str(where), self._imports)
         return RayJob(ref, where)

@@ -168,7 +168,8 @@ class CsvFile(AppendedFile):
             rows = self._table()[1]
             self._columns += new
             # A new column is rare: the file is written again, so that its first line names all.
-            self._rewrite([[*cells, *[MISSING] * len(new)] for cells in rows])
+            rows = [[*cells, *[MISSING] * len(new)] for cells in rows]
+            self.replace(_text([self._columns, *rows]))
         # Cells that need no quotes.
         # `repr` of a float reads back as the same float.
         self.write(",".join([repr(row[n]) if n in row else MISSING for n in self._columns]) + "\n")
@@ -189,14 +190,11 @@ class CsvFile(AppendedFile):
         # The first column, the steps, stays even if no row does.
         self._columns = _chosen(columns, filled)
         rows = [_chosen(row, filled) for row in rows]
-        self._rewrite(rows)
+        self.replace(_text([self._columns, *rows]))
         self.last = _numbers(self._columns, rows)
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         return parse_table(self.whole_lines())
-
-    def _rewrite(self, rows: Sequence[Sequence[str]]) -> None:
-        self.replace(_text([self._columns, *rows]))
 
 
 def parse_table(text: str) -> tuple[list[str], list[list[str]]]:

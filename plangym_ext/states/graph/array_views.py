@@ -30,16 +30,15 @@ class Ties:
 
     Args:
         known: owners, by `id`, whose views are written as views.
-        met: arrays, by `id`, that were written before; other objects may be among them.
 
     Attributes:
         found: owners, by `id`, of which more than one array was met.
     """
 
-    def __init__(self, known: Iterable[int] = (), met: Iterable[int] = ()) -> None:
+    def __init__(self, known: Iterable[int] = ()) -> None:
         self.found: set[int] = set()
         self._known = frozenset(known)
-        self._met: set[int] = set(met)
+        self._met: set[int] = set()
 
     def owner(self, array: np.ndarray) -> np.ndarray | None:
         """Return the owner whose view an array is written as; None if it is written itself."""

@@ -125,10 +125,6 @@ def _made_time(*parts: Any) -> Any:
     return kind(*numbers, fold=fold)
 
 
-def _timezone(value: Any) -> Parts:
-    return tuple(value.__getinitargs__())
-
-
 _DATE = ("year", "month", "day")
 _TIME = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
 
@@ -149,10 +145,6 @@ def _made_reference(*targets: Any) -> weakref.ReferenceType[Any]:
 
 
 # Changed in place -------------------------------------------------------------------
-
-
-def _array_parts(value: array.array[Any]) -> Parts:
-    return value.typecode, value.tobytes()
 
 
 def _made_bytearray(data: bytes) -> bytearray:
@@ -339,12 +331,12 @@ def _standard_types() -> dict[Any, DataType]:
         datetime.time: (_fields(*_TIME), _made_time),
         datetime.datetime: (_fields(*_DATE, *_TIME), _made_datetime),
         datetime.timedelta: (_fields("days", "seconds", "microseconds"), datetime.timedelta),
-        datetime.timezone: (_timezone, datetime.timezone),
+        datetime.timezone: (lambda zone: tuple(zone.__getinitargs__()), datetime.timezone),
         fractions.Fraction: (_fields("numerator", "denominator"), fractions.Fraction),
         decimal.Decimal: (_text, decimal.Decimal),
         uuid.UUID: (_fields("int"), lambda number: uuid.UUID(int=number)),
         bytearray: (lambda value: (bytes(value),), _made_bytearray, True),
-        array.array: (_array_parts, _made_array, True),
+        array.array: (lambda value: (value.typecode, value.tobytes()), _made_array, True),
         random.Random: (random_parts, made_random, True),
         collections.defaultdict: (_default_parts, _made_default, True, collections.defaultdict),
         collections.Counter: (_counter_parts, _made_counter, True, collections.Counter),

@@ -39,10 +39,6 @@ def _array_from(data: bytes, dtype: np.dtype[Any], shape: Any, order: Any) -> np
     return plain.array_of(data, dtype).reshape(shape, order=order).copy(order)
 
 
-def _scalar_from(data: bytes, dtype: np.dtype[Any]) -> Any:
-    return plain.array_of(data, dtype)[0]
-
-
 def _rows_of(numbers: list[Any], count: int, length: int) -> list[Any]:
     if count < 1 or len(numbers) != count * length:
         raise ValueError(f"{count} rows of {length} numbers")
@@ -66,7 +62,7 @@ _GLOBALS: dict[str, Any] = {
     "bits_of": bits_of,
     "random_bytes": random_bytes,
     "rows_of": _rows_of,
-    "scalar_from": _scalar_from,
+    "scalar_from": lambda data, dtype: plain.array_of(data, dtype)[0],
     "sorted_elements": sorted_elements,
     "place_of": place_of,
     "values": dict.values,

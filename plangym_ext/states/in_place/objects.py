@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
@@ -355,10 +356,10 @@ class Objects:
         Args:
             numbers: places that are written, by number of the object; None for all it has.
         """
-        rest = self.total
+        rest, zeros = self.total, itertools.repeat(0)
         for number, written in numbers.items():
             hashes = self._hashes[number]
-            found = hashes.values() if written is None else map(hashes.get, written, _zeros())
+            found = hashes.values() if written is None else map(hashes.get, written, zeros)
             rest -= sum(found) + self._content_hashes.get(number, 0)
         return rest & _MASK
 
@@ -371,8 +372,3 @@ def _exact(first: Places) -> tuple[list[Any], list[Any], list[Any] | None] | Non
         return None
     # What equals a text is one.
     return list(first), values, None if set(kinds) == {str} else kinds
-
-
-def _zeros() -> Iterable[int]:
-    while True:
-        yield 0

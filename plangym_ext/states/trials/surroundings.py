@@ -85,11 +85,6 @@ def _compiled_generators() -> dict[str, Any]:
     return found
 
 
-def is_function(value: Any) -> bool:
-    """Return whether a value is a function of Python's."""
-    return isinstance(value, types.FunctionType)
-
-
 def all_layers(env: gym.Env[Any, Any]) -> list[Any]:
     """Return the layers of an env, and those of what its simulator hosts."""
     found = layers(env)
@@ -279,7 +274,9 @@ def _reached(
             waiting.extend(attributes(value).values())
     for cls in classes:
         for value in vars(cls).values():
-            functions |= {id(one): one for one in held_by(value) if is_function(one)}
+            functions |= {
+                id(one): one for one in held_by(value) if isinstance(one, types.FunctionType)
+            }
     return list(classes), list(functions.values()), threads, sets, modules
 
 
@@ -354,7 +351,7 @@ def _mark_all(found: Marking, namespace: Any, prefix: str, functions: list[Any])
         if name in _OF_PYTHON:
             continue
         for one in held_by(value):
-            if is_function(one):
+            if isinstance(one, types.FunctionType):
                 if is_own(one) and one not in functions:
                     _mark_function(found, one)
             elif not isinstance(one, NO_DATA):

@@ -129,7 +129,7 @@ def prepare(env: gym.Env[Any, Any], capture: str) -> None:
     if capture in ("auto", "simulator"):
         remember(layers(env))
     family = family_of(simulator)
-    found = family.load_prepare() if family is not None else None
+    found = family.load("prepare") if family is not None else None
     if found is not None and capture in ("auto", "codec"):
         found(simulator)
 

@@ -73,7 +73,7 @@ class HostGroup:
             # Before the first one starts: a failure half-way would name whatever came to lack one.
             check_descriptors(len(self.ranges))
         for index, rows in enumerate(self._hosted):
-            host = self._worker(rows, index) if self.in_workers else LocalHost(rows)
+            host = WorkerHost(rows, index, self._timeout) if self.in_workers else LocalHost(rows)
             host.build()
             self.hosts.append(host)
         # All workers start before any is waited for.
@@ -91,9 +91,6 @@ class HostGroup:
         for index, each in enumerate(self.ranges):
             self.hosts[index].proved = proved[each.start : each.stop]
 
-    def _worker(self, rows: HostedRows, index: int) -> WorkerHost:
-        return WorkerHost(rows, index, self._timeout)
-
     def _description(self, index: int, hosted: HostedRows) -> dict[str, Any]:
         """Return a host's description; build it without states if those kill it.
 
@@ -108,7 +105,7 @@ class HostGroup:
                 raise
             self.hosts[index].close()
             reason = f"its state cannot be captured: to try it has ended its process: {death}"
-            host = self._worker(hosted.without_states(reason), index)
+            host = WorkerHost(hosted.without_states(reason), index, self._timeout)
             host.build()
             self.hosts[index] = host
             try:
