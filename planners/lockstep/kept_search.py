@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plangym_ext.planners.kept import Kept
 from plangym_ext.planners.lockstep.search import Search
 from plangym_ext.planners.request import PlanRequest
+from plangym_ext.planners.trees.tree import restart
 
 Beside = TypeVar("Beside")
 
@@ -52,4 +53,4 @@ class KeptSearch(Kept, Generic[Beside]):
 
     def forget(self, which: npt.NDArray[np.intp]) -> None:
         if self.search is not None:
-            self.search.forget(which)
+            restart(self.search.tree, which)

@@ -379,10 +379,6 @@ class Search:
 
     # Rows -----------------------------------------------------------------------
 
-    def forget(self, rows: npt.NDArray[np.intp]) -> None:
-        """Reduce the trees of some rows `[n]` to empty roots."""
-        restart(self.tree, rows)
-
     def subset(self, rows: npt.NDArray[np.intp]) -> Search:
         """Return a search with the trees of some rows only; this one must not be used again.
 
