@@ -53,6 +53,4 @@ class Clock:
 def _listen() -> None:
     """Register the compile-time listener, from the first plan on."""
     # Here, as it imports numba, which a look at the options of planners does without.
-    from plangym_ext.core.compiling.events import listen
-
-    listen()
+    import plangym_ext.core.compiling.jit  # noqa: F401

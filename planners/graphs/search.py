@@ -97,7 +97,8 @@ class GraphSearch(DiscretePlanner):
         masks = request.masks()
         for b, one in enumerate(grown):
             # A new graph if not even one simulation would fit: it would end with nothing to play.
-            one.make_room(1 + self.num_expansions * masks.shape[1])
+            if not one.has_room(1 + self.num_expansions * masks.shape[1]):
+                one.clear()
             one.start(keys[b], request.states[b], masks[b], request.rngs[b])
 
     def _capacity(self, num_actions: int) -> int:
@@ -194,7 +195,7 @@ class GraphSearch(DiscretePlanner):
     ) -> None:
         """Step every legal action of the node that each walk has come to."""
         _, origin = request.discrete_actions()
-        pairs = [(b, int(a)) for b in which for a in np.flatnonzero(grown[b].legal_here)]
+        pairs = [(b, int(a)) for b in which for a in np.flatnonzero(grown[b].legal[grown[b].here])]
         for b in which:
             # Also where nothing is legal: the next walk finds a dead end there, not a frontier.
             grown[b].expand()

@@ -57,7 +57,7 @@ class GraphWalk:
         before = self._index.get(key)
         known = before is not None and state_content(self.states[before]) == state_content(state)
         if not known and any(self._is_cut):
-            self._clear()
+            self.clear()
             before = None
         self._model_legal = None if before is None else self.legal[before]
         self._root_key = key
@@ -74,12 +74,7 @@ class GraphWalk:
         """Return whether `count` more nodes fit."""
         return len(self.states) + count <= len(self.graph.value)
 
-    def make_room(self, count: int) -> None:
-        """Start an empty graph if `count` more nodes do not fit."""
-        if not self.has_room(count):
-            self._clear()
-
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Forget all nodes."""
         self.__init__(len(self.graph.value), len(self.graph.order))  # type: ignore[misc]
 
@@ -163,11 +158,6 @@ class GraphWalk:
     def here(self) -> int:
         """The walk's present node."""
         return int(self._nodes[self.length])
-
-    @property
-    def legal_here(self) -> npt.NDArray[np.bool_]:
-        """Legal actions of the walk's present node, `[A]` bool; a view."""
-        return self.legal[self.here]
 
     @property
     def at_expanded(self) -> bool:

@@ -28,10 +28,15 @@ except ValueError as error:
         f"such as NUMBA_NUM_THREADS, or leave them out."
     ) from error
 
-from plangym_ext.core.compiling.events import listen
-from plangym_ext.core.compiling.kernel_cache import KernelCache
+from numba.core import event
 
-listen()
+from plangym_ext.core.compiling.kernel_cache import KernelCache
+from plangym_ext.core.compiling.progress import (
+    begin_announced,
+    begin_compiling,
+    end_announced,
+    end_compiling,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -86,6 +91,27 @@ def kernel_inline(function: Function) -> Function:
     return _part(function, {"forceinline": True, **OPTIONS})
 
 
+class _InCompiler(event.Listener):
+    """Times a thread's stay in the compiler, waiting included."""
+
+    def on_start(self, event: Any) -> None:  # noqa: ARG002
+        begin_compiling()
+
+    def on_end(self, event: Any) -> None:  # noqa: ARG002
+        end_compiling()
+
+
+class _Compiles(event.Listener):
+    """Announces compilation, but not loading from the cache."""
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        begin_announced(f"{function.__module__}.{function.__qualname__}")
+
+    def on_end(self, event: Any) -> None:  # noqa: ARG002
+        end_announced()
+
+
 def _part(function: Function, options: Any) -> Function:
     if not HAS_PARTS or numba.njit(function) is function:  # NUMBA_DISABLE_JIT: for debuggers
         return _kept(function, numba.njit(**options)(function))
@@ -100,3 +126,9 @@ def _kept(function: Function, compiled: Any) -> Function:
         compiled._cache = KernelCache(name, function)
     found: Function = compiled
     return found
+
+
+# All later compilation in this process is timed and announced, also of other libraries.
+_register: Callable[[str, event.Listener], None] = event.register
+_register("numba:compiler_lock", _InCompiler())
+_register("numba:compile", _Compiles())

@@ -216,16 +216,16 @@ class Bernoulli(Distribution):
 
     def log_prob(self, params: Any, actions: Any) -> Any:
         """Return `[...]`, summed over the switches."""
-        return -self._cross_entropy(params, actions.reshape(params.shape).to(params.dtype))
+        return -self.loss(params, actions.reshape(params.shape).to(params.dtype))
 
     def entropy(self, params: Any) -> Any:
         """Return `[...]`, summed over the switches."""
-        return self._cross_entropy(params, torch.sigmoid(params))
+        return self.loss(params, torch.sigmoid(params))
 
     def kl(self, params: Any, others: Any) -> Any:
         """Return `[...]`, summed over the switches."""
         # KL(p || q) = H(p, q) - H(p).
-        return self._cross_entropy(others, torch.sigmoid(params)) - self.entropy(params)
+        return self.loss(others, torch.sigmoid(params)) - self.entropy(params)
 
     def rsample(self, params: Any, noise: Noise) -> Any:
         """Draw `[..., *shape]` int8, without gradients."""
@@ -238,18 +238,13 @@ class Bernoulli(Distribution):
         return np.asarray(actions, np.float32).reshape(len(actions), -1)
 
     def loss(self, params: Any, target: Any) -> Any:
-        """Return `[B]`, summed over the switches."""
-        return self._cross_entropy(params, target)
+        """Return minus the mean log probability, `[...]`, summed over the switches."""
+        # -y log p - (1 - y) log(1 - p), of logits: finite however sure the policy is.
+        return (functional.softplus(params) - target * params).sum(dim=-1)
 
     def least_loss(self, params: Any, target: Any) -> Any:  # noqa: ARG002
         """Return `[B]`, the entropy of the targets."""
         return (torch.special.entr(target) + torch.special.entr(1 - target)).sum(dim=-1)
-
-    @staticmethod
-    def _cross_entropy(logits: Any, ones: Any) -> Any:
-        """Return `[...]`: minus the mean log probability where a share `ones` is 1."""
-        # -y log p - (1 - y) log(1 - p), of logits: finite however sure the policy is.
-        return (functional.softplus(logits) - ones * logits).sum(dim=-1)
 
     def _actions(self, ones: npt.NDArray[np.bool_]) -> npt.NDArray[np.int8]:
         return ones.astype(np.int8).reshape(-1, *self.shape)

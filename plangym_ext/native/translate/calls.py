@@ -196,7 +196,8 @@ def method_of(walk: Any, owner: Any, name: str, given: list[Any], named: dict[st
             raise Untranslatable(f"np_random.{name}")
         return _applied(DRAWS[name], walk, given, named)
     if isinstance(owner, Seq) and owner.is_list and name in ("append", "extend"):
-        if not walk.may_grow(owner):
+        # Only a local list, in lines that are run once.
+        if owner.held or walk.depth != walk.base:
             raise Untranslatable("a list that grows where it may not")
         owner.items += given if name == "append" else walk.listed(given[0])
         return Const(None)

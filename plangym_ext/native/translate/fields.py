@@ -59,10 +59,6 @@ class Fields(Record):
         self._tables: dict[Any, tuple[int, np.ndarray]] = {}
         self._labels: dict[str, tuple[str, np.ndarray]] = {}
 
-    def all_known(self) -> dict[str, frozenset[int]]:
-        """Return all fields as "self.name", each with all forms that it may have."""
-        return {f"self.{name}": frozenset(range(len(one))) for name, one in self.fields.items()}
-
     # Constants --------------------------------------------------------------------
 
     def arrays(self) -> tuple[np.ndarray, ...]:

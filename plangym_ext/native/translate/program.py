@@ -105,7 +105,9 @@ class Program(Fields):
         accepted = {one.arg for one in (*tree.args.args, *tree.args.kwonlyargs)}
         kept = {key: one for key, one in named.items() if key in accepted}
         values = function_values(tree, given, {**defaults, **kept})
-        walk = Walk(self, tree, scope, {**values, **self.all_known()}, ends)
+        # Each field may have all of its forms.
+        forms = {f"self.{key}": frozenset(range(len(one))) for key, one in self.fields.items()}
+        walk = Walk(self, tree, scope, {**values, **forms}, ends)
         lines = self._located(walk, function, entry=True)
         self._texts.append("\n".join([f"def {name}({head}):", *lines]))
 

@@ -342,10 +342,6 @@ class Walk(Flow):
         else:
             raise Untranslatable("it changes a part of an object that is no array of its own")
 
-    def may_grow(self, value: Seq) -> bool:
-        """Return whether a list is a local one, in lines that are run once."""
-        return value.is_list and not value.held and self.depth == self.base
-
     def own(self, array: Arr) -> None:
         """Note that an array is changed in place; refuse one that is not the env's or fresh."""
         if array.owner.startswith("params"):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -68,7 +69,7 @@ class Learners(Closing):
         from plangym_ext.learn.torch_group import TorchGroup
 
         for rank in range(1, self._size):
-            maker = LearnerMaker(parts, rank, folder / str(rank), file)
+            maker = functools.partial(_made_learner, parts, rank, folder / str(rank), file)
             # torch's optimisers import `torch._dynamo` when the first one is made.
             service = Service(maker, (*NETWORKS, "torch._dynamo", __name__))
             self._workers.append(WorkerHandle(service, index=rank))
@@ -201,27 +202,11 @@ class Learners(Closing):
 # Learner: one of several data-parallel learners, in its own process -----------
 
 
-@dataclass(frozen=True)
-class LearnerMaker:
-    """Makes a learner in its worker process.
-
-    Attributes:
-        parts: of the run.
-        rank: number of the learner, at least 1.
-        folder: of what it saves.
-        file: by which the learners find each other.
-    """
-
-    parts: Parts
-    rank: int
-    folder: Path
-    file: Path
-
-    def __call__(self) -> Learner:
-        parts = replace(self.parts.alone(), learner=self.rank)
-        device = learner_device(parts.config.device, self.rank)
-        config = replace(parts.config, device=device)
-        return Learner(replace(parts, config=config), self.folder, self.file)
+def _made_learner(parts: Parts, rank: int, folder: Path, file: Path) -> Learner:
+    """Return learner `rank`, at least 1, in its process; the learners meet by the file."""
+    parts = replace(parts.alone(), learner=rank)
+    config = replace(parts.config, device=learner_device(parts.config.device, rank))
+    return Learner(replace(parts, config=config), folder, file)
 
 
 class Learner:

@@ -1,6 +1,8 @@
 """Helpers of the adapters: attributes of envs in workers; LegacyInfo for old gymnasium infos.
 
-A function travels to a worker by the name of its module, which is imported there.
+A function travels to a worker by the name of its module, which is imported there. It returns
+`Missing` where it could raise: an error in a worker would be an error of the call, which then is
+rolled back, and envs without states would lose their episodes.
 """
 
 from __future__ import annotations
@@ -15,14 +17,7 @@ from gymnasium.vector import AutoresetMode
 from plangym_ext.errors import InvalidOption
 from plangym_ext.states.codec import layers
 from plangym_ext.vector.arguments import space_of
-
-
-class Missing:
-    """Stands for an attribute that an env has not.
-
-    An error in a worker would be an error of the call, which then is rolled back: envs without
-    states would lose their episodes.
-    """
+from plangym_ext.vector.sub_envs.plain_attributes import Missing
 
 
 def given(found: Sequence[Any], name: str) -> list[Any]:
@@ -34,14 +29,6 @@ def given(found: Sequence[Any], name: str) -> list[Any]:
     if any(one is Missing for one in found):
         raise AttributeError(f"an env has no attribute {name!r}")
     return list(found)
-
-
-def attribute(env: gym.Env[Any, Any], name: str) -> Any:
-    """Return an attribute of the env, or of the outermost wrapper that has it; call no method."""
-    try:
-        return env.get_wrapper_attr(name)
-    except AttributeError:
-        return Missing
 
 
 def has_layer(env: gym.Env[Any, Any], kind: type) -> bool:

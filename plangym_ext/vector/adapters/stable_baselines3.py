@@ -15,7 +15,8 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from stable_baselines3.common.vec_env import VecEnv
 
 from plangym_ext.errors import InvalidOption
-from plangym_ext.vector.adapters.in_workers import attribute, given, has_layer
+from plangym_ext.vector.adapters.in_workers import given, has_layer
+from plangym_ext.vector.sub_envs.plain_attributes import attribute_or_missing
 from plangym_ext.vector.vector_env import PlanVectorEnv
 
 
@@ -115,7 +116,8 @@ class StableBaselines3VecEnv(VecEnv):
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
         """Return an attribute of some envs."""
-        return given(self.venv.call_some(self._numbers(indices), attribute, attr_name), attr_name)
+        numbers = self._numbers(indices)
+        return given(self.venv.call_some(numbers, attribute_or_missing, attr_name), attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         """Set an attribute of some envs to one value."""

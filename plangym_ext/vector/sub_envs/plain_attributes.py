@@ -12,7 +12,6 @@ _KINDS = (bool, int, float, str)
 _NOT_BEGUN = "_no_row_has_moved"
 #: Modules of the frames in which a look-up, a call or an assignment fails that runs nothing.
 _LOOKING_UP = ("gymnasium.core", __name__.rpartition(".")[0] + ".env_rows")
-_MISSING = object()
 
 
 def plain_attributes(env: Any) -> dict[str, Any]:
@@ -111,17 +110,21 @@ def wrapper_attribute(env: Any, name: Any) -> Any:
     return functools.partial(name, env) if callable(name) else env.get_wrapper_attr(name)
 
 
+class Missing:
+    """Stands for an attribute that an env has not, also in what a worker returns."""
+
+
 def attribute_or_missing(env: Any, name: str) -> Any:
-    """Return an attribute for `set_or_remove`."""
+    """Return an attribute of the env, or of the outermost wrapper that has it; call no method."""
     try:
         return env.get_wrapper_attr(name)
     except AttributeError:
-        return _MISSING
+        return Missing
 
 
 def set_or_remove(env: Any, name: str, value: Any) -> None:
     """Set an attribute back to what `attribute_or_missing` returned."""
-    if value is _MISSING:
+    if value is Missing:
         vars(env).pop(name, None)  # where gymnasium puts a new one
     else:
         with contextlib.suppress(AttributeError):  # what cannot be set was not set before

@@ -114,7 +114,7 @@ def test_rollouts_go_on_from_where_they_were_until_they_end(horizon):
     algorithm, _ = trained(rounds=1, horizon=3.0)
     with torch.no_grad():
         algorithm.model.layers[-1].biases[:, :, -1] = 1e6
-    algorithm.replay._imagined = type(algorithm.replay._imagined)(100, seed=0)
+    algorithm.replay.imagined = type(algorithm.replay.imagined)(100, seed=0)
     algorithm._roll_out()
     ended = algorithm.replay.all()
     assert len(ended["obs"]) == 12

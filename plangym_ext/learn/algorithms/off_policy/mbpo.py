@@ -144,7 +144,7 @@ class MBPO(SAC):
                 "discount": at(config.discount, self.updates) * (~over).float(),
                 "next_obs": following,
             }
-            replay.imagine(
+            replay.imagined.add(
                 {
                     name: np.asarray(part.cpu().numpy(), drawn[name].dtype)
                     for name, part in samples.items()
@@ -174,12 +174,13 @@ class RolloutReplay(Replay):
 
     Attributes:
         steps: as given.
+        imagined: steps of rollouts, `[N, ...]` by name as `StepReplay.sample` returns them.
     """
 
     def __init__(self, steps: StepReplay, capacity: int, real_share: float, *, seed: int) -> None:
         super().__init__(capacity, seed=seed)
         self.steps, self._share = steps, real_share
-        self._imagined = ReplayBuffer(capacity, seed=int(self._rng.integers(2**63)))
+        self.imagined = ReplayBuffer(capacity, seed=int(self._rng.integers(2**63)))
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -201,15 +202,11 @@ class RolloutReplay(Replay):
     @property
     def is_filled(self) -> bool:
         """Whether there are steps of rollouts."""
-        return len(self._imagined) > 0
+        return len(self.imagined) > 0
 
     def add(self, samples: Any) -> None:
         """Copy a fragment in; see `StepReplay.add`."""
         self.steps.add(samples)
-
-    def imagine(self, samples: Mapping[str, Any]) -> None:
-        """Copy in steps of rollouts, `[N, ...]` by name as `StepReplay.sample` returns them."""
-        self._imagined.add(samples)
 
     def sample(self, batch_size: int) -> Batch:
         """Draw steps; of any N successive rows `real_share * N`, rounded, were played."""
@@ -218,7 +215,7 @@ class RolloutReplay(Replay):
         counted = np.floor(np.arange(batch_size + 1) * self._share)
         is_real = np.diff(counted) > 0
         found: dict[str, Any] = {}
-        both: tuple[Any, ...] = (is_real, self.steps), (~is_real, self._imagined)
+        both: tuple[Any, ...] = (is_real, self.steps), (~is_real, self.imagined)
         for which, replay in both:
             if not which.any():
                 continue
@@ -229,14 +226,14 @@ class RolloutReplay(Replay):
         return Batch(found, np.arange(batch_size), np.ones(batch_size, np.float32))
 
     def all(self) -> dict[str, Any]:
-        return self._imagined.all()
+        return self.imagined.all()
 
     def _contents(self) -> dict[str, Any]:
-        return {"steps": self.steps.state_dict(), "imagined": self._imagined.state_dict()}
+        return {"steps": self.steps.state_dict(), "imagined": self.imagined.state_dict()}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         # Last, after all checks: a refused state must change nothing.
         imagined = ReplayBuffer(self.capacity, seed=0)
         imagined.load_state_dict(state["imagined"])
         self.steps.load_state_dict(state["steps"])
-        self._imagined = imagined
+        self.imagined = imagined
